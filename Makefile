@@ -1,0 +1,53 @@
+# Two commands do everything on a machine with only Python and make:
+#   make audit   install what is pinned in constraints.txt into .venv, then run the quickstart audit
+#   make test    the same for the development tools, then every check and test
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+# Processes for the tests; each is held to one thread.
+WORKERS ?= 2
+# Further arguments for pip, e.g. another index for a CPU-only torch.
+PIP_ARGS ?=
+CONFIG ?= configs/quickstart.yaml
+OUTPUT ?= runs/quickstart
+
+INSTALL := $(BIN)/python -m pip install -q -c constraints.txt $(PIP_ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help audit test lint format clean
+
+help:
+	@echo "make audit | test | lint | format | clean"
+
+audit: $(VENV)/.installed
+	$(BIN)/lightleak audit $(CONFIG) --output $(OUTPUT)
+
+test: lint
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+# Keeps .venv and the downloaded tables.
+clean:
+	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e .
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[dev,gandalf]'
+	touch $@ $(VENV)/.installed

@@ -1,0 +1,223 @@
+"""Gradient inversion of FedSGD updates: restore labels, optimise restarts, match and pool, assess."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lightleak.attacks.attack import Progress, UpdateAttack
+from lightleak.attacks.gradient_inversion.assessment import cell_entropy
+from lightleak.attacks.gradient_inversion.config import InversionConfig
+from lightleak.attacks.gradient_inversion.engine import initial_candidates, invert
+from lightleak.attacks.gradient_inversion.labels import DUMMY_ROWS, expand_counts, last_linear, restore_counts, round_counts
+from lightleak.attacks.gradient_inversion.matcher import Matcher, MLPMatcher, NetworkMatcher
+from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
+from lightleak.attacks.gradient_inversion.pooling import align, pool
+from lightleak.attacks.gradient_inversion.priors import inversion_penalty
+from lightleak.core.errors import ObservationError, UnsupportedError
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.seeds import generator
+from lightleak.core.threat_model import ThreatModel
+from lightleak.data.encoder import TableEncoder
+from lightleak.targets import NetworkSpec, build_network
+from lightleak.targets.mlp import MLP
+
+LIVE_COPIES = 12
+"""Tensors of the size of a candidate's gradient or rows alive at once in a step; measured with `benchmarks/inversion.py`."""
+
+
+class GradientInversion(UpdateAttack):
+    """Reconstruct the batch behind a gradient. Every published attack of this family is a configuration of it."""
+
+    def __init__(self, name: str, citation: str, config: InversionConfig) -> None:
+        self.name, self.citation, self.config = name, citation, config
+        self.threat_model = ThreatModel(
+            labels="true" if config.labels == "true" else "restored",
+            batch_statistics=config.batch_norm_prior > 0,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """The settings of the attack."""
+        return self.config.to_dict()
+
+    def check(self, update: ClientUpdate) -> None:
+        """Refuse updates this attack has no meaning for.
+
+        Raises:
+            ObservationError: a weight delta or an aggregate, labels that were not shared, BatchNorm statistics that were
+                not shared, or parameters that do not fit the network.
+            UnsupportedError: a loss other than cross-entropy.
+        """
+        facts = update.facts
+        if update.kind != "gradient" or facts.epochs != 1:
+            raise ObservationError(
+                f"{self.name} inverts one FedSGD gradient; this update is a {update.kind} of {facts.epochs} epochs (FedAvg)"
+            )
+        if facts.n_clients != 1:
+            raise ObservationError(f"{self.name} inverts one client's gradient; this one aggregates {facts.n_clients} clients")
+        if facts.loss != "cross_entropy":
+            raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
+        if self.config.labels == "true" and update.labels is None:
+            raise ObservationError(f"{self.name}: the update shares no labels; use labels='geng' or labels='bias'")
+        network = build_network(NetworkSpec.from_dict(update.network))
+        expected = {name: tuple(p.shape) for name, p in network.named_parameters()}
+        got = {name: tuple(p.shape) for name, p in update.parameters.items()}
+        if expected != got:
+            odd = sorted(k for k in expected.keys() | got.keys() if expected.get(k) != got.get(k))
+            raise ObservationError(f"parameters {odd[:3]} do not fit the network {update.network['name']!r}")
+        if self.config.labels != "true":
+            last_linear(network)
+        if self.config.batch_norm_prior > 0 and _batch_norms(network) and not update.batch_statistics:
+            raise ObservationError(f"{self.name}: batch_norm_prior needs the batch's BatchNorm statistics, which were not shared")
+
+    def run_many(
+        self,
+        updates: Sequence[ClientUpdate],
+        seeds: Sequence[int],
+        device: torch.device | str = "cpu",
+        progress: Progress | None = None,
+    ) -> list[Reconstruction]:
+        """See `UpdateAttack.run_many`. Work beyond the memory budget runs in chunks of updates, then of restarts."""
+        for update in updates:
+            self.check(update)
+        per_restart = _bytes_per_restart(updates[0], self.config.precision)
+        at_once = max(1, int(self.config.memory_mb * 2**20 / per_restart))
+        chunk = max(1, at_once // self.config.restarts)
+        results: list[Reconstruction] = []
+        for start in range(0, len(updates), chunk):
+            part = slice(start, start + chunk)
+            results += self._run_chunk(updates[part], seeds[part], torch.device(device), at_once, progress)
+        return results
+
+    def _run_chunk(
+        self,
+        updates: Sequence[ClientUpdate],
+        seeds: Sequence[int],
+        device: torch.device,
+        at_once: int,
+        progress: Progress | None,
+    ) -> list[Reconstruction]:
+        began = time.perf_counter()
+        config = self.config
+        dtype = torch.float64 if config.precision == "float64" else torch.float32
+        encoder = TableEncoder.from_state(updates[0].encoder, updates[0].encoder_tensors).to(device)
+        labels = torch.stack([self._labels(u, s) for u, s in zip(updates, seeds, strict=True)])
+        matcher = _matcher(updates, labels, config, device, dtype)
+        relaxation = encoder.relaxation(config.categorical, config.numerical, dtype, device)
+        width = max(1, min(config.restarts, at_once // len(updates)))
+        ends, n = [], updates[0].facts.n_rows
+        for first in range(0, config.restarts, width):
+            restarts = range(first, min(first + width, config.restarts))
+            begin = initial_candidates(seeds, restarts, n, encoder.width).to(device, dtype)
+            share = len(updates) * len(restarts) / (config.steps * config.restarts)
+            report = None if progress is None else lambda steps, share=share: progress(steps * share)
+            ends.append(invert(begin, relaxation, matcher, config, report).x)
+        ensemble = torch.cat(ends, 1)
+        projected = encoder.assemble(*encoder.project(ensemble)).to(dtype)
+        loss = matcher.value_and_grad(projected)[0]
+        seconds = (time.perf_counter() - began) / len(updates)
+        return [
+            self._finish(encoder, one, of_one, y, seconds) for one, of_one, y in zip(ensemble, loss, labels, strict=True)
+        ]
+
+    def _finish(self, encoder: TableEncoder, ensemble: Tensor, loss: Tensor, labels: Tensor, seconds: float) -> Reconstruction:
+        best = int(loss.argmin())
+        aligned = align(encoder, ensemble, best)
+        pooled = pool(aligned, best, self.config.pooling)
+        return Reconstruction(
+            attack=self.name,
+            threat_model=self.threat_model,
+            rows=encoder.decode(pooled),
+            labels=labels,
+            encoded=pooled.cpu(),
+            uncertainty=cell_entropy(encoder, aligned, pooled, self.config.entropy),
+            loss=float(loss[best]),
+            seconds=seconds,
+            ensemble=aligned.cpu() if self.config.keep_ensemble else None,
+        )
+
+    def _labels(self, update: ClientUpdate, seed: int) -> Tensor:
+        n = update.facts.n_rows
+        if self.config.labels == "true":
+            assert update.labels is not None  # `check` refuses an update without labels
+            return update.labels.cpu()
+        network = _network(update)
+        draws = generator(seed, "labels")
+        if self.config.labels == "bias":
+            encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+            dummy = _rows_from_statistics(encoder, draws)
+        else:
+            dummy = torch.randn(DUMMY_ROWS, update.network["layout"]["blocks"][-1][2], generator=draws)
+        counts = restore_counts(network, update.parameters, update.buffers, update.update, n, dummy, self.config.labels)
+        return expand_counts(round_counts(counts, n))
+
+
+def _network(update: ClientUpdate) -> nn.Module:
+    """The target in the mode the client ran it in; dropout is off, as its masks are unknown to the server."""
+    network = build_network(NetworkSpec.from_dict(update.network)).train(update.training_mode)
+    for module in network.modules():
+        if isinstance(module, nn.Dropout):
+            module.eval()
+    return network
+
+
+def _batch_norms(network: nn.Module) -> list[str]:
+    return [name for name, module in network.named_modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+
+
+def _matcher(
+    updates: Sequence[ClientUpdate], labels: Tensor, config: InversionConfig, device: torch.device, dtype: torch.dtype
+) -> Matcher:
+    """The fast path for plain ReLU networks, the general one for everything else."""
+
+    def stacked(which: str, name: str) -> Tensor:
+        return torch.stack([getattr(u, which)[name] for u in updates]).to(device, dtype)
+
+    network = _network(updates[0])
+    objective = OBJECTIVES[config.objective]
+    labels = labels.to(device)
+    chain = network.relu_chain() if isinstance(network, MLP) else None
+    if chain is not None and config.l2_prior == 0:
+        weights, biases = [f"{name}.weight" for name in chain], [f"{name}.bias" for name in chain]
+        return MLPMatcher(
+            [stacked("parameters", name) for name in weights],
+            [stacked("parameters", name) for name in biases],
+            [stacked("update", name) for name in weights],
+            [stacked("update", name) for name in biases],
+            labels,
+            objective,
+        )
+    buffers = dict(network.named_buffers())
+    shared = {name: updates[0].buffers.get(name, default) for name, default in buffers.items()}
+    held = {
+        name: torch.stack([u.buffers.get(name, shared[name]) for u in updates]).to(device)
+        if not shared[name].is_floating_point()
+        else torch.stack([u.buffers.get(name, shared[name]) for u in updates]).to(device, dtype)
+        for name in buffers
+    }
+    parameters = {name: stacked("parameters", name) for name in updates[0].parameters}
+    targets = {name: stacked("update", name) for name in updates[0].parameters}
+    penalty = inversion_penalty(updates, config, device, dtype)
+    return NetworkMatcher(network.to(device, dtype), parameters, held, targets, labels, objective, penalty)
+
+
+def _bytes_per_restart(update: ClientUpdate, precision: str) -> int:
+    gradient = sum(p.numel() for p in update.parameters.values())
+    rows = update.facts.n_rows * (update.network["layout"]["blocks"][-1][2] + sum(len(p) for p in update.parameters.values()))
+    return LIVE_COPIES * (gradient + rows) * (8 if precision == "float64" else 4)
+
+
+def _rows_from_statistics(encoder: TableEncoder, draws: torch.Generator) -> Tensor:
+    """Plausible rows from what the server's encoder statistics say of each column: category shares, mean and deviation."""
+    codes = []
+    for block in encoder.layout.categorical:
+        shares = encoder.shift[block.slice].clamp_min(0)
+        weights = shares if float(shares.sum()) > 0 else torch.ones_like(shares)
+        codes.append(torch.multinomial(weights, DUMMY_ROWS, replacement=True, generator=draws))
+    at = encoder.numerical_positions
+    numbers = encoder.shift[at] + encoder.deviation * torch.randn(DUMMY_ROWS, len(at), generator=draws, dtype=torch.float64)
+    empty = torch.empty(DUMMY_ROWS, 0, dtype=torch.long)
+    return encoder.assemble(torch.stack(codes, -1) if codes else empty, numbers.clamp(encoder.lower, encoder.upper))

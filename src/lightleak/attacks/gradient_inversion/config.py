@@ -1,0 +1,85 @@
+"""The settings of a gradient-inversion attack. An attack is a declaration: these values under a name."""
+
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args, get_type_hints
+
+from lightleak.core.errors import UsageError
+from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation
+
+Pooling = Literal["median", "mean", "none"]
+ObjectiveName = Literal["cosine", "squared_error"]
+LabelMethod = Literal["true", "geng", "bias"]
+EntropyMethod = Literal["frequency", "soft"]
+Precision = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class InversionConfig:
+    """Defaults are TabLeak's (Sec. 4, App. B, and its published configuration).
+
+    Attributes:
+        restarts: independent initialisations N, the ensemble size.
+        steps: optimisation steps.
+        learning_rate: Adam's step.
+        sign: step along the sign of the gradient (Geiping et al. 2020) instead of the gradient.
+        objective: distance between gradients.
+        categorical: relaxation of categorical blocks.
+        numerical: relaxation of numbers.
+        pooling: how matched restarts are merged; ``none`` keeps the one of least loss.
+        labels: ``true`` (shared with the attacker), or restored by ``geng`` (dummy activations) or ``bias`` (last bias).
+        entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published code).
+        l2_prior: weight of the squared norm of the batch (GradInversion).
+        batch_norm_prior: weight of the distance to the client's BatchNorm statistics (GradInversion).
+        stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
+        precision: floating-point type of the optimisation.
+        memory_mb: budget for one vectorised call; more work than that runs in chunks.
+        keep_ensemble: return the matched restarts.
+    """
+
+    restarts: int = 30
+    steps: int = 1500
+    learning_rate: float = 0.06
+    sign: bool = True
+    objective: ObjectiveName = "cosine"
+    categorical: CategoricalRelaxation = "softmax"
+    numerical: NumericalRelaxation = "sigmoid"
+    pooling: Pooling = "median"
+    labels: LabelMethod = "true"
+    entropy: EntropyMethod = "frequency"
+    l2_prior: float = 0.0
+    batch_norm_prior: float = 0.0
+    stop_below: float | None = None
+    precision: Precision = "float32"
+    memory_mb: int = 1024
+    keep_ensemble: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        for name in ("restarts", "steps", "memory_mb"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not self.learning_rate > 0:
+            raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
+        for name in ("l2_prior", "batch_norm_prior"):
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} must be at least 0, got {getattr(self, name)}")
+        for name, hint in get_type_hints(type(self)).items():
+            allowed = get_args(hint)
+            if allowed and all(isinstance(a, str) for a in allowed) and getattr(self, name) not in allowed:
+                raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
+
+    def with_options(self, **options: Any) -> "InversionConfig":
+        """A copy with some settings changed.
+
+        Raises:
+            UsageError: no setting of that name.
+        """
+        known = [f.name for f in fields(self)]
+        unknown = sorted(set(options) - set(known))
+        if unknown:
+            raise UsageError(f"a gradient-inversion attack has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
+        return replace(self, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return asdict(self)

@@ -1,0 +1,84 @@
+"""The engine of every gradient-inversion attack: all restarts of several updates optimised in one go.
+
+The variable is ``z [updates, restarts, rows, d]``. Each step relaxes it to encoded rows, asks a matcher for the gradient
+of the objective, carries that back through the relaxation and lets Adam move ``z``. Restarts never interact, so they may be
+cut into chunks to fit a memory budget.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.config import InversionConfig
+from lightleak.attacks.gradient_inversion.matcher import Matcher
+from lightleak.core.devices import keep_freed_memory
+from lightleak.core.seeds import generator
+from lightleak.data.relaxation import Relaxation
+
+CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronises the device
+
+Progress = Callable[[int], None]
+"""Called with the number of steps done since the last call."""
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """Where the optimisation ended.
+
+    Attributes:
+        x: relaxed rows ``[updates, restarts, rows, d]``.
+        loss: objective at the last step ``[updates, restarts]``.
+        steps: steps taken.
+    """
+
+    x: Tensor
+    loss: Tensor
+    steps: int
+
+
+def initial_candidates(seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int) -> Tensor:
+    """Uniform [0, 1] starts ``[updates, restarts, rows, width]`` (TabLeak Alg. 1, line 12).
+
+    Each (update, restart) has its own generator, so a start does not depend on what runs beside it.
+    """
+    starts = [[torch.rand(rows, width, generator=generator(seed, "restart", r)) for r in restarts] for seed in seeds]
+    return torch.stack([torch.stack(of_update) for of_update in starts])
+
+
+def invert(
+    start: Tensor, relaxation: Relaxation, matcher: Matcher, config: InversionConfig, progress: Progress | None = None
+) -> Inversion:
+    """Optimise ``start`` (copied) for ``config.steps`` steps of Adam (TabLeak Alg. 1, lines 2-7).
+
+    Args:
+        start: ``[updates, restarts, rows, d]`` on the device and in the precision of the work.
+        relaxation: from ``z`` to encoded rows.
+        matcher: loss and derivative of encoded rows.
+        config: learning rate, steps, sign, early stop.
+        progress: told about steps done.
+    """
+    keep_freed_memory()
+    z = start.clone()
+    optimizer = torch.optim.Adam([z], lr=config.learning_rate, fused=True)
+    loss = torch.full(z.shape[:2], float("inf"), dtype=z.dtype, device=z.device)
+    taken = 0
+    for step in range(config.steps):
+        x, state = relaxation.forward(z)
+        loss, by_x = matcher.value_and_grad(x)
+        by_z = relaxation.backward(by_x, state)
+        z.grad = by_z.sign_() if config.sign else by_z
+        before = z.clone() if config.stop_below is not None else None
+        optimizer.step()
+        if before is not None:
+            z.copy_(torch.where((loss < config.stop_below)[..., None, None], before, z))
+        taken = step + 1
+        if taken % CHECK_EVERY == 0:
+            if progress is not None:
+                progress(CHECK_EVERY)
+            if config.stop_below is not None and bool((loss < config.stop_below).all()):
+                break
+    if progress is not None:
+        progress(config.steps - taken // CHECK_EVERY * CHECK_EVERY)
+    return Inversion(relaxation.forward(z)[0], loss, taken)

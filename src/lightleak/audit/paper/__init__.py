@@ -1,0 +1,1 @@
+"""What the papers print: one YAML file per table or figure, in one folder per paper, and the loader that reads them."""

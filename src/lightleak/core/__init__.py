@@ -1,0 +1,1 @@
+"""The vocabulary every layer shares: observations, reconstructions, matching, seeds, errors."""

@@ -1,0 +1,221 @@
+"""What an attacker may see, and nothing else; and, apart from it, the truth that only metrics and audits hold.
+
+A `ClientUpdate` is saved as tensors (safetensors) and facts (JSON), never pickled, so that what one machine or another
+federated framework recorded is attacked on another.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from lightleak.core.errors import ObservationError
+
+SCHEMA_VERSION = 1
+MAX_FACTS_BYTES = 64 * 2**20  # a schema of 100,000 categories takes a few MiB; more is not ours
+MAX_TENSOR_BYTES = 16 * 2**30
+
+UpdateKind = Literal["gradient", "delta"]
+GradientState = Literal["raw", "clipped", "noised"]
+
+
+@dataclass(frozen=True)
+class ProtocolFacts:
+    """What the protocol tells the server about one update.
+
+    Attributes:
+        n_rows: rows behind the update (the batch size under FedSGD).
+        epochs: local epochs; 1 under FedSGD.
+        batch_size: rows per local step.
+        n_clients: clients aggregated into the update.
+        learning_rate: local learning rate; ``None`` where the update is a plain gradient.
+        optimizer: local optimiser, by name.
+        loss: the training criterion, by name.
+        step: global step at which the update was taken.
+        epoch: global epoch at which it was taken, 0-based.
+    """
+
+    n_rows: int
+    epochs: int = 1
+    batch_size: int | None = None
+    n_clients: int = 1
+    learning_rate: float | None = None
+    optimizer: str = "sgd"
+    loss: str = "cross_entropy"
+    step: int = 0
+    epoch: int = 0
+
+
+@dataclass(frozen=True)
+class ClientUpdate:
+    """One update as the server receives it (horizontal federated learning).
+
+    Attributes:
+        network: specification of the network (`lightleak.targets.spec.NetworkSpec.to_dict`).
+        parameters: named parameters before the update.
+        update: gradient or weight delta, same names and shapes.
+        encoder: schema and encoder statistics the server knows (`lightleak.data.encoder.TableEncoder.to_state`).
+        encoder_tensors: the encoder's statistics as tensors.
+        facts: protocol facts.
+        kind: ``gradient`` (FedSGD) or ``delta`` (FedAvg).
+        state: ``raw``, ``clipped`` or ``noised``: what had been done to the gradient when it was sent.
+        training_mode: the client's network was in train mode (batch statistics, dropout) rather than eval mode.
+        buffers: named buffers before the update, where the threat model shares them.
+        labels: LongTensor ``[n_rows]``, only where the labels are shared.
+        marginals: one-way marginals known to the server (`lightleak.data.marginals.Marginals.to_dict`).
+        batch_statistics: mean and variance of every BatchNorm layer on the client's batch, only where shared.
+    """
+
+    network: Mapping[str, Any]
+    parameters: Mapping[str, Tensor]
+    update: Mapping[str, Tensor]
+    encoder: Mapping[str, Any]
+    encoder_tensors: Mapping[str, Tensor]
+    facts: ProtocolFacts
+    kind: UpdateKind = "gradient"
+    state: GradientState = "raw"
+    training_mode: bool = True
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    labels: Tensor | None = None
+    marginals: Mapping[str, Any] | None = None
+    batch_statistics: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what no attack could serve.
+
+        Raises:
+            ObservationError: names or shapes of parameters and update differ, a value is not finite, or the labels do
+                not match the number of rows.
+        """
+        if set(self.parameters) != set(self.update):
+            odd = sorted(set(self.parameters) ^ set(self.update))
+            raise ObservationError(f"parameters and update must name the same tensors; only in one of them: {odd}")
+        for name, parameter in self.parameters.items():
+            if parameter.shape != self.update[name].shape:
+                expected, got = tuple(parameter.shape), tuple(self.update[name].shape)
+                raise ObservationError(f"update {name!r} must have shape {expected}, got {got}")
+            for what, tensor in (("parameter", parameter), ("update", self.update[name])):
+                if not torch.isfinite(tensor).all():
+                    raise ObservationError(f"{what} {name!r} must be finite, got NaN or infinity")
+        if self.facts.n_rows < 1:
+            raise ObservationError(f"n_rows must be at least 1, got {self.facts.n_rows}")
+        if self.labels is not None and self.labels.shape != (self.facts.n_rows,):
+            got = tuple(self.labels.shape)
+            raise ObservationError(f"labels must have shape ({self.facts.n_rows},), one per row, got {got}")
+
+    def save(self, folder: Path) -> None:
+        """Write ``tensors.safetensors`` and ``facts.json`` into ``folder`` (created)."""
+        folder.mkdir(parents=True, exist_ok=True)
+        groups = {name: dict(getattr(self, name)) for name in _TENSOR_GROUPS}
+        if self.labels is not None:
+            groups["labels"] = {"labels": self.labels}
+        tensors = {
+            f"{group}/{name}": tensor.detach().cpu().clone().contiguous()
+            for group, named in groups.items()
+            for name, tensor in named.items()
+        }
+        save_file(tensors, folder / "tensors.safetensors")
+        facts = {
+            "schema_version": SCHEMA_VERSION,
+            "network": dict(self.network),
+            "encoder": dict(self.encoder),
+            "facts": asdict(self.facts),
+            "kind": self.kind,
+            "state": self.state,
+            "training_mode": self.training_mode,
+            "marginals": None if self.marginals is None else dict(self.marginals),
+        }
+        (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+
+    @classmethod
+    def load(cls, folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> "ClientUpdate":
+        """Read what `save` wrote.
+
+        Raises:
+            ObservationError: a file is missing, damaged, too large, or of an unknown version.
+        """
+        facts = _read_facts(folder / "facts.json")
+        tensors = _read_tensors(folder / "tensors.safetensors", max_tensor_bytes)
+        groups: dict[str, dict[str, Tensor]] = {name: {} for name in (*_TENSOR_GROUPS, "labels")}
+        for key, tensor in tensors.items():
+            group, _, name = key.partition("/")
+            if group not in groups:
+                raise ObservationError(f"{folder}: unknown tensor {key!r}; expected one of {sorted(groups)}")
+            groups[group][name] = tensor
+        labels = groups.pop("labels").get("labels")
+        try:
+            protocol = ProtocolFacts(**facts.pop("facts"))
+            return cls(**groups, **facts, facts=protocol, labels=labels)
+        except (TypeError, KeyError) as error:
+            raise ObservationError(f"{folder}/facts.json does not describe a client update: {error}") from error
+
+
+_TENSOR_GROUPS = tuple(
+    f.name for f in fields(ClientUpdate) if f.name in {"parameters", "update", "encoder_tensors", "buffers", "batch_statistics"}
+)
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """The private batch behind an observation; only metrics and audits hold it.
+
+    Attributes:
+        inputs: ``[n, d]`` encoded rows as the network saw them.
+        labels: LongTensor ``[n]``.
+        loss: training loss on the batch.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    loss: float | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write ``truth.safetensors`` into ``folder`` (created)."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {"inputs": self.inputs.detach().cpu().contiguous(), "labels": self.labels.detach().cpu().contiguous()}
+        if self.loss is not None:
+            tensors["loss"] = torch.tensor(self.loss, dtype=torch.float64)
+        save_file(tensors, folder / "truth.safetensors")
+
+    @classmethod
+    def load(cls, folder: Path) -> "GroundTruth":
+        """Read what `save` wrote.
+
+        Raises:
+            ObservationError: the file is missing or damaged.
+        """
+        tensors = _read_tensors(folder / "truth.safetensors", MAX_TENSOR_BYTES)
+        loss = float(tensors["loss"]) if "loss" in tensors else None
+        return cls(tensors["inputs"], tensors["labels"], loss)
+
+
+def _read_facts(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise ObservationError(f"no client update at {path.parent}: {path.name} is missing")
+    if path.stat().st_size > MAX_FACTS_BYTES:
+        raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {MAX_FACTS_BYTES} are read")
+    try:
+        facts = json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ObservationError(f"{path} is not JSON: {error}") from error
+    version = facts.pop("schema_version", None) if isinstance(facts, dict) else None
+    if version != SCHEMA_VERSION:
+        raise ObservationError(f"{path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
+    return dict(facts)
+
+
+def _read_tensors(path: Path, max_bytes: int) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise ObservationError(f"no tensors at {path}")
+    if path.stat().st_size > max_bytes:
+        raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {max_bytes} are read")
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ObservationError(f"{path} is not a safetensors file: {error}") from error

@@ -1,0 +1,50 @@
+"""What an attack assumes it knows, declared as data and shown beside every number."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+LabelKnowledge = Literal["true", "restored", "none"]
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """The assumptions of one attack run (DESIGN.md, vocabulary).
+
+    Attributes:
+        labels: ``true`` (given to the attack), ``restored`` (estimated from the update) or ``none`` (not used).
+        update: the attack reads the client's gradient or weight delta.
+        column_bounds: lowest and highest value of each numerical column are known.
+        encoder_statistics: mean and deviation of every encoded column are known (the server standardises with them).
+        marginals: one-way marginals of the columns are known.
+        batch_statistics: the batch's own BatchNorm statistics are known.
+    """
+
+    labels: LabelKnowledge
+    update: bool = True
+    column_bounds: bool = True
+    encoder_statistics: bool = True
+    marginals: bool = False
+    batch_statistics: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return asdict(self)
+
+    def describe(self) -> str:
+        """One plain sentence for a report.
+
+        >>> ThreatModel(labels="true").describe()
+        'An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics.'
+        """
+        known = ["the update"] if self.update else []
+        if self.labels != "none":
+            known.append("the true labels" if self.labels == "true" else "labels restored from the update")
+        facts = (
+            (self.column_bounds, "column bounds"),
+            (self.encoder_statistics, "encoder statistics"),
+            (self.marginals, "column marginals"),
+            (self.batch_statistics, "the batch's BatchNorm statistics"),
+        )
+        known += [text for holds, text in facts if holds]
+        listed = " and ".join([", ".join(known[:-1]), known[-1]]) if len(known) > 1 else "".join(known) or "nothing"
+        return f"An honest-but-curious server that knows {listed}."

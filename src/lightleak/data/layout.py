@@ -1,0 +1,66 @@
+"""Where each column of a table lies in its encoded vector. Networks and attacks read this, never index arithmetic."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Block:
+    """Encoded positions ``start:stop`` of one column; a numerical column has one, a categorical one per category."""
+
+    name: str
+    start: int
+    stop: int
+    categorical: bool
+
+    @property
+    def width(self) -> int:
+        """Number of encoded positions."""
+        return self.stop - self.start
+
+    @property
+    def slice(self) -> slice:
+        """The positions as a slice."""
+        return slice(self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class EncodedLayout:
+    """All blocks, in the order of the schema's columns."""
+
+    blocks: tuple[Block, ...]
+
+    @property
+    def width(self) -> int:
+        """Encoded features d."""
+        return self.blocks[-1].stop if self.blocks else 0
+
+    @cached_property
+    def categorical(self) -> tuple[Block, ...]:
+        """Blocks of categorical columns."""
+        return tuple(block for block in self.blocks if block.categorical)
+
+    @cached_property
+    def numerical(self) -> tuple[Block, ...]:
+        """Blocks of numerical columns."""
+        return tuple(block for block in self.blocks if not block.categorical)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {"blocks": [[b.name, b.start, b.stop, b.categorical] for b in self.blocks]}
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> "EncodedLayout":
+        """Inverse of `to_dict`."""
+        return cls(tuple(Block(*entry) for entry in state["blocks"]))
+
+    @classmethod
+    def of_numerical(cls, width: int) -> "EncodedLayout":
+        """A layout of ``width`` numerical columns, for tensors that have no table behind them.
+
+        >>> EncodedLayout.of_numerical(3).width
+        3
+        """
+        return cls(tuple(Block(f"x{i}", i, i + 1, False) for i in range(width)))

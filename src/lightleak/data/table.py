@@ -1,0 +1,43 @@
+"""A dataset as the rest of LightLeak sees it: a card of facts, a schema, private rows and held-out rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from lightleak.data.schema import TableSchema
+
+
+@dataclass(frozen=True)
+class DatasetCard:
+    """Where a table comes from.
+
+    Attributes:
+        name: registry name.
+        title: full name.
+        urls: official addresses, one per file where it can be downloaded.
+        files: file names the loader reads, relative to the dataset's folder.
+        sha256: checksums of files we hold; a file without one is loaded unchecked and the user is told.
+        licence: terms of use.
+        citation: whom to cite.
+        notes: preprocessing, and every deviation from the paper with its cause.
+    """
+
+    name: str
+    title: str
+    urls: tuple[str, ...]
+    files: tuple[str, ...]
+    licence: str
+    citation: str
+    notes: str = ""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A loaded dataset; frames hold the feature columns and the label column by name."""
+
+    card: DatasetCard
+    schema: TableSchema
+    train: pd.DataFrame
+    test: pd.DataFrame

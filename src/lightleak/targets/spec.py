@@ -1,0 +1,69 @@
+"""A network as data: a name, its options and the layout of its input, so that an observation can describe itself."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.registry import Registry
+from lightleak.data.layout import EncodedLayout
+
+NETWORKS: Registry[type[nn.Module]] = Registry("network")
+
+
+@dataclass(frozen=True)
+class NetworkSpec:
+    """Everything needed to build a network again.
+
+    Attributes:
+        name: registry name (``mlp``, ``resnet``, ...).
+        n_classes: width of the output.
+        layout: encoded input.
+        options: keyword arguments of the network's class.
+    """
+
+    name: str
+    n_classes: int
+    layout: EncodedLayout
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {
+            "name": self.name,
+            "n_classes": self.n_classes,
+            "layout": self.layout.to_dict(),
+            "options": dict(self.options),
+        }
+
+    @classmethod
+    def from_dict(cls, state: Mapping[str, Any]) -> "NetworkSpec":
+        """Inverse of `to_dict`.
+
+        Raises:
+            ObservationError: a key is missing.
+        """
+        try:
+            layout = EncodedLayout.from_dict(state["layout"])
+            return cls(state["name"], int(state["n_classes"]), layout, state.get("options", {}))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ObservationError(f"network specification is incomplete: {error!r}") from error
+
+
+def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
+    """Build the network; with ``seed`` its initial weights depend on nothing else (the global generator is restored).
+
+    Raises:
+        UsageError: unknown name, or options the network does not take.
+    """
+    make = NETWORKS.get(spec.name)
+    with torch.random.fork_rng(devices=[], enabled=seed is not None):
+        if seed is not None:
+            torch.manual_seed(seed)
+        try:
+            return make(spec.layout, spec.n_classes, **spec.options)
+        except TypeError as error:
+            raise UsageError(f"network {spec.name!r} does not take these options: {error}") from error
