@@ -1,0 +1,1 @@
+"""Lightning callbacks that record what a client sends while it trains, and change nothing."""

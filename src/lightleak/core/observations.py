@@ -157,7 +157,9 @@ class ClientUpdate:
 
 
 _TENSOR_GROUPS = tuple(
-    f.name for f in fields(ClientUpdate) if f.name in {"parameters", "update", "encoder_tensors", "buffers", "batch_statistics"}
+    f.name
+    for f in fields(ClientUpdate)
+    if f.name in {"parameters", "update", "encoder_tensors", "buffers", "batch_statistics"}
 )
 
 

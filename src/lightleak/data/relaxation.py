@@ -1,7 +1,7 @@
 """TabLeak's continuous relaxation of a row: softmax over each categorical block, sigmoid into bounds for each number.
 
 The whole encoded vector is treated at once. A block's softmax denominator is a product with a block-diagonal matrix of
-ones, which costs one small matrix product instead of a gather and scatter per column, and leaves numbers untouched.
+ones, kept as its two thin factors: two small matrix products instead of a gather and scatter per column.
 """
 
 from typing import Any, Literal
@@ -45,26 +45,31 @@ class Relaxation:
     ) -> None:
         soft = torch.zeros(layout.width, dtype=torch.bool, device=shift.device)
         bound = torch.zeros_like(soft)
-        same_block = torch.eye(layout.width, dtype=shift.dtype, device=shift.device)
-        for block in layout.blocks:
-            if block.categorical and categorical == "softmax":
-                soft[block.slice] = True
-                same_block[block.slice, block.slice] = 1
+        member = torch.zeros(layout.width, len(layout.blocks), dtype=shift.dtype, device=shift.device)
+        for i, block in enumerate(layout.blocks):
+            member[block.slice, i] = 1
+            soft[block.slice] = block.categorical and categorical == "softmax"
             bound[block.slice] = not block.categorical and numerical == "sigmoid"
-        self.soft, self.same_block = soft, same_block
-        self.free = ~(soft | bound)
+        self.member = member
+        # Everything is a sum of masked terms: outside the soft columns the logit is 0, so that exp never overflows on a number,
+        # and a term that does not concern a column is multiplied by 0 there.
+        zero = torch.zeros_like(scale)
+        self.logit_scale, self.logit_shift = torch.where(soft, scale, zero), torch.where(soft, shift, zero)
+        self.soft_scale = torch.where(soft, 1 / scale, zero)
+        self.span = torch.where(bound, upper - lower, zero)
+        self.constant = torch.where(soft, -shift / scale, torch.where(bound, lower, zero))
+        self.free = (~(soft | bound)).to(scale.dtype)
         self.has_free = bool(self.free.any())
         self.blocks = [block.slice for block in layout.categorical] if categorical == "softmax" else []
-        # Outside the soft columns the logit is 0, so that exp never overflows on a number.
-        self.logit_scale = torch.where(soft, scale, torch.zeros_like(scale))
-        self.logit_shift = torch.where(soft, shift, torch.zeros_like(shift))
-        self.inverse_scale = 1 / scale
-        self.lower, self.span = lower, upper - lower
 
     def __call__(self, z: Tensor) -> Tensor:
         """Relax ``[..., d]`` to ``[..., d]``; differentiable once by autograd."""
         relaxed: Tensor = _Relax.apply(z, self)  # type: ignore[no-untyped-call]
         return relaxed
+
+    def _block_sums(self, values: Tensor) -> Tensor:
+        """At every position the sum over its own block."""
+        return (values @ self.member) @ self.member.T
 
     def forward(self, z: Tensor) -> tuple[Tensor, State]:
         """Relaxed rows and what `backward` needs; no autograd graph."""
@@ -72,21 +77,18 @@ class Relaxation:
         for block in self.blocks:
             logits[..., block] -= logits[..., block].amax(-1, keepdim=True)
         soft = logits.exp_()
-        soft = soft.div_(soft @ self.same_block)
+        soft = soft.div_(self._block_sums(soft))
         inside = torch.sigmoid(z)
-        x = torch.where(self.soft, (soft - self.logit_shift) * self.inverse_scale, torch.addcmul(self.lower, inside, self.span))
-        if self.has_free:
-            x = torch.where(self.free, z, x)
-        return x, (soft, inside)
+        x = torch.addcmul(self.constant, soft, self.soft_scale).addcmul_(inside, self.span)
+        return (x.addcmul_(z, self.free) if self.has_free else x), (soft, inside)
 
     def backward(self, grad: Tensor, state: State) -> Tensor:
         """Carry a derivative by the relaxed rows back to ``z``, in closed form: autograd's graph would cost as much again."""
         soft, inside = state
-        weighted = soft * (grad * self.inverse_scale)
-        through_softmax = torch.addcmul(weighted, soft, weighted @ self.same_block, value=-1).mul_(self.logit_scale)
-        through_sigmoid = (grad * self.span).mul_(torch.addcmul(inside, inside, inside, value=-1))
-        out = torch.where(self.soft, through_softmax, through_sigmoid)
-        return torch.where(self.free, grad, out) if self.has_free else out
+        weighted = soft * (grad * self.soft_scale)
+        by_z = torch.addcmul(weighted, soft, self._block_sums(weighted), value=-1).mul_(self.logit_scale)
+        by_z.addcmul_(grad * self.span, torch.addcmul(inside, inside, inside, value=-1))
+        return by_z.addcmul_(grad, self.free) if self.has_free else by_z
 
 
 class _Relax(torch.autograd.Function):

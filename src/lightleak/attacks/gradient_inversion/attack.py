@@ -5,29 +5,22 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightleak.attacks.attack import Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.assessment import cell_entropy
 from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.engine import initial_candidates, invert
 from lightleak.attacks.gradient_inversion.labels import DUMMY_ROWS, expand_counts, last_linear, restore_counts, round_counts
-from lightleak.attacks.gradient_inversion.matcher import Matcher, MLPMatcher, NetworkMatcher
-from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
 from lightleak.attacks.gradient_inversion.pooling import align, pool
-from lightleak.attacks.gradient_inversion.priors import inversion_penalty
+from lightleak.attacks.gradient_inversion.problem import batch_norms, build_matcher, bytes_per_restart, client_network
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import generator
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
-from lightleak.targets import NetworkSpec, build_network
-from lightleak.targets.mlp import MLP
-
-LIVE_COPIES = 12
-"""Tensors of the size of a candidate's gradient or rows alive at once in a step; measured with `benchmarks/inversion.py`."""
-
+from lightleak.targets.spec import NetworkSpec, build_network
 
 class GradientInversion(UpdateAttack):
     """Reconstruct the batch behind a gradient. Every published attack of this family is a configuration of it."""
@@ -62,7 +55,7 @@ class GradientInversion(UpdateAttack):
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
         if self.config.labels == "true" and update.labels is None:
             raise ObservationError(f"{self.name}: the update shares no labels; use labels='geng' or labels='bias'")
-        network = build_network(NetworkSpec.from_dict(update.network))
+        network = build_network(NetworkSpec.from_dict(update.network), seed=0)
         expected = {name: tuple(p.shape) for name, p in network.named_parameters()}
         got = {name: tuple(p.shape) for name, p in update.parameters.items()}
         if expected != got:
@@ -70,7 +63,7 @@ class GradientInversion(UpdateAttack):
             raise ObservationError(f"parameters {odd[:3]} do not fit the network {update.network['name']!r}")
         if self.config.labels != "true":
             last_linear(network)
-        if self.config.batch_norm_prior > 0 and _batch_norms(network) and not update.batch_statistics:
+        if self.config.batch_norm_prior > 0 and batch_norms(network) and not update.batch_statistics:
             raise ObservationError(f"{self.name}: batch_norm_prior needs the batch's BatchNorm statistics, which were not shared")
 
     def run_many(
@@ -83,7 +76,7 @@ class GradientInversion(UpdateAttack):
         """See `UpdateAttack.run_many`. Work beyond the memory budget runs in chunks of updates, then of restarts."""
         for update in updates:
             self.check(update)
-        per_restart = _bytes_per_restart(updates[0], self.config.precision)
+        per_restart = bytes_per_restart(updates[0], self.config.precision)
         at_once = max(1, int(self.config.memory_mb * 2**20 / per_restart))
         chunk = max(1, at_once // self.config.restarts)
         results: list[Reconstruction] = []
@@ -105,7 +98,7 @@ class GradientInversion(UpdateAttack):
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         encoder = TableEncoder.from_state(updates[0].encoder, updates[0].encoder_tensors).to(device)
         labels = torch.stack([self._labels(u, s) for u, s in zip(updates, seeds, strict=True)])
-        matcher = _matcher(updates, labels, config, device, dtype)
+        matcher = build_matcher(updates, labels, config, device, dtype)
         relaxation = encoder.relaxation(config.categorical, config.numerical, dtype, device)
         width = max(1, min(config.restarts, at_once // len(updates)))
         ends, n = [], updates[0].facts.n_rows
@@ -144,7 +137,7 @@ class GradientInversion(UpdateAttack):
         if self.config.labels == "true":
             assert update.labels is not None  # `check` refuses an update without labels
             return update.labels.cpu()
-        network = _network(update)
+        network = client_network(update)
         draws = generator(seed, "labels")
         if self.config.labels == "bias":
             encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
@@ -153,61 +146,6 @@ class GradientInversion(UpdateAttack):
             dummy = torch.randn(DUMMY_ROWS, update.network["layout"]["blocks"][-1][2], generator=draws)
         counts = restore_counts(network, update.parameters, update.buffers, update.update, n, dummy, self.config.labels)
         return expand_counts(round_counts(counts, n))
-
-
-def _network(update: ClientUpdate) -> nn.Module:
-    """The target in the mode the client ran it in; dropout is off, as its masks are unknown to the server."""
-    network = build_network(NetworkSpec.from_dict(update.network)).train(update.training_mode)
-    for module in network.modules():
-        if isinstance(module, nn.Dropout):
-            module.eval()
-    return network
-
-
-def _batch_norms(network: nn.Module) -> list[str]:
-    return [name for name, module in network.named_modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-
-
-def _matcher(
-    updates: Sequence[ClientUpdate], labels: Tensor, config: InversionConfig, device: torch.device, dtype: torch.dtype
-) -> Matcher:
-    """The fast path for plain ReLU networks, the general one for everything else."""
-
-    def stacked(which: str, name: str) -> Tensor:
-        return torch.stack([getattr(u, which)[name] for u in updates]).to(device, dtype)
-
-    network = _network(updates[0])
-    objective = OBJECTIVES[config.objective]
-    labels = labels.to(device)
-    chain = network.relu_chain() if isinstance(network, MLP) else None
-    if chain is not None and config.l2_prior == 0:
-        weights, biases = [f"{name}.weight" for name in chain], [f"{name}.bias" for name in chain]
-        return MLPMatcher(
-            [stacked("parameters", name) for name in weights],
-            [stacked("parameters", name) for name in biases],
-            [stacked("update", name) for name in weights],
-            [stacked("update", name) for name in biases],
-            labels,
-            objective,
-        )
-    buffers = dict(network.named_buffers())
-    shared = {name: updates[0].buffers.get(name, default) for name, default in buffers.items()}
-    held = {
-        name: torch.stack([u.buffers.get(name, shared[name]) for u in updates]).to(device)
-        if not shared[name].is_floating_point()
-        else torch.stack([u.buffers.get(name, shared[name]) for u in updates]).to(device, dtype)
-        for name in buffers
-    }
-    parameters = {name: stacked("parameters", name) for name in updates[0].parameters}
-    targets = {name: stacked("update", name) for name in updates[0].parameters}
-    penalty = inversion_penalty(updates, config, device, dtype)
-    return NetworkMatcher(network.to(device, dtype), parameters, held, targets, labels, objective, penalty)
-
-
-def _bytes_per_restart(update: ClientUpdate, precision: str) -> int:
-    gradient = sum(p.numel() for p in update.parameters.values())
-    rows = update.facts.n_rows * (update.network["layout"]["blocks"][-1][2] + sum(len(p) for p in update.parameters.values()))
-    return LIVE_COPIES * (gradient + rows) * (8 if precision == "float64" else 4)
 
 
 def _rows_from_statistics(encoder: TableEncoder, draws: torch.Generator) -> Tensor:

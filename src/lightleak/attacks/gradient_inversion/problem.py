@@ -1,0 +1,85 @@
+"""From observations to a matching problem: the client's network, its stacked tensors, and the matcher that serves it."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from lightleak.attacks.gradient_inversion.config import InversionConfig
+from lightleak.attacks.gradient_inversion.matcher import Matcher, MLPMatcher, NetworkMatcher
+from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
+from lightleak.attacks.gradient_inversion.priors import inversion_penalty
+from lightleak.core.observations import ClientUpdate
+from lightleak.targets.mlp import FullyConnected
+from lightleak.targets.spec import NetworkSpec, build_network
+
+LIVE_COPIES = 12
+"""Tensors of the size of a candidate's gradient or rows alive at once in a step; see `benchmarks/inversion.py`."""
+
+
+def client_network(update: ClientUpdate) -> nn.Module:
+    """The target in the mode the client ran it in; dropout is off, as its masks are unknown to the server.
+
+    Its own weights are never read; the seed keeps the global generator, which a training may be using, untouched.
+    """
+    network = build_network(NetworkSpec.from_dict(update.network), seed=0).train(update.training_mode)
+    for module in network.modules():
+        if isinstance(module, nn.Dropout):
+            module.eval()
+    return network
+
+
+def batch_norms(network: nn.Module) -> list[str]:
+    """Names of the BatchNorm layers."""
+    return [name for name, module in network.named_modules() if isinstance(module, nn.BatchNorm1d)]
+
+
+def relu_chain(network: nn.Module) -> list[str] | None:
+    """Names of the Linear layers of a plain ReLU network, or ``None`` where the network is anything else."""
+    if isinstance(network, FullyConnected) and network.activation_name == "relu" and network.norm_name == "none":
+        return [f"linears.{i}" for i in range(len(network.linears))]
+    return None
+
+
+def build_matcher(
+    updates: Sequence[ClientUpdate], labels: Tensor, config: InversionConfig, device: torch.device, dtype: torch.dtype
+) -> Matcher:
+    """The closed form for plain ReLU networks, ``torch.func`` for everything else.
+
+    Args:
+        updates: observations of one network, batch size and table.
+        labels: LongTensor ``[updates, n]``.
+        config: objective and priors.
+        device: where to work.
+        dtype: in which precision.
+    """
+
+    def stacked(which: str, name: str) -> Tensor:
+        values = torch.stack([getattr(update, which)[name] for update in updates]).to(device)
+        return values.to(dtype) if values.is_floating_point() else values
+
+    network = client_network(updates[0])
+    objective, labels = OBJECTIVES[config.objective], labels.to(device)
+    penalty = inversion_penalty(updates, config, device, dtype)
+    chain = relu_chain(network)
+    if chain is not None and penalty is None:
+        weights, biases = [f"{name}.weight" for name in chain], [f"{name}.bias" for name in chain]
+        groups = [[stacked(which, name) for name in names] for which in ("parameters", "update") for names in (weights, biases)]
+        return MLPMatcher(*groups, labels, objective)
+    names = list(updates[0].parameters)
+    return NetworkMatcher(
+        network.to(device, dtype),
+        {name: stacked("parameters", name) for name in names},
+        {name: stacked("buffers", name) for name in updates[0].buffers},
+        {name: stacked("update", name) for name in names},
+        labels,
+        objective,
+        penalty,
+    )
+
+
+def bytes_per_restart(update: ClientUpdate, precision: str) -> int:
+    """Memory one restart takes in a step, from the sizes of its gradient and of its rows in every layer."""
+    gradient = sum(p.numel() for p in update.parameters.values())
+    width = NetworkSpec.from_dict(update.network).layout.width + sum(len(p) for p in update.parameters.values())
+    return LIVE_COPIES * (gradient + update.facts.n_rows * width) * (8 if precision == "float64" else 4)

@@ -1,0 +1,92 @@
+"""A paper's cells beside ours: ``comparison.md``."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightleak.audit.paper.values import PaperCell, PaperTable
+from lightleak.metrics.summary import Summary
+
+TOLERANCE_POINTS = 3.0
+PAPER_BATCHES = 50
+SHOWN = (
+    "dataset", "network", "attack", "labels", "batch_size", "training_epochs", "steps", "restarts", "pooling", "column", "feature_kind",
+    "metric",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell of the paper and what we measured for it, in the paper's unit."""
+
+    cell: PaperCell
+    ours: Summary
+
+    @property
+    def difference(self) -> float:
+        """Ours minus the paper's."""
+        return self.ours.mean - self.cell.mean
+
+    @property
+    def agrees(self) -> bool | None:
+        """Within 3 points or the combined 95% interval; ``None`` where the paper prints no value or ours is missing."""
+        if math.isnan(self.difference):
+            return None
+        spread = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
+        paper = 1.96 * (self.cell.std or 0.0) / math.sqrt(PAPER_BATCHES)
+        tolerance = TOLERANCE_POINTS if self.cell.unit == "percent" else 0.0
+        return abs(self.difference) <= max(tolerance, math.hypot(spread, paper))
+
+
+def markdown(
+    table: PaperTable, compared: Sequence[Compared], environment: dict[str, Any], command: str, notes: Sequence[str]
+) -> str:
+    """The comparison as a page: one line per cell, coordinates that do not vary left out of the columns."""
+    keys = [key for key in SHOWN if any(getattr(c.cell, key) is not None for c in compared)]
+    packages = environment["packages"]
+    answers = [c.agrees for c in compared if c.agrees is not None]
+    lines = [
+        f"# {table.name}: {table.title}",
+        "",
+        f"{table.source}, {'Table' if table.table else 'Figure'} {table.table or table.figure}, {table.page}.",
+        "",
+        f"Made by `{command}` on {environment['date'][:10]}, {environment['cores']} cores, {environment['device']}, "
+        f"Python {environment['python']}, torch {packages['torch']}, lightleak {packages['lightleak']}.",
+        "",
+        f"{sum(answers)} of {len(answers)} cells agree: within 3 points or within the combined 95% interval (the paper's from its "
+        f"deviation over {PAPER_BATCHES} batches)." if answers else "The paper prints no numbers to compare with.",
+        "",
+        "| " + " | ".join([*keys, "paper", "ours", "95% interval", "n", "difference", "agrees"]) + " |",
+        "|" + " --- |" * (len(keys) + 6),
+    ]  # fmt: skip
+    lines += [_line(c, keys) for c in compared]
+    if table.notes or table.description or notes:
+        lines += ["", "Notes", ""]
+        lines += [f"- {note}" for note in (table.description, table.notes, *notes) if note]
+    return "\n".join(lines) + "\n"
+
+
+def _line(compared: Compared, keys: Sequence[str]) -> str:
+    cell, ours = compared.cell, compared.ours
+    coordinates = ["" if (value := getattr(cell, key)) is None else str(value) for key in keys]
+    paper = (
+        "-" if math.isnan(cell.mean) else _number(cell.mean) + ("" if cell.std is None else f" ± {_number(cell.std)}")
+    )
+    mine = (
+        "not run" if ours.n == 0 else _number(ours.mean) + ("" if math.isnan(ours.std) else f" ± {_number(ours.std)}")
+    )
+    interval = "" if math.isnan(ours.low) else f"{_number(ours.low)} to {_number(ours.high)}"
+    difference = "" if math.isnan(compared.difference) else f"{compared.difference:+.2f}"
+    agrees = {True: "yes", False: "no", None: ""}[compared.agrees]
+    return "| " + " | ".join([*coordinates, paper, mine, interval, str(ours.n), difference, agrees]) + " |"
+
+
+def _number(value: float) -> str:
+    """Two decimals below 10 and one above, none above 1000: the precision the papers print.
+
+    >>> _number(79.31), _number(0.394), _number(45222)
+    ('79.3', '0.39', '45222')
+    """
+    magnitude = abs(value)
+    return f"{value:.0f}" if magnitude >= 1000 else f"{value:.1f}" if magnitude >= 10 else f"{value:.2f}"

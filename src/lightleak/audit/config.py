@@ -1,0 +1,250 @@
+"""One experiment as typed data: what is trained, what leaves the client, which attacks read it.
+
+A config is a YAML file; any key can be changed on the command line (``--training.epochs 3``). Unknown keys and values of
+the wrong type are refused with their place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonargparse
+import yaml
+
+from lightleak.core.errors import UsageError
+from lightleak.data.encoder import Encoding
+from lightleak.targets.optimizers import OptimizerConfig
+
+LabelSetting = Literal["true", "restored"]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which table, and what of it the server knows.
+
+    Attributes:
+        name: dataset of the registry; or leave it out and give ``table`` and ``label``.
+        table: a CSV, TSV or Parquet file of one's own.
+        label: label column of ``table``.
+        schema: YAML schema of ``table``; inferred where there is none.
+        folder: folder with one subfolder of raw files per dataset.
+        options: options of the dataset's loader.
+        encoding: how cells become numbers.
+        statistics: rows the encoder takes means, deviations and bounds from: ``train``, or ``all`` as TabLeak does.
+        marginals: rows the random baseline takes its marginals from: ``test`` rows, disjoint from every client's, or
+            ``all`` as TabLeak does.
+    """
+
+    name: str | None = None
+    table: str | None = None
+    label: str | None = None
+    schema: str | None = None
+    folder: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    encoding: Encoding = "standardized"
+    statistics: Literal["train", "all"] = "train"
+    marginals: Literal["test", "all"] = "test"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` unless exactly one table is named."""
+        if (self.name is None) == (self.table is None):
+            raise UsageError(f"data needs either name or table, got name={self.name!r} and table={self.table!r}")
+        if self.table is not None and self.label is None:
+            raise UsageError(f"data.table {self.table!r} needs data.label, the name of its label column")
+
+
+@dataclass(frozen=True)
+class TargetConfig:
+    """The network under audit: a name of the registry and its options."""
+
+    network: str = "mlp"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the target is trained.
+
+    Attributes:
+        epochs: passes over the training rows; 0 audits the untrained network alone.
+        batch_size: rows a client sends the gradient of.
+        optimizer: name, learning rate, momentum, weight decay.
+        validation_fraction: share of the training rows held out.
+        trainer: further arguments of ``lightning.Trainer`` (accelerator, devices, precision, gradient_clip_val, ...).
+    """
+
+    epochs: int = 2
+    batch_size: int = 32
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    validation_fraction: float = 0.1
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        _at_least("training.epochs", self.epochs, 0)
+        _at_least("training.batch_size", self.batch_size, 1)
+
+
+@dataclass(frozen=True)
+class CaptureConfig:
+    """Which updates of the training run are recorded and attacked.
+
+    Attributes:
+        epochs: epochs (0-based) at which updates are recorded.
+        per_epoch: updates recorded in each, from its first batch on.
+        at: ``raw``, ``clipped`` or ``noised``: at which point the gradient is taken.
+    """
+
+    epochs: tuple[int, ...] = (0, 1)
+    per_epoch: int = 2
+    at: Literal["raw", "clipped", "noised"] = "raw"
+
+
+@dataclass(frozen=True)
+class InitialConfig:
+    """Fresh clients against the untrained network: what the papers report.
+
+    Attributes:
+        batch_sizes: rows per client.
+        batches: clients per batch size.
+    """
+
+    batch_sizes: tuple[int, ...] = (8, 32)
+    batches: int = 4
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        _at_least("initial.batches", self.batches, 0)
+        for size in self.batch_sizes:
+            _at_least("initial.batch_sizes", size, 1)
+
+
+@dataclass(frozen=True)
+class MonitorConfig:
+    """The attack that runs during training, so that leakage stands next to the validation metrics.
+
+    Attributes:
+        attack: name of the attack; ``None`` turns the monitor off.
+        every: epochs between two looks.
+        options: settings of the attack.
+    """
+
+    attack: str | None = None
+    every: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        _at_least("monitor.every", self.every, 1)
+
+
+@dataclass(frozen=True)
+class AuditConfig:
+    """A whole audit of one federated training (``kind: horizontal``).
+
+    Attributes:
+        data: the table.
+        target: the network.
+        training: how it is trained.
+        capture: updates taken from the training run.
+        initial: fresh clients against the untrained network.
+        monitor: the attack that runs during training.
+        attacks: attack names and the settings to change.
+        labels: whether the attacks are given the labels or restore them.
+        label_method: how they are restored: ``geng`` or ``bias``.
+        kind: what is audited.
+        title: heading of the report.
+        seed: root seed.
+        device: auto, cpu, cuda or cuda:N.
+        workers: attacks run at once on a CPU, one thread each; 0 takes one per core.
+        redact: leave true and reconstructed values out of everything that is written.
+    """
+
+    data: DataConfig
+    target: TargetConfig = field(default_factory=TargetConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    initial: InitialConfig = field(default_factory=InitialConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "random": {}})
+    labels: LabelSetting = "true"
+    label_method: Literal["geng", "bias"] = "geng"
+    kind: Literal["horizontal"] = "horizontal"
+    title: str = "Gradient leakage audit"
+    seed: int = 0
+    device: str = "auto"
+    workers: int = 0
+    redact: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        _at_least("workers", self.workers, 0)
+        if not self.attacks:
+            raise UsageError("attacks must name at least one attack")
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML- and JSON-ready form."""
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:
+    """Read a YAML config; ``overrides`` maps dotted keys to values and wins.
+
+    Raises:
+        UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or range.
+    """
+    if not path.is_file():
+        raise UsageError(f"config {path} does not exist")
+    try:
+        content = yaml.safe_load(path.read_text())
+    except yaml.YAMLError as error:
+        raise UsageError(f"config {path} is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"config {path} must hold a mapping of settings, got {type(content).__name__}")
+    return parse_config(content, overrides, str(path))
+
+
+def parse_config(
+    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
+) -> AuditConfig:
+    """Build a config of plain values, with their types checked; errors as for `load_config`."""
+    merged = _plain(content)
+    for key, value in (overrides or {}).items():
+        _set(merged, key, value)
+    if isinstance(merged.get("attacks"), list):
+        merged["attacks"] = {name: {} for name in merged["attacks"]}
+    merged["attacks"] = {name: options or {} for name, options in (merged.get("attacks") or {}).items()}
+    if not merged["attacks"]:
+        del merged["attacks"]
+    parser = jsonargparse.ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(AuditConfig)
+    try:
+        config = parser.instantiate_classes(parser.parse_object(merged))
+    except (jsonargparse.ArgumentError, TypeError, ValueError, KeyError) as error:
+        raise UsageError(f"{source}: {' '.join(str(error).split())}") from error
+    return AuditConfig(**config.as_dict())
+
+
+def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        if tree.get(parent) is None:
+            tree[parent] = {}
+        tree = tree[parent]
+        if not isinstance(tree, dict):
+            raise UsageError(f"--{dotted}: {parent!r} holds a value, not settings")
+    tree[last] = value
+
+
+def _plain(value: Any) -> Any:
+    """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples."""
+    if isinstance(value, Mapping):
+        return {key: _plain(entry) for key, entry in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if value < least:
+        raise UsageError(f"{name} must be at least {least}, got {value}")

@@ -1,0 +1,78 @@
+"""What a config names, made: the table, the encoder and marginals a server knows, the network's specification."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from lightleak.audit.clients import Population
+from lightleak.audit.config import AuditConfig, DataConfig
+from lightleak.core.errors import UsageError
+from lightleak.data.datasets import load_dataset
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.data.table import Table
+from lightleak.data.user_table import load_table
+from lightleak.targets import NETWORKS, NetworkSpec
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The parts of an audit that do not depend on any attack."""
+
+    table: Table
+    encoder: TableEncoder
+    marginals: Marginals
+    spec: NetworkSpec
+
+    def population(self) -> Population:
+        """The training rows, as clients hold them."""
+        train = self.table.train
+        return Population(self.encoder.encode(train), self.encoder.encode_labels(train), self.encoder, self.marginals)
+
+
+def prepare_experiment(config: AuditConfig) -> Experiment:
+    """Load the table, fit the encoder, specify the network.
+
+    Raises:
+        DataError: the table cannot be read.
+        UsageError: no such dataset or network.
+    """
+    if config.target.network not in NETWORKS:
+        NETWORKS.get(config.target.network)
+    table = _load(config.data, config.seed)
+    both = pd.concat([table.train, table.test], ignore_index=True)
+    encoder = TableEncoder(table.schema, config.data.encoding)
+    encoder.fit(both if config.data.statistics == "all" else table.train)
+    marginals = Marginals.of(table.schema, both if config.data.marginals == "all" else table.test)
+    spec = NetworkSpec(config.target.network, table.schema.n_classes, encoder.layout, config.target.options)
+    largest = max((config.training.batch_size, *config.initial.batch_sizes))
+    if largest > len(table.train):
+        raise UsageError(
+            f"batch_size must be at most {len(table.train)} (training rows of {table.card.name!r}), got {largest}"
+        )
+    return Experiment(table, encoder, marginals, spec)
+
+
+def _load(data: DataConfig, seed: int) -> Table:
+    if data.table is not None:
+        assert data.label is not None  # `DataConfig` refuses a table without a label
+        return load_table(Path(data.table), data.label, data.schema, seed=seed)
+    assert data.name is not None  # `DataConfig` needs a name or a table
+    return load_dataset(data.name, data.folder, seed, **data.options)
+
+
+def target_name(spec: NetworkSpec) -> str:
+    """The network's name with its widths, as tables print it.
+
+    >>> from lightleak.data.layout import EncodedLayout
+    >>> target_name(NetworkSpec("mlp", 2, EncodedLayout.of_numerical(3), {"hidden": [100, 100]}))
+    'mlp-100-100'
+    """
+    hidden = spec.options.get("hidden", (100, 100) if spec.name == "mlp" else ())
+    return "-".join([spec.name, *map(str, hidden)])
+
+
+def with_data_folder(config: AuditConfig, folder: str | None) -> AuditConfig:
+    """The config with the raw files looked for in ``folder``."""
+    return config if folder is None else replace(config, data=replace(config.data, folder=folder))

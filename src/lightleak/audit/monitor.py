@@ -1,0 +1,68 @@
+"""Leakage as a validation metric: an attack that runs while the target trains."""
+
+import math
+from typing import Any
+
+import lightning
+import torch
+
+from lightleak.attacks import ATTACKS
+from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.core.errors import UsageError
+from lightleak.core.seeds import derive_seed
+from lightleak.data.encoder import TableEncoder
+from lightleak.metrics.score import score
+
+LOGGED = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_match_rate")
+
+
+class LeakageMonitor(lightning.Callback):
+    """Every k epochs attack what a `GradientCapture` has just recorded and log ``leakage/<attack>/...``.
+
+    The values stand next to the validation metrics in any Lightning logger. The monitor draws from generators of its own
+    and only reads, so training is bit for bit the same with and without it.
+
+    Args:
+        capture: the callback that records updates; it must stand before the monitor in the Trainer's list.
+        attack: name of the attack.
+        every: epochs between two looks.
+        seed: root seed of the attack.
+        options: settings of the attack.
+    """
+
+    def __init__(
+        self,
+        capture: GradientCapture,
+        attack: str = "tableak",
+        every: int = 1,
+        seed: int = 0,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        self.capture, self.every, self.seed = capture, every, seed
+        self.attack = ATTACKS.get(attack)(**(options or {}))
+        self._seen = 0
+
+    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        """Raise `UsageError` where the capture is not among the Trainer's callbacks before the monitor."""
+        callbacks: list[Any] = list(trainer.callbacks)  # type: ignore[attr-defined]
+        if self.capture not in callbacks or callbacks.index(self.capture) > callbacks.index(self):
+            raise UsageError("LeakageMonitor needs its GradientCapture before it in Trainer(callbacks=[...])")
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Attack the updates recorded since the last look."""
+        new = self.capture.captured[self._seen :]
+        if trainer.current_epoch % self.every or not new:
+            return
+        self._seen = len(self.capture.captured)
+        scores = []
+        with torch.no_grad():
+            for i, capture in enumerate(new):
+                seed = derive_seed(self.seed, "monitor", trainer.current_epoch, i)
+                update = capture.update
+                encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+                scores.append(score(self.attack.run(update, seed), capture.truth, encoder))
+        for name in LOGGED:
+            values = [one[name] for one in scores if not math.isnan(one[name])]
+            if values:
+                mean = torch.tensor(sum(values) / len(values))
+                pl_module.log(f"leakage/{self.attack.name}/{name}", mean, sync_dist=True)

@@ -1,0 +1,74 @@
+"""``lightleak attack``: attack updates that were captured before, here or elsewhere, with or without their truth."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lightleak.attacks import ATTACKS
+from lightleak.audit.campaign import Unit, finished_rows, run_units
+from lightleak.audit.config import AuditConfig
+from lightleak.audit.experiment import target_name
+from lightleak.audit.results import print_summary, write_environment, write_results
+from lightleak.audit.run import check_attacks, load_capture, open_run_folder, with_label_setting
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import UsageError
+from lightleak.report import build_report
+from lightleak.targets.spec import NetworkSpec
+
+
+def find_captures(root: Path) -> list[Path]:
+    """Folders below ``root`` (or ``root`` itself) that hold an ``observation/``, sorted.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = sorted(path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else []
+    if not found:
+        raise UsageError(f"--capture {root} holds no captured update (a folder with observation/facts.json)")
+    return found
+
+
+def attack_captures(
+    config: AuditConfig, root: Path, folder: Path, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run the config's attacks on every capture below ``root`` and write a run folder; no training takes place.
+
+    Without truth the rows carry no accuracy: the reconstruction, its loss and its entropy are what an attacker has.
+
+    Raises:
+        UsageError: no capture, an unknown attack, or an update an attack cannot serve; before any work.
+    """
+    console = console or Console()
+    device = resolve_device(config.device)
+    check_attacks(config.attacks)
+    captures = [(path, *load_capture(path)) for path in find_captures(root)]
+    units = []
+    for attack in config.attacks:
+        options = with_label_setting(config, attack, config.attacks[attack])
+        for i, (path, update, _) in enumerate(captures):
+            ATTACKS.get(attack)(**options).check(update)
+            facts = {
+                "dataset": config.data.name or config.data.table,
+                "target": target_name(NetworkSpec.from_dict(update.network)),
+                "protocol": "fedsgd" if update.kind == "gradient" else "fedavg",
+                "labels": config.labels,
+                "defense": "none" if update.state == "raw" else update.state,
+                "batch_size": update.facts.n_rows,
+                "batch_index": i,
+                "source": "training",
+                "epoch": update.facts.epoch,
+            }
+            name = "-".join(path.relative_to(root).parts) or root.name
+            units.append(Unit(f"{attack}-{name}", attack, options, partial(load_capture, path), facts, config.seed))
+    open_run_folder(folder, config)
+    write_environment(folder, device, command)
+    try:
+        run_units(units, folder, device, config.workers, config.redact, quiet=not console.is_interactive)
+    finally:
+        results = write_results(folder, finished_rows(units, folder))
+        build_report(folder, redact=config.redact)
+    print_summary(results, console)
+    return results

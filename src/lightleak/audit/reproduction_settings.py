@@ -1,0 +1,203 @@
+"""Which runs stand behind a paper's cell: the dataset, network, clients and attack that its coordinates name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lightleak.audit.paper.values import PaperCell, PaperTable
+from lightleak.core.errors import UsageError
+
+BATCHES = 50  # TabLeak App. B: 50 independent runs on 50 batches
+TABLEAK_DATASETS = ("adult", "german", "lawschool", "health-heritage")
+TABLEAK_BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+NETWORKS_BY_SIZE = ("linear", "mlp-50", "mlp-100", "mlp-100-100", "mlp-200-200-200", "mlp-400-400-400")
+FEDERATION_RESTARTS = 15  # ensemble of the published runs behind Tables 5 and 15
+SYNTHETIC_C5 = {"n_discrete": 125, "n_continuous": 125, "max_categories": 16, "encoded_width": 1231}
+
+ROW_METRICS = {
+    "cell_accuracy": "cell_accuracy",
+    "categorical_accuracy": "categorical_accuracy",
+    "numerical_accuracy": "numerical_accuracy",
+    "top25_categorical": "top25_categorical",
+    "bottom25_categorical": "bottom25_categorical",
+    "top25_numerical": "top25_numerical",
+    "bottom25_numerical": "bottom25_numerical",
+    "discrete_entropy": "mean_entropy_categorical",
+    "continuous_entropy": "mean_entropy_numerical",
+    "rmse": "rmse",
+}
+"""The column of results.json behind each metric of a paper's table."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What of a reproduction is run; ``None`` means all of it.
+
+    Attributes:
+        dataset: one dataset.
+        batches: batches per cell.
+        batch_sizes: these only.
+        attacks: these only.
+        seeds: root seeds, each a full repetition on other batches and networks.
+        data_folder: where raw files lie.
+    """
+
+    dataset: str | None = None
+    batches: int | None = None
+    batch_sizes: tuple[int, ...] | None = None
+    attacks: tuple[str, ...] | None = None
+    seeds: tuple[int, ...] = (0,)
+    data_folder: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        if self.batches is not None and self.batches < 1:
+            raise UsageError(f"--batches must be at least 1, got {self.batches}")
+        if not self.seeds:
+            raise UsageError("--seeds must be at least 1")
+
+    def keeps(self, cell: PaperCell) -> bool:
+        """Whether the selection contains this cell."""
+        return (
+            (self.dataset is None or cell.dataset in (None, self.dataset))
+            and (self.batch_sizes is None or cell.batch_size in (None, *self.batch_sizes))
+            and (self.attacks is None or cell.attack in (None, *self.attacks))
+        )
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One experiment: an attack with its settings on clients of one kind.
+
+    Attributes:
+        dataset: name as in the paper's cells.
+        network: name with widths, such as ``mlp-100-100``.
+        attack: attack name.
+        options: its settings, as sorted pairs.
+        labels: ``true`` or ``restored``.
+        batch_size: rows per client.
+        epoch: 0 for fresh clients, else the round of the federation of Tables 5 and 15.
+    """
+
+    dataset: str
+    network: str
+    attack: str
+    options: tuple[tuple[str, Any], ...]
+    labels: str
+    batch_size: int
+    epoch: int = 0
+
+
+def setting_of(cell: PaperCell) -> Setting:
+    """The experiment whose result the cell prints."""
+    assert (
+        cell.dataset is not None and cell.attack is not None and cell.batch_size is not None
+    )  # `attacked` cells have them
+    options: dict[str, Any] = {}
+    if cell.attack == "random":
+        options["numerical_draw"] = "batch"
+    else:
+        if cell.labels == "restored":
+            options["labels"] = "geng"
+        if cell.steps is not None:
+            options["steps"] = cell.steps
+        if cell.restarts is not None:
+            options["restarts"] = cell.restarts
+        if cell.pooling is not None:
+            options["pooling"] = cell.pooling
+        if cell.sigmoid_bounds is False:
+            options["numerical"] = "none"
+        if cell.training_epochs is not None and cell.attack == "tableak":
+            options["restarts"] = FEDERATION_RESTARTS
+    return Setting(
+        cell.dataset,
+        cell.network or "mlp-100-100",
+        cell.attack,
+        tuple(sorted(options.items())),
+        cell.labels or "true",
+        cell.batch_size,
+        cell.training_epochs or 0,
+    )
+
+
+def attacked(cells: Iterable[PaperCell]) -> list[PaperCell]:
+    """Cells that an attack on a FedSGD gradient of fresh or training clients stands behind."""
+    return [c for c in cells if c.attack and c.batch_size and c.protocol in (None, "fedsgd") and c.defense is None]
+
+
+def figure_cells(table: PaperTable) -> list[PaperCell]:
+    """What a figure draws, as cells without a printed value."""
+    grids: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[int, ...], tuple[str, ...]]] = {
+        "tableak-fig4": (
+            ("adult",),
+            ("mlp-100-100",),
+            ("tableak",),
+            TABLEAK_BATCH_SIZES,
+            ("categorical_accuracy", "numerical_accuracy"),
+        ),
+        "tableak-fig9": (
+            TABLEAK_DATASETS,
+            NETWORKS_BY_SIZE,
+            ("tableak", "inverting_gradients"),
+            (32,),
+            ("cell_accuracy",),
+        ),
+        "tableak-fig11": (
+            TABLEAK_DATASETS,
+            ("mlp-100-100",),
+            ("tableak", "inverting_gradients"),
+            TABLEAK_BATCH_SIZES,
+            ("rmse",),
+        ),
+        "tableak-fig12": (
+            TABLEAK_DATASETS,
+            ("mlp-100-100",),
+            ("tableak",),
+            TABLEAK_BATCH_SIZES,
+            ("categorical_accuracy", "numerical_accuracy"),
+        ),
+    }
+    if table.name not in grids:
+        return []
+    datasets, networks, attacks, sizes, metrics = grids[table.name]
+    base = PaperCell("cell_accuracy", "percent", float("nan"), protocol="fedsgd", labels="true")
+    return [
+        replace(
+            base,
+            metric=m,
+            unit="deviations" if m == "rmse" else "percent",
+            dataset=d,
+            network=n,
+            attack=a,
+            batch_size=b,
+        )
+        for d in datasets
+        for n in networks
+        for a in attacks
+        for b in sizes
+        for m in metrics
+    ]
+
+
+def network_spec(name: str) -> tuple[str, dict[str, Any]]:
+    """Registry name and options of a network as tables name it.
+
+    >>> network_spec("mlp-100-100")
+    ('mlp', {'hidden': [100, 100]})
+    """
+    kind, *widths = name.split("-")
+    return kind, ({"hidden": [int(width) for width in widths]} if widths else {})
+
+
+def dataset_options(name: str) -> tuple[str, dict[str, Any]]:
+    """Registry name and loader options of a dataset as tables name it.
+
+    >>> dataset_options("synthetic-d4-c6")
+    ('synthetic', {'n_discrete': 4, 'n_continuous': 6})
+    """
+    if name == "synthetic-d125-c125":
+        return "synthetic", SYNTHETIC_C5
+    if name.startswith("synthetic-"):
+        _, discrete, continuous = name.split("-")
+        return "synthetic", {"n_discrete": int(discrete[1:]), "n_continuous": int(continuous[1:])}
+    return name, {}

@@ -1,0 +1,82 @@
+"""Captures on disk: one folder each, readable by its owner only, complete or absent."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate
+from lightleak.protocols.recorded_batch import RecordedBatch
+
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One client's update at one optimiser step, and the batch behind it.
+
+    Attributes:
+        update: the observation.
+        truth: the private batch.
+        rank: the client: the process that computed the update.
+    """
+
+    update: ClientUpdate
+    truth: RecordedBatch
+    rank: int = 0
+
+    @property
+    def name(self) -> str:
+        """Name of its folder: epoch, step (both 0-based) and rank."""
+        facts = self.update.facts
+        return f"e{facts.epoch:03d}-s{facts.step:06d}-r{self.rank}"
+
+    def save(self, root: Path) -> Path:
+        """Write ``observation/`` and ``truth/`` into the folder ``root / name``, in place of an earlier one.
+
+        Returns:
+            The folder.
+        """
+        root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        # Under its final name a capture is complete: whoever interrupts this leaves none rather than half of one.
+        partial, folder = root / f".{self.name}.partial", root / self.name
+        for path in (partial, folder):
+            if path.exists():
+                shutil.rmtree(path)
+        parts: dict[str, ClientUpdate | RecordedBatch] = {"observation": self.update, "truth": self.truth}
+        partial.mkdir(mode=FOLDER_MODE)
+        for name, part in parts.items():
+            (partial / name).mkdir(mode=FOLDER_MODE)
+            part.save(partial / name)
+            for file in (partial / name).iterdir():
+                file.chmod(FILE_MODE)
+        partial.rename(folder)
+        return folder
+
+    @classmethod
+    def load(cls, folder: Path) -> "Capture":
+        """Read what `save` wrote.
+
+        Raises:
+            ObservationError: a file is missing or damaged.
+        """
+        rank = folder.name.rpartition("-r")[2]
+        update, truth = ClientUpdate.load(folder / "observation"), RecordedBatch.load(folder / "truth")
+        return cls(update, truth, int(rank) if rank.isdigit() else 0)
+
+
+def list_captures(root: Path) -> list[Path]:
+    """Folders of the captures under ``root``, in the order of epoch, step and rank.
+
+    Raises:
+        UsageError: there is no such folder.
+    """
+    if not root.is_dir():
+        raise UsageError(f"captures must be a folder, got {str(root)!r}")
+    found = [path.parent for path in root.glob("*/observation") if not path.parent.name.startswith(".")]
+    return sorted(found, key=_order)
+
+
+def _order(folder: Path) -> tuple[list[int], str]:
+    parts = folder.name.split("-")
+    return [int(part[1:]) for part in parts if part[1:].isdigit()], folder.name

@@ -1,0 +1,117 @@
+"""What gradient capture can serve; everything else is refused before the first batch, with what to do instead."""
+
+import lightning
+import torch
+from lightning.pytorch.plugins.precision import MixedPrecision
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from lightleak.core.errors import UsageError
+from lightleak.core.observations import GradientState
+from lightleak.data.encoder import TableEncoder
+from lightleak.protocols.recorded_batch import Autocast
+from lightleak.targets.spec import NetworkSpec, build_network
+
+
+def described_network(module: lightning.LightningModule, encoder: TableEncoder) -> tuple[nn.Module, NetworkSpec]:
+    """The module's network and specification, which fit each other and the encoder.
+
+    Raises:
+        UsageError: the module has none, they differ, or a parameter is frozen.
+    """
+    network, spec = getattr(module, "network", None), getattr(module, "spec", None)
+    if not isinstance(network, nn.Module) or not isinstance(spec, NetworkSpec):
+        raise UsageError(
+            "gradient capture needs a module with 'network' (nn.Module) and 'spec' (NetworkSpec), such as a "
+            f"TabularClassifier built from a NetworkSpec; {type(module).__name__} lacks them"
+        )
+    if spec.layout != encoder.layout:
+        raise UsageError(
+            f"the network takes {spec.layout.width} encoded features, the encoder makes other columns "
+            f"({encoder.layout.width} features)"
+        )
+    expected = {name: parameter.shape for name, parameter in build_network(spec, seed=0).named_parameters()}
+    got = {name: parameter.shape for name, parameter in network.named_parameters()}
+    if odd := sorted({name for name, _ in expected.items() ^ got.items()}):
+        raise UsageError(
+            f"the network is not what its specification {spec.name!r} describes; parameters {odd[:3]} differ"
+        )
+    if frozen := [name for name, parameter in network.named_parameters() if not parameter.requires_grad]:
+        raise UsageError(f"every parameter of the network must be trained to be captured; frozen: {frozen[:3]}")
+    return network, spec
+
+
+def check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule, at: GradientState) -> None:
+    """Refuse a trainer whose gradients cannot be recorded at this point.
+
+    Raises:
+        UsageError: manual optimisation, a strategy that shards parameters, no clipping to record, or a point after the
+            ranks' gradients are reduced.
+    """
+    if not module.automatic_optimization:
+        raise UsageError(f"gradient capture needs automatic optimisation; {type(module).__name__} optimises by hand")
+    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
+        got = type(trainer.strategy).__name__
+        raise UsageError(f"gradient capture serves one device or DDP, where a rank holds every parameter; got {got}")
+    if at != "raw" and trainer.world_size > 1:
+        raise UsageError(
+            f"at={at!r} comes after the all-reduce, where no client's own gradient is left; use at='raw' with "
+            f"{trainer.world_size} processes"
+        )
+    own_clipping = is_overridden("configure_gradient_clipping", module, lightning.LightningModule)
+    if at == "clipped" and not trainer.gradient_clip_val and not own_clipping:
+        raise UsageError("at='clipped' needs Trainer(gradient_clip_val=...); nothing clips here, use at='raw'")
+
+
+def check_statistics(trainer: lightning.Trainer, network: nn.Module, share_statistics: bool) -> None:
+    """Refuse to share BatchNorm statistics of a batch that was never normalised as one.
+
+    Raises:
+        UsageError: with accumulation each micro-batch has its own.
+    """
+    normalised = any(isinstance(layer, _BatchNorm) for layer in network.modules())
+    if share_statistics and normalised and trainer.accumulate_grad_batches > 1:
+        raise UsageError(
+            f"share_statistics needs accumulate_grad_batches=1, got {trainer.accumulate_grad_batches}: accumulated "
+            "micro-batches are normalised one by one"
+        )
+
+
+def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """The optimiser that moves the weights. One that wraps another names it ``original_optimizer``, as opacus does."""
+    while isinstance(inner := getattr(optimizer, "original_optimizer", None), torch.optim.Optimizer):
+        optimizer = inner
+    return optimizer
+
+
+def check_optimizer(optimizer: torch.optim.Optimizer, at: GradientState, loss_scaled: bool) -> None:
+    """Refuse an optimiser that has no gradient of this kind.
+
+    Raises:
+        UsageError: see the messages.
+    """
+    inner = innermost(optimizer)
+    if isinstance(inner, torch.optim.LBFGS):
+        raise UsageError("gradient capture needs one backward per step; LBFGS takes several")
+    if at == "noised" and inner is optimizer:
+        raise UsageError(
+            "at='noised' needs an optimiser that wraps another as 'original_optimizer' (opacus' DPOptimizer does), "
+            f"got {type(optimizer).__name__}"
+        )
+    if at == "clipped" and inner is not optimizer:
+        raise UsageError(
+            f"at='clipped' records Lightning's clipping; {type(optimizer).__name__} clips inside its step, use 'noised'"
+        )
+    if at == "noised" and loss_scaled:
+        raise UsageError("at='noised' needs gradients without a loss scale; use bf16-mixed or 32-true, got 16-mixed")
+
+
+def mixed_precision(trainer: lightning.Trainer) -> tuple[Autocast, float]:
+    """Data type of the forward's autocast and the present factor of the loss (1 without a gradient scaler)."""
+    plugin = trainer.precision_plugin
+    if not isinstance(plugin, MixedPrecision):
+        return "none", 1.0
+    scale = 1.0 if plugin.scaler is None else plugin.scaler.get_scale()
+    return ("bfloat16" if plugin.precision == "bf16-mixed" else "float16"), scale

@@ -1,0 +1,295 @@
+"""`GradientCapture`: records, while a target trains, what a federated client would have sent."""
+
+import warnings
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, get_args
+
+import lightning
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lightleak.callbacks.capture_schedule import CaptureSchedule
+from lightleak.callbacks.capture_store import Capture
+from lightleak.callbacks.capture_support import (
+    check_optimizer,
+    check_statistics,
+    check_trainer,
+    described_network,
+    innermost,
+    mixed_precision,
+)
+from lightleak.callbacks.step_recorder import StepRecorder
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.observations import ClientUpdate, GradientState, ProtocolFacts
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.protocols.local_pass import check_batch
+from lightleak.targets.spec import NetworkSpec
+
+
+class GradientCapture(lightning.Callback):
+    """Records chosen optimiser steps as `ClientUpdate` and truth; training stays bit-identical.
+
+    The gradient is recorded at one of three points, which the update names as its state:
+
+    * ``raw``: this rank's own gradient, before the all-reduce of DDP and before any clipping;
+    * ``clipped``: after the Trainer's gradient clipping, as the optimiser uses it;
+    * ``noised``: after a wrapping optimiser (opacus' ``DPOptimizer``) has clipped and noised inside its step.
+
+    With accumulated gradients an update is the whole step's: its batch is the union of the micro-batches, its gradient
+    the mean of theirs. Mixed precision's loss scale is divided out. Under DDP each rank is a client.
+
+    Only full steps are recorded: every micro-batch there, of the data loader's batch size. A step chosen by number is
+    recorded with a smaller last micro-batch too, or left out with a warning. So is what cannot be recorded (a gradient
+    that overflowed, a step that the gradient scaler skipped); training goes on.
+
+    Attributes:
+        captured: the captures of this process in order, where ``keep`` asks for them.
+    """
+
+    def __init__(
+        self,
+        encoder: TableEncoder,
+        *,
+        share_labels: bool,
+        share_statistics: bool = False,
+        share_buffers: bool = True,
+        marginals: Marginals | None = None,
+        root: Path | str | None = None,
+        keep: bool = False,
+        epochs: Collection[int] = (),
+        per_epoch: int = 1,
+        steps: Collection[int] = (),
+        at: GradientState = "raw",
+        max_captures: int = 100,
+    ) -> None:
+        """Choose what is recorded and what it shares.
+
+        Args:
+            encoder: the fitted encoder of the target's inputs, part of what the server knows.
+            share_labels: updates carry their labels.
+            share_statistics: updates carry mean and variance of every BatchNorm layer on their batch.
+            share_buffers: updates carry the network's buffers.
+            marginals: one-way marginals that the server knows.
+            root: captures are written here, one folder each (`Capture.save`).
+            keep: hold captures in memory, in ``captured``.
+            epochs: see `CaptureSchedule`.
+            per_epoch: see `CaptureSchedule`.
+            steps: see `CaptureSchedule`.
+            at: the point of the gradient.
+            max_captures: bound on captures per process, and so on memory and disk.
+
+        Raises:
+            UsageError: settings that cannot work together, or an encoder that is not fitted.
+        """
+        super().__init__()
+        if at not in get_args(GradientState):
+            raise UsageError(f"at must be one of {', '.join(get_args(GradientState))}, got {at!r}")
+        if root is None and not keep:
+            raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
+        self.schedule = CaptureSchedule(epochs, per_epoch, steps, max_captures)
+        self.encoder = encoder
+        self.share_labels, self.share_statistics, self.share_buffers = share_labels, share_statistics, share_buffers
+        self.marginals = marginals
+        self.root = None if root is None else Path(root)
+        self.keep, self.at = keep, at
+        self.captured: list[Capture] = []
+        facts, tensors = encoder.to_state()
+        self._encoder_state = facts, {name: tensor.cpu().clone() for name, tensor in tensors.items()}
+        self._taken, self._epoch, self._taken_in_epoch = 0, -1, 0
+        self._network: nn.Module
+        self._spec: NetworkSpec
+        self._recorder: StepRecorder | None = None
+        self._stepping = False
+        self._step = 0
+        self._handles: list[Any] = []
+
+    @property
+    def state_key(self) -> str:
+        """Distinguishes several captures in one checkpoint."""
+        return self._generate_state_key(at=self.at, root=str(self.root), schedule=repr(self.schedule))
+
+    def state_dict(self) -> dict[str, Any]:
+        """How much was captured, so that a resumed run captures no step twice."""
+        return {"taken": self._taken, "epoch": self._epoch, "taken_in_epoch": self._taken_in_epoch}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self._taken, self._epoch = state_dict["taken"], state_dict["epoch"]
+        self._taken_in_epoch = state_dict["taken_in_epoch"]
+
+    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        """Refuse what cannot be served.
+
+        Raises:
+            UsageError: see `lightleak.callbacks.capture_support`.
+        """
+        if stage == "fit":
+            self._epoch, self._taken_in_epoch = -1, 0
+            self._network, self._spec = described_network(pl_module, self.encoder)
+            check_trainer(trainer, pl_module, self.at)
+            check_statistics(trainer, self._network, self.share_statistics)
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Check the optimiser, and set the hook at the point where its gradient is final."""
+        optimizer = trainer.optimizers[0]
+        check_optimizer(optimizer, self.at, loss_scaled=getattr(trainer.precision_plugin, "scaler", None) is not None)
+
+        def take(*_: Any) -> None:
+            self._take_from_grad(trainer, pl_module)
+
+        # Without a gradient scaler Lightning clips inside optimizer.step, so clipped gradients are read right after it,
+        # while .grad still holds them; a wrapping optimiser has done its part when it calls the one it wraps.
+        if self.at == "clipped":
+            self._handles.append(optimizer.register_step_post_hook(take))
+        elif self.at == "noised":
+            self._handles.append(innermost(optimizer).register_step_pre_hook(take))
+
+    def on_train_batch_start(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """Begin a step that the schedule wants, and watch each of its micro-batches."""
+        if batch_idx % trainer.accumulate_grad_batches == 0:
+            self._begin(trainer)
+        if self._recorder is not None:
+            inputs, labels = _inputs_and_labels(batch)
+            check_batch(self._spec, inputs, labels)
+            self._recorder.arm(inputs, labels)
+
+    def on_before_backward(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, loss: Tensor
+    ) -> None:
+        """Note the loss."""
+        if self._recorder is not None:
+            self._recorder.note_loss(loss)
+
+    def on_after_backward(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Stop watching until the next micro-batch."""
+        if self._recorder is not None:
+            self._recorder.disarm()
+
+    def on_before_optimizer_step(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, optimizer: Optimizer
+    ) -> None:
+        """The step's batch is complete; ``raw`` is recorded here, the others once their gradient is final."""
+        if self._recorder is None:
+            return
+        trouble = self._trouble(trainer, self._recorder)
+        if trouble is not None:
+            self._drop(trouble if self._step in self.schedule.steps else None)
+        elif self.at == "raw":
+            self._take(trainer, pl_module, self._recorder.gradient(mixed_precision(trainer)[1]))
+        else:
+            self._stepping = True
+
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Let go of a step that never came to its point."""
+        if self._recorder is not None and (self._stepping or self._recorder.armed):
+            self._drop("the optimiser made no step (an overflowed gradient, or a training step without loss)")
+
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Remove every hook."""
+        self._release()
+
+    def on_exception(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
+    ) -> None:
+        """Remove every hook."""
+        self._release()
+
+    def _begin(self, trainer: lightning.Trainer) -> None:
+        if trainer.current_epoch != self._epoch:
+            self._epoch, self._taken_in_epoch = trainer.current_epoch, 0
+        self._drop()
+        self._step = trainer.global_step
+        if self.schedule.wants(self._epoch, self._step, self._taken, self._taken_in_epoch):
+            self._recorder = StepRecorder(self._network, self.share_statistics)
+
+    def _trouble(self, trainer: lightning.Trainer, recorder: StepRecorder) -> str | None:
+        """Why this step is not recorded, or ``None``."""
+        sizes, expected = recorder.sizes, trainer.accumulate_grad_batches
+        if len(sizes) != expected:
+            return f"it has {len(sizes)} of {expected} micro-batches"
+        if not recorder.complete:
+            return "its training step did not run the network"
+        if len({*sizes[:-1]}) > 1 or sizes[-1] > sizes[0]:
+            return f"its micro-batches have unequal sizes {sizes}"
+        usual = getattr(trainer.train_dataloader, "batch_size", None)
+        full = sizes[-1] == (usual if isinstance(usual, int) else sizes[0])
+        return None if full or self._step in self.schedule.steps else f"its batch is not full: {sizes}"
+
+    def _take_from_grad(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Record what lies in ``.grad``, if a wanted step is under way."""
+        if self._stepping and self._recorder is not None:
+            named = self._network.named_parameters()
+            grads = {name: torch.zeros_like(p) if p.grad is None else p.grad.detach().clone() for name, p in named}
+            self._take(trainer, pl_module, {name: gradient.cpu() for name, gradient in grads.items()})
+
+    def _take(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, gradient: dict[str, Tensor]
+    ) -> None:
+        recorder = self._recorder
+        assert recorder is not None  # callers hold one
+        autocast, loss_scale = mixed_precision(trainer)
+        optimizer = innermost(trainer.optimizers[0])
+        labels = recorder.labels()
+        facts = ProtocolFacts(
+            n_rows=len(labels),
+            batch_size=recorder.sizes[0],
+            learning_rate=float(optimizer.param_groups[0]["lr"]),
+            optimizer=type(optimizer).__name__.lower(),
+            loss=getattr(pl_module, "loss_name", "cross_entropy"),
+            step=self._step,
+            epoch=self._epoch,
+        )
+        try:
+            update = ClientUpdate(
+                network=self._spec.to_dict(),
+                parameters=recorder.parameters,
+                update=gradient,
+                encoder=self._encoder_state[0],
+                encoder_tensors=self._encoder_state[1],
+                facts=facts,
+                state=self.at,
+                training_mode=recorder.training_mode,
+                buffers=recorder.buffers if self.share_buffers else {},
+                labels=labels if self.share_labels else None,
+                marginals=None if self.marginals is None else self.marginals.to_dict(),
+                batch_statistics=recorder.statistics,
+            )
+        except ObservationError as error:
+            self._drop(str(error))
+            return
+        capture = Capture(update, recorder.truth(autocast, loss_scale), trainer.global_rank)
+        self._recorder, self._stepping = None, False
+        self._taken += 1
+        self._taken_in_epoch += 1
+        if self.keep:
+            self.captured.append(capture)
+        if self.root is not None:
+            capture.save(self.root)
+
+    def _drop(self, reason: str | None = None) -> None:
+        """Let go of the present step; a reason becomes a warning."""
+        if self._recorder is not None:
+            self._recorder.disarm()
+        if reason is not None:
+            warnings.warn(f"optimiser step {self._step} was not captured: {reason}", stacklevel=3)
+        self._recorder, self._stepping = None, False
+
+    def _release(self) -> None:
+        self._drop()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+
+def _inputs_and_labels(batch: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(batch, list | tuple) or len(batch) != 2 or not all(isinstance(part, Tensor) for part in batch):
+        raise UsageError(f"gradient capture needs batches (inputs [n, d], labels [n]), got {type(batch).__name__}")
+    inputs, labels = batch
+    return inputs, labels

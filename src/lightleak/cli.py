@@ -1,0 +1,316 @@
+"""The command ``lightleak``. Exit codes: 0 done, 2 wrong use, 1 failed while running, 130 interrupted."""
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from rich.console import Console
+from rich.table import Table as Grid
+
+from lightleak import __version__
+from lightleak.core.errors import LightLeakError, UsageError
+
+DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; every error is one message, without a traceback."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    console, errors = Console(), Console(stderr=True)
+    folder: Path | None = None
+    try:
+        parsed, rest = _parser().parse_known_args(arguments)
+        if rest and not parsed.takes_settings:
+            raise UsageError(f"unknown argument {rest[0]!r}; see lightleak {parsed.command} --help")
+        folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
+        parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
+        return DONE
+    except UsageError as error:
+        errors.print(f"lightleak: {error}", markup=False, highlight=False, soft_wrap=True)
+        return WRONG_USE
+    except KeyboardInterrupt:
+        errors.print(f"lightleak: interrupted{_resume_hint(folder)}", markup=False, highlight=False, soft_wrap=True)
+        return INTERRUPTED
+    except (LightLeakError, OSError, RuntimeError, MemoryError) as error:
+        logging.getLogger(__name__).debug("failed", exc_info=True)
+        errors.print(
+            f"lightleak: {type(error).__name__}: {error}{_resume_hint(folder)}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        return FAILED
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are our own errors."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser("lightleak", description="Train tabular networks and measure how much private data they leak.")
+    parser.add_argument("--version", action="version", version=f"lightleak {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=_Parser)
+
+    audit = commands.add_parser("audit", help="train a target, attack what leaves its clients, report")
+    audit.add_argument(
+        "config", nargs="?", type=Path, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
+    )
+    audit.add_argument("--output", type=Path, help="run folder (default: runs/<name of the config>)")
+    audit.add_argument("--resume", type=Path, metavar="DIR", help="finish the run in this folder")
+    audit.add_argument("--plan", action="store_true", help="print what would be done and stop")
+    audit.set_defaults(run=_audit, takes_settings=True, output_folder=_audit_folder)
+
+    attack = commands.add_parser("attack", help="attack captured updates offline")
+    attack.add_argument("config", type=Path, help="YAML config that lists the attacks")
+    attack.add_argument("--capture", type=Path, required=True, metavar="DIR", help="folder with one or more captures")
+    attack.add_argument("--output", type=Path, help="run folder (default: runs/attack-<name of the config>)")
+    attack.set_defaults(run=_attack, takes_settings=True, output_folder=_attack_folder)
+
+    reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
+    reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
+    reproduce.add_argument("--dataset", help="only this dataset")
+    reproduce.add_argument("--batches", type=int, help="batches per cell (default 50, as the paper)")
+    reproduce.add_argument("--batch-sizes", help="only these, separated by commas")
+    reproduce.add_argument("--attacks", help="only these, separated by commas")
+    reproduce.add_argument("--seed", type=int, default=0, help="root seed")
+    reproduce.add_argument("--seeds", type=int, default=1, help="repeat with this many root seeds")
+    reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    reproduce.add_argument(
+        "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
+    )
+    reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
+    reproduce.add_argument("--output", type=Path, help="run folder (default: runs/<name>)")
+    reproduce.set_defaults(run=_reproduce, takes_settings=False, output_folder=_reproduce_folder)
+
+    report = commands.add_parser("report", help="build report.html of a run folder")
+    report.add_argument("folder", type=Path, help="run folder")
+    report.add_argument("--output", type=Path, help="HTML file (default: DIR/report.html)")
+    report.add_argument("--redact", action="store_true", help="leave true and reconstructed values out")
+    report.set_defaults(run=_report, takes_settings=False)
+
+    data = commands.add_parser("data", help="list, fetch or describe tables")
+    steps = data.add_subparsers(dest="step", required=True, parser_class=_Parser)
+    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(
+        run=_data_list, takes_settings=False
+    )
+    prepare = steps.add_parser("prepare", help="download the official files")
+    prepare.add_argument("name")
+    prepare.add_argument("--data", type=Path, help="folder to keep them in")
+    prepare.add_argument("--force", action="store_true", help="download again")
+    prepare.set_defaults(run=_data_prepare, takes_settings=False)
+    describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
+    describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
+    describe.add_argument("--label", help="label column of a file")
+    describe.set_defaults(run=_data_describe, takes_settings=False)
+
+    listing = commands.add_parser("list", help="what there is")
+    listing.add_argument("what", choices=["attacks", "datasets", "targets", "metrics", "reproductions"])
+    listing.set_defaults(run=_list, takes_settings=False)
+    return parser
+
+
+def _audit_folder(parsed: argparse.Namespace) -> Path:
+    if parsed.resume is not None:
+        return Path(parsed.resume)
+    return parsed.output or Path("runs") / (parsed.config.stem if parsed.config else "audit")
+
+
+def _attack_folder(parsed: argparse.Namespace) -> Path:
+    return parsed.output or Path("runs") / f"attack-{parsed.config.stem}"
+
+
+def _reproduce_folder(parsed: argparse.Namespace) -> Path:
+    return parsed.output or Path("runs") / parsed.name
+
+
+def _resume_hint(folder: Path | None) -> str:
+    from lightleak.audit.run import CONFIG_FILE
+
+    if folder is None or not folder.is_dir():
+        return ""
+    again = f"lightleak audit --resume {folder}" if (folder / CONFIG_FILE).is_file() else "the same command"
+    return f". What is finished is kept in {folder}; go on with: {again}"
+
+
+def _settings(rest: Sequence[str]) -> dict[str, Any]:
+    """``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values."""
+    settings: dict[str, Any] = {}
+    queue = list(rest)
+    while queue:
+        flag = queue.pop(0)
+        if not flag.startswith("--"):
+            raise UsageError(f"expected a flag such as --training.epochs, got {flag!r}")
+        key, given, text = flag[2:].partition("=")
+        if not given:
+            if not queue or queue[0].startswith("--"):
+                raise UsageError(f"--{key} needs a value")
+            text = queue.pop(0)
+        settings[key.replace("-", "_")] = yaml.safe_load(text)
+    return settings
+
+
+def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    from lightleak.audit.config import load_config
+    from lightleak.audit.run import describe_plan, resume_audit, run_audit
+
+    _quiet_lightning()
+    if (parsed.config is None) == (parsed.resume is None):
+        raise UsageError("audit needs either a config or --resume DIR; see lightleak audit --help")
+    if parsed.resume is not None:
+        if rest:
+            raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well")
+        resume_audit(folder, command, console)
+    else:
+        config = load_config(parsed.config, _settings(rest))
+        if parsed.plan:
+            describe_plan(config, console)
+            return
+        run_audit(config, folder, command, console)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+
+
+def _attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    from lightleak.audit.config import load_config
+    from lightleak.audit.offline import attack_captures
+
+    attack_captures(load_config(parsed.config, _settings(rest)), parsed.capture, folder, command, console)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+
+
+def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    from lightleak.audit.reproduce import Selection, list_reproductions, reproduce
+
+    if parsed.name.upper() == "LIST":
+        list_reproductions(console)
+        return
+    selection = Selection(
+        dataset=parsed.dataset,
+        batches=parsed.batches,
+        batch_sizes=_numbers("--batch-sizes", parsed.batch_sizes),
+        attacks=tuple(parsed.attacks.split(",")) if parsed.attacks else None,
+        seeds=tuple(range(parsed.seed, parsed.seed + parsed.seeds)),
+        data_folder=parsed.data,
+    )
+    reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
+    console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
+
+
+def _report(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    from lightleak.report import build_report
+
+    console.print(f"report: {build_report(parsed.folder, parsed.output, parsed.redact)}", soft_wrap=True)
+
+
+def _data_list(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    from lightleak.data.datasets import DATASETS
+    from lightleak.data.sources import dataset_folder
+
+    grid = Grid("name", "table", "licence", "files here", header_style="bold")
+    for name in DATASETS:
+        card = DATASETS.get(name).card
+        here = all((dataset_folder(name) / file).is_file() for file in card.files)
+        grid.add_row(name, card.title, card.licence, ("yes" if here else "no") if card.files else "not needed")
+    console.print(grid)
+
+
+def _data_prepare(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    from lightleak.data.download import prepare
+
+    console.print(f"{parsed.name}: {prepare(parsed.name, parsed.data, parsed.force)}", soft_wrap=True)
+
+
+def _data_describe(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    from lightleak.data.datasets import DATASETS, load_dataset
+    from lightleak.data.encoder import TableEncoder
+    from lightleak.data.user_table import load_table
+
+    if parsed.name in DATASETS:
+        table = load_dataset(parsed.name)
+    elif Path(parsed.name).suffix:
+        if parsed.label is None:
+            raise UsageError(f"{parsed.name} is a file: name its label column with --label")
+        table = load_table(Path(parsed.name), parsed.label)
+    else:
+        DATASETS.get(parsed.name)
+        return
+    schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
+    console.print(f"{table.card.title}: {len(table.train)} training rows, {len(table.test)} test rows", soft_wrap=True)
+    console.print(
+        f"{len(schema.categorical)} categorical and {len(schema.numerical)} numerical columns, encoded width {TableEncoder(schema).width}"
+    )
+    grid = Grid("column", "kind", "values", header_style="bold")
+    for column in schema.columns:
+        values = (
+            f"{len(column.categories)} categories"
+            if column.categories
+            else f"{table.train[column.name].min():g} to {table.train[column.name].max():g}"
+        )
+        grid.add_row(column.name, str(column.kind), values)
+    grid.add_row(
+        schema.label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
+    )
+    console.print(grid)
+    if table.card.notes:
+        console.print(table.card.notes, soft_wrap=True, highlight=False)
+
+
+def _list(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    if parsed.what == "attacks":
+        from lightleak.attacks import ATTACKS
+
+        for name in ATTACKS:
+            attack = ATTACKS.get(name)()
+            console.print(f"{name:24}{attack.citation}", soft_wrap=True, highlight=False)
+    elif parsed.what == "datasets":
+        from lightleak.data.datasets import DATASETS
+
+        for name in DATASETS:
+            console.print(f"{name:24}{DATASETS.get(name).card.title}", soft_wrap=True, highlight=False)
+    elif parsed.what == "targets":
+        from lightleak.targets import NETWORKS
+
+        for name in NETWORKS:
+            console.print(
+                f"{name:24}{(NETWORKS.get(name).__doc__ or '').splitlines()[0]}", soft_wrap=True, highlight=False
+            )
+    elif parsed.what == "metrics":
+        import lightleak.metrics as metrics
+
+        for name in metrics.__all__:
+            console.print(
+                f"{name:32}{(getattr(metrics, name).__doc__ or '').splitlines()[0]}", soft_wrap=True, highlight=False
+            )
+    else:
+        from lightleak.audit.reproduce import list_reproductions
+
+        list_reproductions(console)
+
+
+def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if text is None else tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"{flag} must be whole numbers separated by commas, got {text!r}") from error
+
+
+def _quiet_lightning() -> None:
+    """Lightning announces devices and tips at INFO; the command prints its own progress."""
+    logging.getLogger("lightning").setLevel(logging.ERROR)
+    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)

@@ -1,0 +1,153 @@
+"""A table as Lightning data: encoded once, served in batches cut from one tensor."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import lightning
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler, TensorDataset
+
+from lightleak.core.errors import DataError
+from lightleak.core.seeds import derive_seed, generator
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.splits import holdout
+from lightleak.data.table import Table
+
+Part = Literal["train", "validation", "test"]
+EVALUATION_BATCH_SIZE = 4096  # nothing is learnt from these batches, so they are as large as is quick
+
+
+class BatchSampler(Sampler[Tensor]):
+    """Yields the row indices of whole batches, LongTensor ``[batch]``.
+
+    The order depends on seed and epoch alone. Lightning sets the epoch; without it every pass is the next epoch.
+    """
+
+    def __init__(
+        self, n_rows: int, batch_size: int, shuffle: bool = False, seed: int = 0, drop_last: bool = False
+    ) -> None:
+        self.n_rows = n_rows
+        self.batch_size = batch_size
+        self.shuffle = shuffle
+        self.seed = seed
+        self.drop_last = drop_last
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass the one of that epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        return self.n_rows // self.batch_size if self.drop_last else -(-self.n_rows // self.batch_size)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        order = torch.arange(self.n_rows)
+        if self.shuffle:
+            order = torch.randperm(self.n_rows, generator=generator(self.seed, "batches", self.epoch))
+        self.epoch += 1
+        yield from order.split(self.batch_size)[: len(self)]
+
+
+def batch_loader(rows: TensorDataset, sampler: Sampler[Tensor]) -> DataLoader[tuple[Tensor, ...]]:
+    """A loader that takes each batch out of the tensors by one indexing, instead of row by row.
+
+    It draws from a generator of its own, so that making batches leaves the global random state as it was.
+    """
+    return DataLoader(rows, sampler=sampler, batch_size=None, generator=torch.Generator())
+
+
+class TableDataModule(lightning.LightningDataModule):
+    """Batches of an encoded table: inputs ``[batch, d]`` float32 and labels ``[batch]`` int64.
+
+    Args:
+        table: the table; its test rows are the test part.
+        encoder: a fitted encoder of the table's schema.
+        batch_size: rows per training batch.
+        validation_fraction: share of the training rows held out for validation; 0: none.
+        rows: the training rows of one client (`lightleak.data.partition`), as indices into ``table.train``; default:
+            all.
+        drop_last: leave out a last training batch that is smaller than the others.
+        seed: root seed of the validation split and of the order of the batches.
+
+    Raises:
+        DataError: encoder and table do not belong together, a row index is out of range, or ``batch_size`` exceeds the
+            training rows.
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        encoder: TableEncoder,
+        batch_size: int = 256,
+        validation_fraction: float = 0.1,
+        rows: Sequence[int] | np.ndarray | None = None,
+        drop_last: bool = False,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if encoder.schema.names != table.schema.names or encoder.schema.label != table.schema.label:
+            raise DataError(f"the encoder was made for another table than {table.card.name!r}")
+        self.table = table
+        self.encoder = encoder
+        self.batch_size = batch_size
+        self.drop_last = drop_last
+        self.seed = seed
+        held = _client_rows(rows, len(table.train))
+        stay, out = np.arange(len(held)), np.arange(0)
+        if validation_fraction:
+            stay, out = holdout(len(held), validation_fraction, derive_seed(seed, "validation"))
+        self.train_indices, self.validation_indices = held[stay], held[out]
+        if not 1 <= batch_size <= len(stay):
+            bound = "at least 1" if batch_size < 1 else f"at most {len(stay)} (rows of {table.card.name!r})"
+            raise DataError(f"batch_size must be {bound}, got {batch_size}")
+        self._parts: dict[str, TensorDataset] = {}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Encode every part once; later calls do nothing."""
+        if self._parts:
+            return
+        frames = {
+            "train": self.table.train.iloc[self.train_indices],
+            "validation": self.table.train.iloc[self.validation_indices],
+            "test": self.table.test,
+        }
+        self._parts = {
+            name: TensorDataset(self.encoder.encode(frame), self.encoder.encode_labels(frame))
+            for name, frame in frames.items()
+        }
+
+    def part(self, name: Part) -> TensorDataset:
+        """The encoded rows of one part: ``tensors`` are inputs ``[n, d]`` and labels ``[n]``."""
+        self.setup()
+        return self._parts[name]
+
+    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        """Shuffled batches, in an order that depends on seed and epoch alone."""
+        rows = self.part("train")
+        sampler = BatchSampler(len(rows), self.batch_size, True, derive_seed(self.seed, "train"), self.drop_last)
+        return batch_loader(rows, sampler)
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
+        """The validation rows in order; without any, an empty list, which Lightning takes for no validation."""
+        return self._in_order("validation") if len(self.validation_indices) else []
+
+    def test_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        """The test rows in order."""
+        return self._in_order("test")
+
+    def _in_order(self, name: Part) -> DataLoader[tuple[Tensor, ...]]:
+        rows = self.part(name)
+        return batch_loader(rows, BatchSampler(len(rows), EVALUATION_BATCH_SIZE))
+
+
+def _client_rows(rows: Sequence[int] | np.ndarray | None, n_rows: int) -> np.ndarray:
+    if rows is None:
+        return np.arange(n_rows)
+    held = np.asarray(rows, dtype=np.int64)
+    if not len(held) or held.min() < 0 or held.max() >= n_rows:
+        raise DataError(
+            f"a client's rows must be indices from 0 to {n_rows - 1}, at least one; got {held[:5].tolist()}"
+        )
+    return held

@@ -1,0 +1,106 @@
+"""A user's own table: CSV, Parquet or DataFrame, with a schema inferred or given."""
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from lightleak.core.errors import DataError
+from lightleak.data.assembly import build_table
+from lightleak.data.schema import TableSchema
+from lightleak.data.sources import reading
+from lightleak.data.splits import holdout
+from lightleak.data.table import DatasetCard, Table
+
+_CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
+_PARQUET = (".parquet", ".pq")
+
+
+def load_table(
+    source: Path | str | pd.DataFrame,
+    label: str,
+    schema: TableSchema | Path | str | None = None,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+    sensitive: Sequence[str] = (),
+) -> Table:
+    """Make a table of a user's file or DataFrame.
+
+    Args:
+        source: ``.csv``, ``.tsv`` (also gzipped), ``.parquet`` or a DataFrame.
+        label: name of the label column.
+        schema: a schema, a YAML file with one, or ``None`` to infer it (`TableSchema.infer`).
+        test_fraction: share of rows held out at random.
+        seed: root seed of the split.
+        sensitive: columns to mark as sensitive where the schema is inferred.
+
+    Raises:
+        DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
+            values, constant, of one class, or with too many distinct strings. The message names column, expected and
+            got.
+
+    >>> frame = pd.DataFrame({"age": [30, 40, 50, 60], "ill": ["no", "yes", "no", "yes"]})
+    >>> load_table(frame, label="ill", test_fraction=0.25).schema.names
+    ('age',)
+    """
+    frame, name = (source, "table") if isinstance(source, pd.DataFrame) else (_read(Path(source)), Path(source).name)
+    frame = frame.rename(columns=str)
+    repeated = sorted(set(frame.columns[frame.columns.duplicated()]))
+    if repeated:
+        raise DataError(f"column names of {name!r} must differ from each other; repeated: {repeated}")
+    if len(frame) < 2:
+        raise DataError(f"{name!r} must have at least 2 rows, got {len(frame)}")
+    inferred = schema is None
+    schema = _schema(frame, label, schema, sensitive)
+    _require_two_classes(frame, schema)
+    rows = holdout(len(frame), test_fraction, seed)
+    card = DatasetCard(
+        name=name.split(".")[0],
+        title=name,
+        urls=(),
+        files=() if isinstance(source, pd.DataFrame) else (name,),
+        licence="The user's own table",
+        citation="",
+        notes="Schema inferred from the table." if inferred else "Schema given by the user.",
+    )
+    return build_table(card, schema, *(frame.iloc[part] for part in rows))
+
+
+def _schema(
+    frame: pd.DataFrame, label: str, schema: TableSchema | Path | str | None, sensitive: Sequence[str]
+) -> TableSchema:
+    if schema is None:
+        return TableSchema.infer(frame, label, sensitive)
+    if not isinstance(schema, TableSchema):
+        schema = TableSchema.from_yaml(Path(schema))
+    if schema.label.name != label:
+        raise DataError(f"label {label!r} differs from the label of the schema, {schema.label.name!r}")
+    return replace(schema, sensitive=tuple(sensitive)) if sensitive else schema
+
+
+def _require_two_classes(frame: pd.DataFrame, schema: TableSchema) -> None:
+    label = schema.label.name
+    if label in frame.columns and frame[label].nunique() < 2:
+        found = frame[label].dropna().unique().tolist()
+        raise DataError(f"label {label!r} must have rows of at least 2 classes, got only {found}")
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise DataError(f"table {path} does not exist or is no file")
+    name = path.name.lower()
+    with reading(path):
+        if name.endswith(_PARQUET):
+            return pd.read_parquet(path)
+        if name.endswith(_CSV):
+            return pd.read_csv(path, sep=_separator(path))
+    raise DataError(f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}")
+
+
+def _separator(path: Path) -> str:
+    """The separator that occurs most often in the line of column names."""
+    with gzip.open(path, "rt") if path.name.lower().endswith(".gz") else path.open() as file:
+        names = str(file.readline())
+    return max(",;\t|", key=names.count)

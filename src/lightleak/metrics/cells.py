@@ -1,0 +1,178 @@
+"""Cells of a true and a reconstructed table, compared: TabLeak's accuracy (Eq. 6 and 7) before it is averaged.
+
+A batch gradient does not say in which order its rows stood, so the rows are paired first. Of all pairings the one with most
+cells right counts (Hungarian matching on Eq. 6). It is rarely unique: batches of 16 census rows have hundreds of best
+pairings, which differ in *which* cells are right. Ties are broken by the number of rows that are exactly equal, then by
+closeness, so that no result hangs on the order in which an attack lists its rows.
+"""
+
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
+from lightleak.core.errors import DataError, UsageError
+from lightleak.core.matching import match_rows
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.schema import ColumnKind
+
+EXACT_TOLERANCE = 1e-6
+"""Continuous numbers within this many deviations are equal: the rounding of a float32 row at a few deviations."""
+
+_CELLS_AT_ONCE = 2**22  # pairs of rows times columns compared in one go; bounds memory, not results
+
+
+class Cells(NamedTuple):
+    """A table as tensors, what `TableEncoder.project` returns.
+
+    Attributes:
+        codes: category indices, LongTensor ``[..., K]``.
+        numbers: numbers in the table's units, float64 ``[..., L]``.
+    """
+
+    codes: Tensor
+    numbers: Tensor
+
+
+class CellHits(NamedTuple):
+    """Which cells were recovered.
+
+    Attributes:
+        hits: bool ``[n, columns]``, rows in the order of the truth, columns in the order of the schema.
+        order: LongTensor ``[n]``, for each true row the index of its reconstructed row.
+    """
+
+    hits: Tensor
+    order: Tensor
+
+
+Rows = pd.DataFrame | tuple[Tensor, Tensor]
+"""A table, or its category indices and numbers as `TableEncoder.project` returns them."""
+
+
+def cell_hits(
+    encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Rows, tolerance: float = TOLERANCE
+) -> CellHits:
+    """Which cells of a batch are right after the rows are matched (TabLeak Eq. 6 and 7, App. A).
+
+    A category is right when it is equal, a number when it lies within ``tolerance`` deviations of the true one
+    (``tolerance * encoder.deviation`` in the column's own units, TabLeak Table 7). A number that is not finite is wrong.
+
+    Args:
+        encoder: schema and statistics.
+        truth_rows: the private rows in the table's units, n of them; not clamped.
+        reconstructed_rows: the n rows of an attack, in any order.
+        tolerance: standard deviations.
+
+    Raises:
+        DataError: a column is missing, holds an unknown category, or the truth is not finite.
+        UsageError: no rows, or not as many reconstructed as true ones.
+
+    >>> from lightleak.data.schema import Column, TableSchema
+    >>> schema = TableSchema((Column.integer("age"), Column.categorical("sex", ["F", "M"])), Column.categorical("ill", ["0", "1"]))
+    >>> truth = pd.DataFrame({"age": [30, 50], "sex": ["F", "M"]})
+    >>> cell_hits(TableEncoder(schema).fit(truth), truth, pd.DataFrame({"age": [58, 31], "sex": ["M", "F"]}))
+    CellHits(hits=tensor([[ True,  True],
+            [False,  True]]), order=tensor([1, 0]))
+    """
+    truth, reconstructed = checked_pair(encoder, truth_rows, reconstructed_rows)
+    order = best_order(encoder, truth, reconstructed, tolerance)
+    matched = Cells(reconstructed.codes[order], reconstructed.numbers[order])
+    return CellHits(agreement(encoder, truth, matched, tolerance), order)
+
+
+def checked_pair(encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Rows) -> tuple[Cells, Cells]:
+    """Both tables as tensors on the CPU; raises what `cell_hits` raises."""
+    truth, reconstructed = _table_cells(encoder, truth_rows), _table_cells(encoder, reconstructed_rows)
+    n, got = len(truth.codes), len(reconstructed.codes)
+    if n == 0 or n != got:
+        raise UsageError(f"as many reconstructed rows as true ones are needed, at least 1; got {got} for {n}")
+    broken = ~torch.isfinite(truth.numbers).all(0)
+    if bool(broken.any()):
+        column = encoder.schema.numerical[int(broken.nonzero()[0])]
+        raise DataError(f"column {column.name!r} of the truth must be finite, got NaN or infinity")
+    return truth, reconstructed
+
+
+def agreement(encoder: TableEncoder, truth: Cells, guess: Cells, tolerance: float = TOLERANCE) -> Tensor:
+    """Cells on which rows agree (TabLeak Eq. 6): bool ``[..., columns]`` in schema order; leading dimensions broadcast."""
+    near = (guess.numbers - truth.numbers).abs() <= tolerance * encoder.deviation.cpu()
+    return _in_schema_order(encoder, truth.codes == guess.codes, near)
+
+
+def equality(encoder: TableEncoder, truth: Cells, guess: Cells) -> Tensor:
+    """Cells that are equal: categories, whole numbers after rounding, continuous ones within `EXACT_TOLERANCE` deviations.
+
+    Returns:
+        bool ``[..., columns]`` in schema order; leading dimensions broadcast.
+    """
+    whole = torch.tensor([column.kind is ColumnKind.INTEGER for column in encoder.schema.numerical], dtype=torch.bool)
+    same = (guess.numbers - truth.numbers).abs() <= EXACT_TOLERANCE * encoder.deviation.cpu()
+    rounded = guess.numbers.round() == truth.numbers.round()
+    return _in_schema_order(encoder, truth.codes == guess.codes, torch.where(whole, rounded, same))
+
+
+def categorical_mask(encoder: TableEncoder) -> Tensor:
+    """Which columns of the schema are categorical: bool ``[columns]``."""
+    return torch.tensor([not column.is_numerical for column in encoder.schema.columns])
+
+
+def best_order(encoder: TableEncoder, truth: Cells, guess: Cells, tolerance: float = TOLERANCE) -> Tensor:
+    """The pairing with most cells right; of those, most rows equal; of those, the closest.
+
+    Returns:
+        LongTensor ``[n]``: for each true row the index of its row in ``guess``.
+    """
+    n, columns = len(truth.codes), len(encoder.schema.columns)
+    chunks = torch.arange(n).split(max(1, _CELLS_AT_ONCE // (n * columns)))
+    parts = [
+        _pair_values(encoder, Cells(truth.codes[c, None], truth.numbers[c, None]), guess, tolerance) for c in chunks
+    ]
+    return match_rows(torch.cat(parts))
+
+
+def _pair_values(encoder: TableEncoder, truth: Cells, guess: Cells, tolerance: float) -> Tensor:
+    """What a pair of rows is worth in `best_order`, float64 ``[..., n]``.
+
+    Summed over n pairs, equal rows come to at most 1/4 and closeness to at most 1/8n, half of one equal row: neither can
+    outweigh what stands before it.
+    """
+    n = len(guess.codes)
+    right = agreement(encoder, truth, guess, tolerance).sum(-1).double()
+    equal = equality(encoder, truth, guess).all(-1).double()
+    gaps = ((guess.numbers - truth.numbers).abs() / encoder.deviation.cpu()).clamp(max=1).nan_to_num(1.0)
+    closeness = ((truth.codes == guess.codes).sum(-1) + (1 - gaps).sum(-1)) / len(encoder.schema.columns)
+    return right + equal / (4 * n) + closeness / (8 * n * n)
+
+
+def _in_schema_order(encoder: TableEncoder, categorical: Tensor, numerical: Tensor) -> Tensor:
+    mask = categorical_mask(encoder)
+    joined = torch.empty(*categorical.shape[:-1], len(mask), dtype=torch.bool)
+    joined[..., mask], joined[..., ~mask] = categorical, numerical
+    return joined
+
+
+def _table_cells(encoder: TableEncoder, rows: Rows) -> Cells:
+    if isinstance(rows, tuple):
+        return Cells(rows[0].cpu(), rows[1].cpu().double())
+    missing = [name for name in encoder.schema.names if name not in rows.columns]
+    if missing:
+        raise DataError(f"columns {missing} are missing; the rows have {list(map(str, rows.columns))}")
+    codes = torch.empty(len(rows), len(encoder.schema.categorical), dtype=torch.long)
+    numbers = torch.empty(len(rows), len(encoder.schema.numerical), dtype=torch.float64)
+    for i, column in enumerate(encoder.schema.categorical):
+        found = pd.Categorical(rows[column.name], categories=list(column.categories)).codes
+        if (found < 0).any():
+            got = rows[column.name].iloc[int((found < 0).argmax())]
+            raise DataError(f"column {column.name!r}: expected one of {list(column.categories[:12])}, got {got!r}")
+        codes[:, i] = torch.as_tensor(found.astype("int64"))
+    for i, column in enumerate(encoder.schema.numerical):
+        try:
+            numbers[:, i] = torch.as_tensor(rows[column.name].to_numpy("float64", copy=True))
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"column {column.name!r}: expected numbers ({column.kind}), got {rows[column.name].dtype}"
+            ) from error
+    return Cells(codes, numbers)

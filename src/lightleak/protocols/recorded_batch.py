@@ -1,0 +1,108 @@
+"""The private batch behind an update together with what makes its forward repeatable: the other half of a capture."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from lightleak.core.errors import ObservationError
+from lightleak.core.observations import GroundTruth
+
+Autocast = Literal["none", "bfloat16", "float16"]
+
+FORWARD_FILE = "forward.safetensors"
+
+
+@dataclass(frozen=True)
+class RecordedBatch(GroundTruth):
+    """A batch and the circumstances of its forward, in one or several micro-batches.
+
+    Private like the rows themselves: a generator's state tells which units dropout removed.
+
+    Attributes:
+        generator_states: uint8 ``[micro_batches, bytes]``, torch's generator on ``device`` before each forward.
+        buffers: the network's named buffers before the first forward, whether or not the update shares them.
+        autocast: data type of the forward's mixed precision.
+        loss_scale: factor of the loss in the backward (fp16 mixed precision); the gradient was divided by it.
+        device: type of the device that computed, ``cpu`` or ``cuda``.
+    """
+
+    generator_states: Tensor | None = None
+    buffers: Mapping[str, Tensor] = field(default_factory=dict)
+    autocast: Autocast = "none"
+    loss_scale: float = 1.0
+    device: str = "cpu"
+
+    def save(self, folder: Path) -> None:
+        """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and ``forward.safetensors`` beside it."""
+        super().save(folder)
+        tensors = {f"buffers/{name}": tensor.detach().cpu().contiguous() for name, tensor in self.buffers.items()}
+        if self.generator_states is not None:
+            tensors["generator_states"] = self.generator_states.contiguous()
+        facts = {"autocast": self.autocast, "loss_scale": repr(self.loss_scale), "device": self.device}
+        save_file(tensors, folder / FORWARD_FILE, metadata=facts)
+
+    @classmethod
+    def load(cls, folder: Path) -> "RecordedBatch":
+        """Read what `save` wrote.
+
+        Raises:
+            ObservationError: a file is missing or damaged.
+        """
+        path = folder / FORWARD_FILE
+        if not path.is_file():
+            raise ObservationError(f"no record of a forward at {path}")
+        batch = GroundTruth.load(folder)
+        try:
+            with safe_open(path, framework="pt") as file:
+                facts = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping
+            if facts["autocast"] not in get_args(Autocast):
+                raise ValueError(f"autocast must be one of {get_args(Autocast)}, got {facts['autocast']!r}")
+            return cls(
+                batch.inputs,
+                batch.labels,
+                batch.loss,
+                generator_states=tensors.pop("generator_states", None),
+                buffers={name.removeprefix("buffers/"): tensor for name, tensor in tensors.items()},
+                autocast=facts["autocast"],
+                loss_scale=float(facts["loss_scale"]),
+                device=facts["device"],
+            )
+        except (SafetensorError, OSError, KeyError, ValueError) as error:
+            raise ObservationError(f"{path} is not the record of a forward: {error}") from error
+
+
+def generator_state(device: torch.device) -> Tensor:
+    """State of torch's global generator of ``device``, uint8 ``[bytes]``; reading it draws nothing."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+@contextmanager
+def generator_set_to(state: Tensor | None, device: torch.device) -> Iterator[None]:
+    """Within the block torch's global generator of ``device`` starts from ``state``; afterwards it is as it was.
+
+    Raises:
+        ObservationError: the state is damaged.
+    """
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        # A copy: set_rng_state crashes on a view that begins inside its storage (torch 2.13, CPU).
+        try:
+            if state is not None and device.type == "cuda":
+                torch.cuda.set_rng_state(state.clone(), device)
+            elif state is not None:
+                torch.set_rng_state(state.clone())
+        except (RuntimeError, TypeError) as error:
+            raise ObservationError(f"the recorded generator state is damaged: {error}") from error
+        yield
+
+
+def device_is_here(device: str) -> bool:
+    """Whether a device of this type (``cpu``, ``cuda``) is on this machine."""
+    return device == "cpu" or (device == "cuda" and torch.cuda.is_available())

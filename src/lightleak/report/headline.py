@@ -1,0 +1,181 @@
+"""What the numbers say, in words that follow from the numbers alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from lightleak.report.comparison import Group, at_start, strongest_first
+from lightleak.report.estimate import Estimate
+from lightleak.report.wording import (
+    attack_title,
+    defense_title,
+    interval,
+    percent,
+    points,
+    setting_parts,
+    source_phrase,
+    varying,
+)
+
+LIMITS = (
+    "It does not say that a named person can be found again: that depends on who else has the same values.",
+    "It does not say which cells are right. A server has no truth to compare with; how well it can tell is under "
+    "“The attacker's own confidence”.",
+    "It holds for the data, network, batch size and assumptions listed here, not for another training.",
+    "It is a lower bound: an attack that is not in this report may recover more, so a low number is no proof of safety.",
+)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One large number with what it means and how sure it is."""
+
+    value: str
+    label: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The opening of a report.
+
+    Attributes:
+        group: the strongest attack and its setting; None where there is no accuracy to report.
+        sentence: what was recovered.
+        verdict: what that means beside the baseline.
+        tiles: the three numbers of the sentence.
+        selection: how this setting was chosen among those measured.
+        limits: what the number does not show.
+    """
+
+    group: Group | None
+    sentence: str
+    verdict: str = ""
+    tiles: tuple[Tile, ...] = ()
+    selection: str = ""
+    limits: tuple[str, ...] = ()
+
+
+def headline(groups: Sequence[Group]) -> Headline:
+    """Choose the setting with the most leakage before training, and say what was found there."""
+    candidates = strongest_first(at_start(groups))
+    if not candidates:
+        return Headline(None, _nothing_measured(groups))
+    group, accuracy = candidates[0], candidates[0].accuracy
+    assert accuracy is not None  # strongest_first keeps only groups with an accuracy
+    return Headline(
+        group=group,
+        sentence=_sentence(group, accuracy),
+        verdict=verdict(group),
+        tiles=_tiles(group, accuracy),
+        selection=_selection(group, candidates, groups),
+        limits=LIMITS,
+    )
+
+
+def _nothing_measured(groups: Sequence[Group]) -> str:
+    if not groups:
+        return "No attack has finished yet: this run holds no results."
+    if all(group.is_baseline for group in groups):
+        return "Only the guessing baseline has finished: no attack has been measured yet."
+    return (
+        "The rows behind the attacked updates are not part of this run, so how much was recovered rightly is unknown. "
+        "The attacker's own confidence and the time spent are still listed."
+    )
+
+
+def _sentence(group: Group, accuracy: Estimate) -> str:
+    batch = f"a client's batch of {group.batch_size} rows" if group.batch_size else "a client's batch"
+    if group.batch_size == 1:
+        batch = "a client's single row"
+    found = f"An honest-but-curious server recovered {percent(accuracy.mean)} of all cells"
+    if accuracy.has_interval:
+        found += f" (95% interval {interval(accuracy)})"
+    found += f" of {batch}"
+    if group.baseline is not None and group.baseline.accuracy is not None:
+        found += f"; guessing without the update gets {percent(group.baseline.accuracy.mean)}"
+    exact = group.metrics.get("exact_match_rate")
+    return found + (f"; {percent(exact.mean)} of whole rows are exact." if exact else ".")
+
+
+def verdict(group: Group) -> str:
+    """One sober line derived from the paired difference to guessing and the rate of whole rows."""
+    leakage, accuracy = group.leakage, group.accuracy
+    if leakage is None or accuracy is None or group.baseline is None or group.baseline.accuracy is None:
+        return "Guessing without the update was not measured, so how much of this the update gave away is unknown."
+    parts = []
+    if not leakage.has_interval:
+        side = "above" if leakage.mean > 0 else "not above"
+        parts.append(
+            f"This is {side} guessing ({points(leakage.mean)} points), but too few batches were measured to tell whether "
+            "the difference is more than chance."
+        )
+    elif leakage.low is not None and leakage.low > 0:
+        open_part = 1 - group.baseline.accuracy.mean
+        closed = f", {leakage.mean / open_part:.0%} of the way from guessing to full recovery" if open_part else ""
+        parts.append(
+            f"The update gave away more than guessing does: {points(leakage.mean)} points of cells "
+            f"(95% interval {interval(leakage, -1)}){closed}."
+        )
+    elif leakage.high is not None and leakage.high < 0:
+        parts.append(f"The attack did worse than guessing ({points(leakage.mean)} points of cells).")
+    else:
+        parts.append(
+            f"The attack was not measurably better than guessing: the difference of {points(leakage.mean)} points "
+            f"(95% interval {interval(leakage, -1)}) may be chance."
+        )
+    parts.append(_whole_rows(group))
+    return " ".join(part for part in parts if part)
+
+
+def _whole_rows(group: Group) -> str:
+    exact, n = group.metrics.get("exact_match_rate"), group.batch_size
+    if exact is None or n is None:
+        return ""
+    if exact.mean == 0:
+        return "No row was recovered whole."
+    if exact.mean * n < 1:
+        return f"About one row in {round(1 / exact.mean)} was recovered whole."
+    return f"On average {exact.mean * n:.1f} of {n} rows were recovered whole."
+
+
+def _tiles(group: Group, accuracy: Estimate) -> tuple[Tile, ...]:
+    spread = f"95% interval {interval(accuracy)}" if accuracy.has_interval else "one batch, no interval"
+    tiles = [Tile(percent(accuracy.mean), "of cells recovered", f"{attack_title(group.attack)}, {spread}")]
+    guessed = group.baseline.accuracy if group.baseline else None
+    if guessed is not None:
+        detail = f"95% interval {interval(guessed)}" if guessed.has_interval else "one batch, no interval"
+        tiles.append(Tile(percent(guessed.mean), "by guessing, without the update", detail))
+    exact = group.metrics.get("exact_match_rate")
+    if exact is not None:
+        base = group.baseline.metrics.get("exact_match_rate") if group.baseline else None
+        detail = f"guessing: {percent(base.mean)}" if base else "every cell of the row right"
+        tiles.append(Tile(percent(exact.mean), "of whole rows exact", detail))
+    return tuple(tiles)
+
+
+def _selection(group: Group, candidates: Sequence[Group], groups: Sequence[Group]) -> str:
+    n = group.accuracy.n if group.accuracy else 0
+    batches = "1 batch" if n == 1 else f"{n} batches"
+    defense = defense_title(group.setting.defense)
+    text = f"Measured on {batches}, {source_phrase(group.setting.source)}; defence: {defense}"
+    differing = [name for name in varying(candidate.setting for candidate in candidates) if name != "defense"]
+    if differing:
+        text += f" ({', '.join(setting_parts(group.setting, differing))})"
+    text += "."
+    if len(candidates) > 1:
+        text += f" This is the strongest of the {len(candidates)} combinations of attack and setting measured."
+    return text + _higher_later(group, groups)
+
+
+def _higher_later(group: Group, groups: Sequence[Group]) -> str:
+    """A headline from before training must not hide a higher number from later on."""
+    later = [other for other in groups if other.setting.source == "training" and not other.is_baseline]
+    measured = [(other.accuracy.mean, other) for other in later if other.accuracy is not None]
+    if not measured or group.accuracy is None:
+        return ""
+    highest, best = max(measured, key=lambda pair: pair[0])
+    if highest <= group.accuracy.mean:
+        return ""
+    size = "" if best.batch_size is None else f" (batch of {best.batch_size})"
+    when = "" if best.setting.epoch is None else f" in epoch {best.setting.epoch}"
+    return f" During training a higher value was measured: {percent(highest)} by {attack_title(best.attack)}{when}{size}."

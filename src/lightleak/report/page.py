@@ -1,0 +1,205 @@
+"""From run folders to one self-contained HTML file."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+import lightleak
+from lightleak.core.errors import UsageError
+from lightleak.report import wording
+from lightleak.report.cells import SHADES, typical_batch
+from lightleak.report.certainty import certainty
+from lightleak.report.charts import BASELINE_STYLE, VALIDATION_STYLE, legend_mark
+from lightleak.report.columns import column_leakage
+from lightleak.report.comparison import Group, at_start, compare
+from lightleak.report.headline import headline
+from lightleak.report.run_folder import RunFolder, load_run
+from lightleak.report.scenarios import attack_styles, scenarios
+from lightleak.report.training import training_panels
+
+FILE_NAME = "report.html"
+OWNER_ONLY = 0o600
+"""A report holds private rows, as its run folder does."""
+
+
+def build_report(run: Path | Sequence[Path], output: Path | None = None, redact: bool = False) -> Path:
+    """Write the report of one run folder, or of several side by side.
+
+    The file needs no other file, loads nothing and runs no script; only its owner may read it.
+
+    Args:
+        run: a run folder with at least ``results.json``, or several of them.
+        output: the file to write; ``report.html`` in the run folder by default.
+        redact: leave out every true and reconstructed value and keep only whether it was right.
+
+    Returns:
+        Path of the report.
+
+    Raises:
+        UsageError: a folder is no run folder, no folder is given, or several are given without ``output``.
+    """
+    folders = [run] if isinstance(run, Path) else list(run)
+    if not folders:
+        raise UsageError("a report needs at least one run folder, got none")
+    if output is None and len(folders) > 1:
+        raise UsageError(f"a report of several runs needs an output file, got none for {len(folders)} runs")
+    runs = [load_run(folder, name) for folder, name in zip(folders, run_names(folders), strict=True)]
+    target = folders[0] / FILE_NAME if output is None else output
+    _write(target, render(runs, redact))
+    return target
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """What the report calls each run: the folder's name, with as many parents as it takes to tell them apart.
+
+    >>> run_names([Path("mon/adult"), Path("tue/adult")])
+    ['mon/adult', 'tue/adult']
+
+    Raises:
+        UsageError: a folder is given twice.
+    """
+    paths = [folder.resolve() for folder in folders]
+    if len(set(paths)) < len(paths):
+        raise UsageError(f"each run folder must be given once, got {', '.join(map(str, folders))}")
+    deepest = max(len(path.parts) for path in paths)
+    names = (["/".join(path.parts[-depth:]) for path in paths] for depth in range(1, deepest + 1))
+    return next(found for found in names if len(set(found)) == len(found))
+
+
+def render(runs: Sequence[RunFolder], redact: bool = False) -> str:
+    """The report as HTML text; every value from the runs is escaped."""
+    environment = Environment(
+        loader=PackageLoader("lightleak.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": wording.percent,
+        "points": wording.points,
+        "interval": wording.interval,
+        "duration": wording.duration,
+        "attack": wording.attack_title,
+        "protocol": wording.protocol_title,
+        "travels": wording.what_travels,
+        "defense": wording.defense_title,
+        "source": wording.source_phrase,
+        "labels": wording.labels_phrase,
+        "key": legend_mark,
+        "flatten": flatten,
+    }
+    return environment.get_template("report.html.j2").render(_context(runs, redact))
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested mappings as rows of a table.
+
+    >>> flatten({"date": "2025-01-01", "versions": {"torch": "2.13.0"}})
+    [('date', '2025-01-01'), ('versions torch', '2.13.0')]
+    """
+    rows = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        rows += flatten(value, f"{name} ") if isinstance(value, Mapping) else [(name, str(value))]
+    return rows
+
+
+def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
+    groups = compare(runs)
+    main = at_start(groups)
+    styles = attack_styles(groups)
+    found = headline(groups)
+    strongest = found.group
+    peers = [group for group in main if strongest is not None and _same_place(group, strongest)]
+    shown = scenarios(main, styles)
+    return {
+        "runs": runs,
+        "title": _title(runs),
+        "today": date.today().isoformat(),
+        "version": lightleak.__version__,
+        "redact": redact,
+        "headline": found,
+        "main": main,
+        "scenarios": shown,
+        "differing": wording.varying(scenario.setting for scenario in shown),
+        "setting_parts": wording.setting_parts,
+        "facts": _facts(main),
+        "threat_models": _threat_models(main),
+        "training": training_panels(runs, groups, styles),
+        "panel_parts": lambda panels: wording.varying(panel.setting for panel in panels),
+        "columns": column_leakage(strongest) if strongest else None,
+        "batch": typical_batch(runs, groups, redact),
+        "shades": range(1, SHADES + 1),
+        "certainty": certainty(peers or [group for group in main if not group.is_baseline]),
+        "seconds": _seconds(groups),
+        "baseline_style": BASELINE_STYLE,
+        "validation_style": VALIDATION_STYLE,
+    }
+
+
+def _title(runs: Sequence[RunFolder]) -> str:
+    names = dict.fromkeys(result.setting.dataset for run in runs for result in run.results if result.setting.dataset)
+    return ", ".join(names) or ", ".join(run.name for run in runs)
+
+
+def _same_place(group: Group, other: Group) -> bool:
+    return (group.setting, group.batch_size) == (other.setting, other.batch_size)
+
+
+def _facts(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
+    """What was attacked, each distinct value once."""
+    settings = [group.setting for group in groups if not group.is_baseline] or [group.setting for group in groups]
+    sizes = sorted({group.batch_size for group in groups if group.batch_size is not None})
+    listed = [
+        ("Dataset", [setting.dataset or "not stated" for setting in settings]),
+        ("Target network", [setting.target or "not stated" for setting in settings]),
+        ("What travels", [wording.what_travels(setting.protocol) for setting in settings]),
+        ("Rows in a client's batch", [str(size) for size in sizes] or ["not stated"]),
+        ("When", [wording.source_phrase(setting.source) for setting in settings]),
+        ("Labels", [wording.labels_phrase(setting.labels) for setting in settings]),
+        ("Defence", [wording.defense_title(setting.defense) for setting in settings]),
+    ]
+    return [(name, list(dict.fromkeys(values))) for name, values in listed]
+
+
+def _threat_models(groups: Sequence[Group]) -> dict[str, list[str]]:
+    """Attacks by the sentence that says what they assume."""
+    found: dict[str, list[str]] = {}
+    for group in groups:
+        for result in group.results:
+            sentence = result.threat_model or "Not stated."
+            attacks = found.setdefault(sentence, [])
+            if group.attack not in attacks:
+                attacks.append(group.attack)
+    return found
+
+
+def _seconds(groups: Sequence[Group]) -> list[tuple[str, int, float]]:
+    """Attack, batches whose time is known, and their total seconds, the slowest first."""
+    spent: dict[str, list[float]] = {}
+    for group in groups:
+        for result in group.results:
+            if "seconds" in result.metrics:
+                spent.setdefault(group.attack, []).append(result.metrics["seconds"])
+    return sorted(((attack, len(times), sum(times)) for attack, times in spent.items()), key=lambda row: -row[2])
+
+
+def _write(target: Path, text: str) -> None:
+    """Written beside the target and moved: a reader never sees half a report, nor one with wider rights."""
+    if not target.parent.is_dir():
+        raise UsageError(f"output must lie in an existing folder, got {target}")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")  # created with mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(name, OWNER_ONLY)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

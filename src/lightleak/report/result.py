@@ -1,0 +1,116 @@
+"""One row of ``results.json``: what one attack got out of one observation."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lightleak.core.errors import UsageError
+
+METRICS = (
+    "cell_accuracy",
+    "categorical_accuracy",
+    "numerical_accuracy",
+    "exact_match_rate",
+    "rmse",
+    "top25_categorical",
+    "bottom25_categorical",
+    "top25_numerical",
+    "bottom25_numerical",
+    "label_count_error",
+    "seconds",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Everything that was held fixed while attacks and batch sizes were compared; None where the run does not say.
+
+    ``source`` is ``initial`` (a fresh client against the untrained network) or ``training`` (captured while the target
+    trained, in ``epoch``).
+    """
+
+    run: str
+    dataset: str | None = None
+    target: str | None = None
+    protocol: str | None = None
+    defense: str | None = None
+    labels: str | None = None
+    source: str | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """One attack on one observation.
+
+    Attributes:
+        setting: what was held fixed.
+        attack: name of the attack.
+        batch_size: rows behind the attacked update.
+        unit: seed and batch index; attacks on the same batch share it.
+        metrics: the finite values among `METRICS`; accuracies as fractions, seconds in seconds.
+        column_accuracy: fraction of right cells by column.
+        threat_model: one plain sentence.
+        options: settings of the attack.
+        reconstruction: path of the reconstructed rows, relative to the run folder.
+    """
+
+    setting: Setting
+    attack: str
+    batch_size: int | None
+    unit: tuple[Any, Any]
+    metrics: Mapping[str, float]
+    column_accuracy: Mapping[str, float]
+    threat_model: str | None = None
+    options: Mapping[str, Any] | None = None
+    reconstruction: str | None = None
+
+
+def parse_result(raw: Any, run: str, where: str) -> Result:
+    """Read one row; ``where`` names it in errors.
+
+    A metric that is null, NaN or absent is left out: it was undefined for this batch.
+
+    >>> parse_result({"attack": "tableak", "batch_size": 32, "rmse": None, "cell_accuracy": 0.8}, "a", "row 0").metrics
+    {'cell_accuracy': 0.8}
+
+    Raises:
+        UsageError: the row is no mapping or names no attack.
+    """
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("attack"), str):
+        raise UsageError(f"{where}: expected a mapping with the name of an 'attack', got {raw!r}")
+    columns = raw.get("column_accuracy")
+    options = raw.get("options")
+    return Result(
+        setting=parse_setting(raw, run),
+        attack=raw["attack"],
+        batch_size=_whole(raw.get("batch_size")),
+        unit=(raw.get("seed"), raw.get("batch_index")),
+        metrics={name: float(raw[name]) for name in METRICS if _is_number(raw.get(name))},
+        column_accuracy={str(name): float(value) for name, value in columns.items() if _is_number(value)}
+        if isinstance(columns, Mapping)
+        else {},
+        threat_model=_text(raw.get("threat_model")),
+        options=options if isinstance(options, Mapping) else None,
+        reconstruction=_text(raw.get("reconstruction")),
+    )
+
+
+def parse_setting(raw: Mapping[str, Any], run: str) -> Setting:
+    """The setting of a result row or of a summary entry."""
+    names = ("dataset", "target", "protocol", "defense", "labels", "source")
+    texts = {name: _text(raw.get(name)) for name in names}
+    return Setting(run=run, epoch=_whole(raw.get("epoch")), **texts)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _whole(value: Any) -> int | None:
+    return int(value) if _is_number(value) else None
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)

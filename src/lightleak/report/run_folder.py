@@ -1,0 +1,138 @@
+"""Reading a run folder, finished or interrupted."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from lightleak.core.errors import UsageError
+from lightleak.report.estimate import Estimate
+from lightleak.report.result import METRICS, Result, Setting, parse_result, parse_setting
+
+SCHEMA_VERSION = 1
+RESULTS = "results.json"
+CELL_COLUMNS = ("row", "column", "true", "reconstructed", "correct", "entropy")
+
+GroupKey = tuple[Setting, str, int | None]
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """What a report reads of one run.
+
+    Attributes:
+        name: how the report calls the run.
+        path: the folder.
+        results: the rows of ``results.json``.
+        summary: metrics by (setting, attack, batch size) as the run computed them.
+        metrics: ``metrics.csv`` of the training; no rows where there is none.
+        config: text of ``config.yaml``; None where there is none.
+        environment: ``environment.json``; empty where there is none.
+    """
+
+    name: str
+    path: Path
+    results: tuple[Result, ...]
+    summary: Mapping[GroupKey, Mapping[str, Estimate]]
+    metrics: pd.DataFrame
+    config: str | None
+    environment: Mapping[str, Any]
+
+
+def load_run(path: Path, name: str | None = None) -> RunFolder:
+    """Read a run folder; only ``results.json`` has to be there.
+
+    Raises:
+        UsageError: the folder or its ``results.json`` is missing, unreadable or of another schema version.
+    """
+    if not path.is_dir():
+        raise UsageError(f"{path} is no run folder: expected a folder with {RESULTS}, got no folder")
+    if not (path / RESULTS).is_file():
+        found = ", ".join(sorted(entry.name for entry in path.iterdir())[:8]) or "an empty folder"
+        raise UsageError(f"{path} is no run folder: {RESULTS} is missing, got {found}")
+    raw = _read_json(path / RESULTS)
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("rows"), list):
+        raise UsageError(f"{path / RESULTS}: expected a mapping with a list 'rows'")
+    if raw.get("schema_version") != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path / RESULTS}: schema_version must be {SCHEMA_VERSION}, got {raw.get('schema_version')!r}"
+        )
+    name = name or path.resolve().name
+    environment = _read_json(path / "environment.json") if (path / "environment.json").is_file() else {}
+    config = path / "config.yaml"
+    return RunFolder(
+        name=name,
+        path=path,
+        results=tuple(parse_result(row, name, f"{path / RESULTS}, row {i}") for i, row in enumerate(raw["rows"])),
+        summary=_parse_summary(raw.get("summary"), name),
+        metrics=_read_metrics(path / "metrics.csv"),
+        config=config.read_text(encoding="utf-8") if config.is_file() else None,
+        environment=environment if isinstance(environment, Mapping) else {},
+    )
+
+
+def cells_file(run: RunFolder, result: Result) -> Path | None:
+    """File of one reconstruction; None where there is none or where it lies outside the run folder."""
+    if result.reconstruction is None:
+        return None
+    file = (run.path / result.reconstruction).resolve()
+    return file if file.is_relative_to(run.path.resolve()) and file.is_file() else None
+
+
+def load_cells(run: RunFolder, result: Result) -> pd.DataFrame | None:
+    """The reconstructed cells of one result in long form, every value as text; None where no readable file is there.
+
+    Columns are ``row, column, true, reconstructed, correct, entropy``.
+    """
+    file = cells_file(run, result)
+    if file is None:
+        return None
+    try:
+        # Everything as text: "NA" and "007" are values here, and a report shows what the file says.
+        cells = pd.read_csv(file, dtype=str, keep_default_na=False)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
+        return None
+    if not set(CELL_COLUMNS) <= set(cells.columns) or cells.empty:
+        return None
+    return cells[list(CELL_COLUMNS)]
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: expected JSON, got {error}") from error
+
+
+def _read_metrics(file: Path) -> pd.DataFrame:
+    """A run that was stopped before its first log leaves an empty file or none."""
+    if not file.is_file():
+        return pd.DataFrame()
+    try:
+        return pd.read_csv(file).apply(pd.to_numeric, errors="coerce")
+    except (pd.errors.EmptyDataError, pd.errors.ParserError):
+        return pd.DataFrame()
+
+
+def _parse_summary(raw: Any, run: str) -> dict[GroupKey, dict[str, Estimate]]:
+    entries = [entry for entry in raw if isinstance(entry, Mapping)] if isinstance(raw, list) else []
+    summary: dict[GroupKey, dict[str, Estimate]] = {}
+    for index, entry in enumerate(entries):
+        group = parse_result(entry, run, f"{RESULTS}, summary entry {index}")
+        found = {name: _parse_estimate(entry.get(name)) for name in METRICS}
+        known = {name: value for name, value in found.items() if value is not None}
+        summary[parse_setting(entry, run), group.attack, group.batch_size] = known
+    return summary
+
+
+def _parse_estimate(raw: Any) -> Estimate | None:
+    if not isinstance(raw, Mapping):
+        return None
+    numbers = {key: value for key, value in raw.items() if isinstance(value, int | float) and value == value}
+    if "mean" not in numbers:
+        return None
+    n = int(numbers.get("n", 1))
+    return Estimate(numbers["mean"], numbers.get("std"), n, numbers.get("low"), numbers.get("high"))

@@ -1,0 +1,125 @@
+"""The LightningModule that trains any network on encoded rows, on any Trainer."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor, nn
+from torchmetrics import MetricCollection
+from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, MulticlassAccuracy, MulticlassAUROC
+
+from lightleak.core.errors import UsageError
+from lightleak.targets.functional import criterion
+from lightleak.targets.optimizers import OptimizerConfig
+from lightleak.targets.spec import NetworkSpec, build_network
+
+Batch = tuple[Tensor, Tensor]
+
+
+def classification_metrics(n_classes: int, prefix: str) -> MetricCollection:
+    """Accuracy over all rows and area under the ROC curve (macro average over classes beyond two), exact.
+
+    Args:
+        n_classes: classes; two are read as a binary problem whose positive class is 1.
+        prefix: stands before ``accuracy`` and ``auroc`` in the logs.
+    """
+    if n_classes == 2:
+        return MetricCollection({"accuracy": BinaryAccuracy(), "auroc": BinaryAUROC()}, prefix=prefix)
+    accuracy = MulticlassAccuracy(n_classes, average="micro")
+    return MetricCollection({"accuracy": accuracy, "auroc": MulticlassAUROC(n_classes)}, prefix=prefix)
+
+
+class TabularClassifier(lightning.LightningModule):
+    """Trains a network on batches ``(inputs [n, d], labels [n])`` and logs loss, accuracy and AUROC.
+
+    Logged per epoch, over all ranks: ``train/loss``, ``train/accuracy``, ``train/auroc`` and the same under ``val/``
+    and ``test/``. A classifier built from a `NetworkSpec` is rebuilt from its checkpoint alone:
+    ``TabularClassifier.load_from_checkpoint(path, weights_only=True)``.
+
+    Attributes:
+        network: the network; what an attacker reads.
+        spec: its specification, None where a bare module was given.
+        optimizer_config: settings of the optimiser.
+        loss_name: name of the `lightleak.targets.functional.criterion`.
+    """
+
+    def __init__(
+        self,
+        network: NetworkSpec | Mapping[str, Any] | nn.Module,
+        optimizer: OptimizerConfig | Mapping[str, Any] | None = None,
+        loss: str = "cross_entropy",
+        n_classes: int | None = None,
+        seed: int | None = None,
+    ) -> None:
+        """Build the network and its metrics.
+
+        Args:
+            network: specification (or its ``to_dict``), or a module ``[n, d] -> [n, n_classes]``. A module is not part
+                of the checkpoint's hyperparameters: hand it to ``load_from_checkpoint`` again.
+            optimizer: settings (or their dictionary); None is plain SGD.
+            loss: name of the training criterion.
+            n_classes: only for a bare module, whose specification does not tell.
+            seed: initial weights depend on nothing else; None draws them from torch's global generator.
+
+        Raises:
+            UsageError: an unknown name or option, or a bare module without ``n_classes``.
+        """
+        super().__init__()
+        config = OptimizerConfig(**optimizer) if isinstance(optimizer, Mapping) else optimizer or OptimizerConfig()
+        self.optimizer_config = config
+        self.loss_name = loss
+        self.criterion = criterion(loss)
+        # Plain containers only: the checkpoint must load with weights_only.
+        hyperparameters: dict[str, Any] = {"optimizer": asdict(config), "loss": loss}
+        if isinstance(network, nn.Module):
+            if n_classes is None:
+                raise UsageError("n_classes must be given with a bare module, got None")
+            self.spec, self.network = None, network
+            hyperparameters["n_classes"] = n_classes
+        else:
+            self.spec = network if isinstance(network, NetworkSpec) else NetworkSpec.from_dict(network)
+            self.network = build_network(self.spec, seed)
+            n_classes = self.spec.n_classes
+            hyperparameters |= {"network": self.spec.to_dict(), "seed": seed}
+        self.n_classes = n_classes
+        self.save_hyperparameters(hyperparameters)
+        self.train_metrics = classification_metrics(n_classes, "train/")
+        self.val_metrics = classification_metrics(n_classes, "val/")
+        self.test_metrics = classification_metrics(n_classes, "test/")
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Logits ``[n, n_classes]`` of encoded rows ``[n, d]``."""
+        logits: Tensor = self.network(inputs)
+        return logits
+
+    def training_step(self, batch: Batch, batch_index: int) -> Tensor:
+        """Mean loss of the batch."""
+        return self._step("train", self.train_metrics, batch)
+
+    def validation_step(self, batch: Batch, batch_index: int) -> None:
+        """Update the validation metrics."""
+        self._step("val", self.val_metrics, batch)
+
+    def test_step(self, batch: Batch, batch_index: int) -> None:
+        """Update the test metrics."""
+        self._step("test", self.test_metrics, batch)
+
+    def predict_step(self, batch: Batch, batch_index: int) -> Tensor:
+        """Class probabilities ``[n, n_classes]``."""
+        return torch.softmax(self(batch[0]), dim=-1)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        """The optimiser of `optimizer_config`."""
+        return self.optimizer_config.build(self.network.parameters())
+
+    def _step(self, stage: str, metrics: MetricCollection, batch: Batch) -> Tensor:
+        inputs, labels = batch
+        logits = self(inputs)
+        loss = self.criterion(logits, labels)
+        probabilities = torch.softmax(logits.detach().float(), dim=-1)
+        metrics.update(probabilities[:, 1] if self.n_classes == 2 else probabilities, labels)
+        self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True, sync_dist=True, batch_size=len(labels))
+        self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels))
+        return loss

@@ -1,0 +1,77 @@
+"""Loss and parameter gradient as pure functions of parameters and batch: the reference that replay checks compare with.
+
+The gradient is taken with ``torch.func``, so it can itself be differentiated and mapped over candidate batches or over
+stacked parameters.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad
+
+from lightleak.core.registry import Registry
+from lightleak.targets.normalization import frozen_statistics
+
+Criterion = Callable[[Tensor, Tensor], Tensor]
+CRITERIA: Registry[Criterion] = Registry("criterion")
+
+
+def criterion(name: str) -> Criterion:
+    """The training loss called ``name``: ``(logits [n, n_classes], labels) -> []``, the mean over rows.
+
+    >>> import torch
+    >>> criterion("cross_entropy")(torch.zeros(2, 4), torch.tensor([0, 3]))
+    tensor(1.3863)
+
+    Raises:
+        UsageError: unknown name.
+    """
+    return CRITERIA.get(name)
+
+
+@CRITERIA.register("cross_entropy")
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Mean cross-entropy; labels are class indices ``[n]`` or, where an attack optimises them, ``[n, n_classes]``."""
+    return F.cross_entropy(logits, labels)
+
+
+def gradients(
+    network: nn.Module,
+    parameters: Mapping[str, Tensor],
+    buffers: Mapping[str, Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    loss: str = "cross_entropy",
+) -> dict[str, Tensor]:
+    """Gradient of the mean batch loss with respect to ``parameters``, in the mode (train or eval) of ``network``.
+
+    The weights that ``network`` itself holds are not read, and neither they nor ``buffers`` change.
+
+    Args:
+        network: the module; only its computation is used.
+        parameters: named parameters, as ``dict(network.named_parameters())`` names them.
+        buffers: named buffers; those left out are the network's own.
+        inputs: ``[n, d]``.
+        labels: class indices ``[n]`` or probabilities ``[n, n_classes]``.
+        loss: name of the `criterion`.
+
+    Returns:
+        A gradient per parameter, same names and shapes.
+
+    Raises:
+        UsageError: unknown criterion.
+
+    >>> import torch
+    >>> layer = nn.Linear(1, 2)
+    >>> zero = {name: torch.zeros_like(value) for name, value in layer.named_parameters()}
+    >>> gradients(layer, zero, {}, torch.ones(1, 1), torch.tensor([1]))["bias"]
+    tensor([ 0.5000, -0.5000])
+    """
+    measure = criterion(loss)
+
+    def batch_loss(values: dict[str, Tensor]) -> Tensor:
+        return measure(functional_call(network, (values, dict(buffers)), (inputs,)), labels)
+
+    with frozen_statistics(network):
+        return grad(batch_loss)(dict(parameters))

@@ -1,0 +1,189 @@
+"""A run folder as an audit leaves it, with made-up but plausible numbers."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+CATEGORIES = {
+    "workclass": ["Private", "Self-emp-not-inc", "Local-gov", "State-gov", "Federal-gov"],
+    "education": ["HS-grad", "Some-college", "Bachelors", "Masters", "Assoc-voc", "11th"],
+    "marital-status": ["Married-civ-spouse", "Never-married", "Divorced", "Widowed"],
+    "occupation": ["Craft-repair", "Prof-specialty", "Exec-managerial", "Adm-clerical", "Sales", "Other-service"],
+    "relationship": ["Husband", "Not-in-family", "Own-child", "Unmarried", "Wife"],
+    "race": ["White", "Black", "Asian-Pac-Islander"],
+    "sex": ["Male", "Female"],
+    "native-country": ["United-States", "Mexico", "Philippines", "Germany"],
+}
+NUMBERS = {
+    "age": (17, 90),
+    "fnlwgt": (12285, 1484705),
+    "education-num": (1, 16),
+    "capital-gain": (0, 99999),
+    "capital-loss": (0, 4356),
+    "hours-per-week": (1, 99),
+}
+COLUMNS = [
+    "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race",
+    "sex", "capital-gain", "capital-loss", "hours-per-week", "native-country",
+]  # fmt: skip
+ACCURACY = {
+    "tableak": {8: 0.95, 32: 0.79, 128: 0.71},
+    "tableak_no_pooling": {8: 0.93, 32: 0.72, 128: 0.60},
+    "inverting_gradients": {8: 0.91, 32: 0.57, 128: 0.45},
+    "random": {8: 0.53, 32: 0.53, 128: 0.53},
+}
+GUESSABLE = {"native-country": 0.35, "race": 0.25, "capital-gain": 0.3, "capital-loss": 0.3, "fnlwgt": -0.2, "age": -0.2}
+THREAT = "An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics."
+
+
+class RunMaker:
+    """Writes run folders; every part can be left out or changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(
+        self,
+        *,
+        attacks: tuple[str, ...] = ("tableak", "inverting_gradients", "random"),
+        batch_sizes: tuple[int, ...] = (8, 32),
+        n_batches: int = 5,
+        epochs: int = 0,
+        keep_rows: bool = True,
+        summary: bool = True,
+        extra: dict[str, Any] | None = None,
+        without: tuple[str, ...] = (),
+    ) -> Path:
+        rng = np.random.default_rng(0)
+        rows = []
+        for size in batch_sizes:
+            for attack in attacks:
+                for batch in range(n_batches):
+                    accuracy = ACCURACY[attack][size] + 0.05 * np.sin(3 * batch) + 0.015 * rng.standard_normal()
+                    row = self._row(rng, attack, size, batch, accuracy, "initial", None, keep_rows)
+                    rows.append(row | (extra or {}))
+        for epoch in range(epochs):
+            for attack in attacks[:1] + attacks[-1:]:
+                for batch in range(2):
+                    fade = 0.0 if attack == "random" else 0.2 * epoch / epochs
+                    accuracy = ACCURACY[attack][32] - fade + 0.01 * rng.standard_normal()
+                    row = self._row(rng, attack, 32, batch, accuracy, "training", epoch, False)
+                    rows.append(row | (extra or {}))
+        self._write(rows, epochs, summary, without)
+        return self.folder
+
+    def _row(self, rng, attack, size, batch, accuracy, source, epoch, keep_rows) -> dict[str, Any]:
+        unit = f"{attack}-{size}-{batch}" if source == "initial" else f"{attack}-{size}-{batch}-epoch{epoch}"
+        columns = {}
+        for name in COLUMNS:
+            lift = GUESSABLE.get(name, 0.0) * (1.0 if attack == "random" else 0.3)
+            columns[name] = float(np.clip(accuracy + lift + 0.03 * rng.standard_normal(), 0.02, 1))
+        if keep_rows:
+            self._cells(rng, unit, size, columns)
+        quartiles = attack != "random"
+        return {
+            "dataset": "adult", "target": "mlp-100-100", "protocol": "fedsgd", "attack": attack, "batch_size": size,
+            "labels": "true", "defense": "none", "seed": 0, "batch_index": batch, "source": source, "epoch": epoch,
+            "cell_accuracy": accuracy, "categorical_accuracy": min(accuracy + 0.04, 1.0), "numerical_accuracy": accuracy - 0.06,
+            "exact_match_rate": 0.0 if attack == "random" else max(0.0, accuracy - 0.7) / 2, "rmse": 1.3 - accuracy,
+            "top25_categorical": 0.99 if quartiles else None, "bottom25_categorical": 0.61 if quartiles else None,
+            "top25_numerical": 0.86 if quartiles else None, "bottom25_numerical": 0.5 if quartiles else float("nan"),
+            "label_count_error": 0.0, "column_accuracy": columns, "seconds": 0.002 if attack == "random" else 0.3 * size,
+            "threat_model": THREAT if attack != "random" else "A server that knows column marginals.",
+            "options": {"restarts": 30, "steps": 1500}, "reconstruction": f"reconstructions/{unit}.csv",
+        }  # fmt: skip
+
+    def _cells(self, rng, unit: str, size: int, columns: dict[str, float]) -> None:
+        folder = self.folder / "reconstructions"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{unit}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["row", "column", "true", "reconstructed", "correct", "entropy"])
+            for row in range(size):
+                for name in COLUMNS:
+                    right = rng.random() < columns[name]
+                    sure = np.clip(rng.beta(2, 6) if right else rng.beta(5, 3), 0, 1)
+                    if name in CATEGORIES:
+                        options = CATEGORIES[name]
+                        true = options[int(len(options) * rng.random() ** 2)]
+                        found = true if right else options[(options.index(true) + 1) % len(options)]
+                        entropy = sure
+                    else:
+                        low, high = NUMBERS[name]
+                        true = int(low + (high - low) * rng.random() ** 2)
+                        found = true + int((0.01 if right else 0.3) * (high - low))
+                        entropy = 1.42 + np.log(sure + 1e-3)
+                    writer.writerow([row, name, true, found, int(right), f"{entropy:.4f}"])
+
+    def _write(self, rows: list[dict[str, Any]], epochs: int, summary: bool, without: tuple[str, ...]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        results = {"schema_version": 1, "rows": rows, "summary": summarise(rows) if summary else []}
+        (self.folder / "results.json").write_text(json.dumps(results))
+        config = {
+            "seed": 0,
+            "data": {"name": "adult"},
+            "target": {"network": "mlp", "hidden": [100, 100]},
+            "attacks": [{"name": "tableak", "restarts": 30, "steps": 1500}, {"name": "random"}],
+        }
+        (self.folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
+        environment = {
+            "date": "2025-03-01T10:00:00",
+            "device": "cpu",
+            "cores": 2,
+            "versions": {"python": "3.11.2", "torch": "2.13.0", "lightning": "2.6.6", "lightleak": "0.1.0"},
+            "determinism": "bit-equal at equal threads and device type",
+        }
+        (self.folder / "environment.json").write_text(json.dumps(environment))
+        if epochs:
+            with (self.folder / "metrics.csv").open("w", newline="") as file:
+                writer = csv.writer(file)
+                columns = ["epoch", "step", "train/loss", "val/loss", "val/accuracy", "leakage/tableak/cell_accuracy"]
+                writer.writerow(columns)
+                for epoch in range(epochs):
+                    writer.writerow([epoch, 100 * epoch + 50, 0.5, "", "", 0.8 - 0.02 * epoch])
+                    writer.writerow([epoch, 100 * epoch + 99, "", 0.4, 0.85 - 0.1 / (epoch + 1), ""])
+        for name in without:
+            (self.folder / name).unlink()
+
+
+def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The summary of an audit by the plainest means."""
+    keys = ("dataset", "target", "protocol", "attack", "batch_size", "labels", "defense", "source", "epoch")
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    summary = []
+    for key, members in groups.items():
+        entry: dict[str, Any] = dict(zip(keys, key, strict=True))
+        for metric in ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_match_rate", "seconds",
+                       "top25_categorical", "bottom25_categorical", "top25_numerical", "bottom25_numerical"):  # fmt: skip
+            values = [row[metric] for row in members if row.get(metric) is not None and np.isfinite(row[metric])]
+            if not values:
+                continue
+            mean, n = float(np.mean(values)), len(values)
+            std = float(np.std(values, ddof=1)) if n > 1 else None
+            half = 2.0 * std / n**0.5 if std is not None else None
+            entry[metric] = {
+                "mean": mean, "std": std, "n": n,
+                "low": None if half is None else mean - half, "high": None if half is None else mean + half,
+            }  # fmt: skip
+        summary.append(entry)
+    return summary
+
+
+@pytest.fixture
+def make_run(tmp_path: Path) -> RunMaker:
+    """A maker for a run folder named ``run``."""
+    return RunMaker(tmp_path / "run")
+
+
+@pytest.fixture
+def make_named_run(tmp_path: Path) -> Callable[[str], RunMaker]:
+    """A maker for a run folder of any name."""
+    return lambda name: RunMaker(tmp_path / name)

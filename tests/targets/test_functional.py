@@ -1,0 +1,51 @@
+"""The functional loss and gradient against closed forms."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from lightleak.core.errors import UsageError
+from lightleak.targets.functional import criterion, gradients
+
+
+def test_unknown_criterion_is_named() -> None:
+    with pytest.raises(UsageError, match=r"unknown criterion 'mse'.*known: cross_entropy"):
+        criterion("mse")
+
+
+@given(n=st.integers(1, 6), d=st.integers(1, 5), classes=st.integers(2, 4), seed=st.integers(0, 2**16))
+def test_linear_gradient_is_the_outer_product(n: int, d: int, classes: int, seed: int) -> None:
+    """``dL/dW = mean (p - y) x^T`` and ``dL/db = mean (p - y)``."""
+    torch.manual_seed(seed)
+    layer = nn.Linear(d, classes).double()
+    inputs, labels = torch.randn(n, d, dtype=torch.float64), torch.randint(0, classes, (n,))
+    parameters = {name: value.detach() for name, value in layer.named_parameters()}
+    gradient = gradients(layer, parameters, {}, inputs, labels)
+    residual = (torch.softmax(layer(inputs), 1) - F.one_hot(labels, classes)) / n
+    torch.testing.assert_close(gradient, {"weight": residual.T @ inputs, "bias": residual.sum(0)})
+
+
+def test_pytorchs_own_batch_norm_is_served_and_left_alone() -> None:
+    """Its update of running statistics in place would be refused inside ``grad``."""
+    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+    before = copy.deepcopy(network.state_dict())
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    inputs, labels = torch.randn(5, 3, dtype=torch.float64), torch.tensor([0, 1, 1, 0, 1])
+    gradient = gradients(network, parameters, dict(network.named_buffers()), inputs, labels)
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    F.cross_entropy(network(inputs), labels).backward()
+    torch.testing.assert_close(gradient, {name: value.grad for name, value in network.named_parameters()})
+
+
+def test_probabilities_serve_as_labels() -> None:
+    layer = nn.Linear(3, 2)
+    parameters = {name: value.detach() for name, value in layer.named_parameters()}
+    inputs, labels = torch.randn(4, 3), torch.tensor([0, 1, 1, 0])
+    hard = gradients(layer, parameters, {}, inputs, labels)
+    soft = gradients(layer, parameters, {}, inputs, F.one_hot(labels, 2).float())
+    torch.testing.assert_close(hard, soft)

@@ -1,0 +1,102 @@
+"""GANDALF against pytorch-tabular's own layers, and without pytorch-tabular."""
+
+import sys
+
+import pytest
+import torch
+from torch.func import vmap
+
+from lightleak.core.errors import UnsupportedError
+from lightleak.data.layout import EncodedLayout
+from lightleak.targets.gandalf import GANDALF, t_softmax
+from lightleak.targets.normalization import BatchNorm1d
+
+
+def one_hot_rows(layout: EncodedLayout, codes: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+    """Encode category codes ``[n, categorical]`` and numbers ``[n, numerical]``."""
+    rows = torch.zeros(len(codes), layout.width)
+    for column, block in enumerate(layout.categorical):
+        rows[torch.arange(len(codes)), block.start + codes[:, column]] = 1
+    for column, block in enumerate(layout.numerical):
+        rows[:, block.start] = numbers[:, column]
+    return rows
+
+
+def test_t_softmax_is_sparse_and_sums_to_one() -> None:
+    scores = torch.tensor([3.0, 2.5, 0.0, -4.0])
+    shares = t_softmax(scores, torch.tensor(1.0))
+    assert shares[2:].max() < 1e-8
+    assert shares[:2].min() > 0.1
+    torch.testing.assert_close(shares.sum(), torch.tensor(1.0))
+    torch.testing.assert_close(t_softmax(scores, torch.tensor(1e6)), torch.softmax(scores, 0), rtol=1e-4, atol=1e-6)
+
+
+def test_t_softmax_maps_over_stacked_thresholds() -> None:
+    scores, t = torch.randn(4, 5), torch.rand(4)
+    expected = torch.stack([t_softmax(s, u) for s, u in zip(scores, t, strict=True)])
+    torch.testing.assert_close(vmap(t_softmax)(scores, t), expected)
+
+
+def test_t_softmax_has_values_and_derivatives_of_pytorch_tabular() -> None:
+    activations = pytest.importorskip("pytorch_tabular.models.common.layers.activations")
+    scores = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
+    t = torch.rand(3, 1, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(3, 7, dtype=torch.float64)
+    ours, theirs = t_softmax(scores, t), activations.t_softmax(scores, t)
+    torch.testing.assert_close(ours, theirs)
+    for ours_part, theirs_part in zip(
+        torch.autograd.grad((ours * weights).sum(), (scores, t)),
+        torch.autograd.grad((theirs * weights).sum(), (scores, t)),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours_part, theirs_part)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_one_hot_rows_give_pytorch_tabulars_logits(layout: EncodedLayout, training: bool) -> None:
+    pytest.importorskip("pytorch_tabular")
+    from pytorch_tabular.models.gandalf.gandalf import GANDALFBackbone
+
+    network = GANDALF(layout, n_classes=3, stages=3).train(training)
+    backbone = GANDALFBackbone([(4, 2), (3, 2)], n_continuous_features=3, gflu_stages=3)
+    embedding = backbone._build_embedding_layer()
+    backbone.load_state_dict(network.backbone.state_dict())
+    embedding.load_state_dict(network.embedding.state_dict())
+    backbone.train(training), embedding.train(training)
+
+    codes = torch.stack([torch.randint(0, 3, (9,)), torch.randint(0, 2, (9,))], dim=1)
+    numbers = torch.randn(9, 3)
+    # Code 0 is pytorch-tabular's unknown category.
+    expected = network.output(backbone(embedding({"continuous": numbers, "categorical": codes + 1})))
+    torch.testing.assert_close(network(one_hot_rows(layout, codes, numbers)), expected)
+
+
+def test_its_batch_norm_is_ours(layout: EncodedLayout) -> None:
+    pytest.importorskip("pytorch_tabular")
+    network = GANDALF(layout, n_classes=2)
+    norms = [module for module in network.modules() if isinstance(module, torch.nn.BatchNorm1d)]
+    assert [type(norm) for norm in norms] == [BatchNorm1d]
+
+
+@pytest.mark.parametrize("categorical", [True, False])
+def test_layouts_of_one_kind(layout: EncodedLayout, categorical: bool) -> None:
+    pytest.importorskip("pytorch_tabular")
+    from lightleak.data.layout import Block
+
+    pure = EncodedLayout((Block("a", 0, 3, True), Block("b", 3, 5, True))) if categorical else layout.of_numerical(5)
+    assert GANDALF(pure, n_classes=2)(torch.randn(4, 5)).shape == (4, 2)
+
+
+def test_the_unknown_category_gets_no_gradient(layout: EncodedLayout) -> None:
+    pytest.importorskip("pytorch_tabular")
+    network = GANDALF(layout, n_classes=2)
+    network(torch.randn(4, layout.width)).sum().backward()
+    for embedding in network.embedding.cat_embedding_layers:
+        assert embedding.weight.grad[0].abs().max() == 0
+        assert embedding.weight.grad[1:].abs().max() > 0
+
+
+def test_absence_of_pytorch_tabular_is_named(layout: EncodedLayout, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pytorch_tabular.models.gandalf.gandalf", None)
+    with pytest.raises(UnsupportedError, match=r"needs pytorch-tabular.*pip install 'lightleak\[gandalf\]'"):
+        GANDALF(layout, n_classes=2)
