@@ -79,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--batches", type=int, help="batches per cell (default 50, as the paper)")
     reproduce.add_argument("--batch-sizes", help="only these, separated by commas")
     reproduce.add_argument("--attacks", help="only these, separated by commas")
+    reproduce.add_argument("--labels", choices=["true", "restored"], help="only cells with these labels")
     reproduce.add_argument("--seed", type=int, default=0, help="root seed")
     reproduce.add_argument("--seeds", type=int, default=1, help="repeat with this many root seeds")
     reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
@@ -185,7 +186,8 @@ def _attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: 
 
 
 def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    from lightleak.audit.reproduce import Selection, list_reproductions, reproduce
+    from lightleak.audit.reproduce import list_reproductions, reproduce
+    from lightleak.audit.reproduction_settings import Selection
 
     if parsed.name.upper() == "LIST":
         list_reproductions(console)
@@ -195,6 +197,7 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
         batches=parsed.batches,
         batch_sizes=_numbers("--batch-sizes", parsed.batch_sizes),
         attacks=tuple(parsed.attacks.split(",")) if parsed.attacks else None,
+        labels=parsed.labels,
         seeds=tuple(range(parsed.seed, parsed.seed + parsed.seeds)),
         data_folder=parsed.data,
     )
@@ -251,7 +254,8 @@ def _data_describe(
     schema, shares = table.schema, table.train[table.schema.label.name].value_counts(normalize=True)
     console.print(f"{table.card.title}: {len(table.train)} training rows, {len(table.test)} test rows", soft_wrap=True)
     console.print(
-        f"{len(schema.categorical)} categorical and {len(schema.numerical)} numerical columns, encoded width {TableEncoder(schema).width}"
+        f"{len(schema.categorical)} categorical and {len(schema.numerical)} numerical columns, "
+        f"encoded width {TableEncoder(schema).width}"
     )
     grid = Grid("column", "kind", "values", header_style="bold")
     for column in schema.columns:

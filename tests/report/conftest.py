@@ -38,7 +38,14 @@ ACCURACY = {
     "inverting_gradients": {8: 0.91, 32: 0.57, 128: 0.45},
     "random": {8: 0.53, 32: 0.53, 128: 0.53},
 }
-GUESSABLE = {"native-country": 0.35, "race": 0.25, "capital-gain": 0.3, "capital-loss": 0.3, "fnlwgt": -0.2, "age": -0.2}
+GUESSABLE = {
+    "native-country": 0.35,
+    "race": 0.25,
+    "capital-gain": 0.3,
+    "capital-loss": 0.3,
+    "fnlwgt": -0.2,
+    "age": -0.2,
+}
 THREAT = "An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics."
 
 
@@ -56,7 +63,6 @@ class RunMaker:
         n_batches: int = 5,
         epochs: int = 0,
         keep_rows: bool = True,
-        summary: bool = True,
         extra: dict[str, Any] | None = None,
         without: tuple[str, ...] = (),
     ) -> Path:
@@ -75,7 +81,7 @@ class RunMaker:
                     accuracy = ACCURACY[attack][32] - fade + 0.01 * rng.standard_normal()
                     row = self._row(rng, attack, 32, batch, accuracy, "training", epoch, False)
                     rows.append(row | (extra or {}))
-        self._write(rows, epochs, summary, without)
+        self._write(rows, epochs, without)
         return self.folder
 
     def _row(self, rng, attack, size, batch, accuracy, source, epoch, keep_rows) -> dict[str, Any]:
@@ -90,11 +96,13 @@ class RunMaker:
         return {
             "dataset": "adult", "target": "mlp-100-100", "protocol": "fedsgd", "attack": attack, "batch_size": size,
             "labels": "true", "defense": "none", "seed": 0, "batch_index": batch, "source": source, "epoch": epoch,
-            "cell_accuracy": accuracy, "categorical_accuracy": min(accuracy + 0.04, 1.0), "numerical_accuracy": accuracy - 0.06,
+            "cell_accuracy": accuracy, "categorical_accuracy": min(accuracy + 0.04, 1.0),
+            "numerical_accuracy": accuracy - 0.06,
             "exact_match_rate": 0.0 if attack == "random" else max(0.0, accuracy - 0.7) / 2, "rmse": 1.3 - accuracy,
             "top25_categorical": 0.99 if quartiles else None, "bottom25_categorical": 0.61 if quartiles else None,
             "top25_numerical": 0.86 if quartiles else None, "bottom25_numerical": 0.5 if quartiles else float("nan"),
-            "label_count_error": 0.0, "column_accuracy": columns, "seconds": 0.002 if attack == "random" else 0.3 * size,
+            "label_count_error": 0.0, "column_accuracy": columns,
+            "seconds": 0.002 if attack == "random" else 0.3 * size,
             "threat_model": THREAT if attack != "random" else "A server that knows column marginals.",
             "options": {"restarts": 30, "steps": 1500}, "reconstruction": f"reconstructions/{unit}.csv",
         }  # fmt: skip
@@ -121,11 +129,12 @@ class RunMaker:
                         entropy = 1.42 + np.log(sure + 1e-3)
                     writer.writerow([row, name, true, found, int(right), f"{entropy:.4f}"])
 
-    def _write(self, rows: list[dict[str, Any]], epochs: int, summary: bool, without: tuple[str, ...]) -> None:
+    def _write(self, rows: list[dict[str, Any]], epochs: int, without: tuple[str, ...]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        results = {"schema_version": 1, "rows": rows, "summary": summarise(rows) if summary else []}
+        results = {"schema_version": 1, "rows": rows, "summary": []}
         (self.folder / "results.json").write_text(json.dumps(results))
         config = {
+            "title": "Leakage of the census table",
             "seed": 0,
             "data": {"name": "adult"},
             "target": {"network": "mlp", "hidden": [100, 100]},
@@ -134,6 +143,7 @@ class RunMaker:
         (self.folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         environment = {
             "date": "2025-03-01T10:00:00",
+            "command": ["lightleak", "audit", "adult.yaml"],
             "device": "cpu",
             "cores": 2,
             "versions": {"python": "3.11.2", "torch": "2.13.0", "lightning": "2.6.6", "lightleak": "0.1.0"},
@@ -150,31 +160,6 @@ class RunMaker:
                     writer.writerow([epoch, 100 * epoch + 99, "", 0.4, 0.85 - 0.1 / (epoch + 1), ""])
         for name in without:
             (self.folder / name).unlink()
-
-
-def summarise(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The summary of an audit by the plainest means."""
-    keys = ("dataset", "target", "protocol", "attack", "batch_size", "labels", "defense", "source", "epoch")
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row.get(key) for key in keys), []).append(row)
-    summary = []
-    for key, members in groups.items():
-        entry: dict[str, Any] = dict(zip(keys, key, strict=True))
-        for metric in ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_match_rate", "seconds",
-                       "top25_categorical", "bottom25_categorical", "top25_numerical", "bottom25_numerical"):  # fmt: skip
-            values = [row[metric] for row in members if row.get(metric) is not None and np.isfinite(row[metric])]
-            if not values:
-                continue
-            mean, n = float(np.mean(values)), len(values)
-            std = float(np.std(values, ddof=1)) if n > 1 else None
-            half = 2.0 * std / n**0.5 if std is not None else None
-            entry[metric] = {
-                "mean": mean, "std": std, "n": n,
-                "low": None if half is None else mean - half, "high": None if half is None else mean + half,
-            }  # fmt: skip
-        summary.append(entry)
-    return summary
 
 
 @pytest.fixture

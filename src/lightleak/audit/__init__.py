@@ -1,0 +1,1 @@
+"""From a config to results: campaigns of attacks, runs, monitoring during training, reproductions."""

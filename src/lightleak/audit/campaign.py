@@ -1,7 +1,7 @@
 """Many attacks on many observations: planned in packs, run by several workers, resumed where they stopped.
 
-A unit is one attack on one observation; a pack is what one vectorised call takes. Packs are fixed in the plan, and every
-unit has a seed of its own, so results do not depend on how many workers run or on what was interrupted.
+A unit is one attack on one observation; a pack is what one vectorised call takes. Packs are fixed in the plan, and
+every unit has a seed of its own, so results do not depend on how many workers run or on what was interrupted.
 """
 
 import json
@@ -25,8 +25,9 @@ from lightleak.core.seeds import derive_seed
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.score import matched, score
 
-CANDIDATES_PER_PACK = {"cpu": 32, "cuda": 4096}
-"""Restarts times updates of one call. On a CPU more than this leaves the cache; on a GPU less leaves it idle."""
+ROWS_PER_PACK = {"cpu": 1024, "cuda": 2**20}
+"""Rows of one call, over all its updates and restarts. On a CPU more leaves the cache and less is spent on overhead;
+a GPU wants as many as fit."""
 
 Observed = tuple[ClientUpdate, GroundTruth | None]
 
@@ -90,7 +91,7 @@ def plan_packs(units: Iterable[Unit], device: torch.device) -> list[list[Unit]]:
     for _, group in groupby(units, alike):
         members = list(group)
         restarts = ATTACKS.get(members[0].attack)(**members[0].options).options().get("restarts", 1)
-        size = max(1, CANDIDATES_PER_PACK[device.type] // restarts)
+        size = max(1, ROWS_PER_PACK[device.type] // (restarts * members[0].facts["batch_size"]))
         packs += [members[i : i + size] for i in range(0, len(members), size)]
     return packs
 
@@ -219,7 +220,7 @@ def _write(path: Path, text: str) -> None:
 
 
 class _one_thread_per_worker:
-    """On a CPU one torch thread per worker: faster than threads inside an operation, and equal on any number of cores."""
+    """One torch thread per worker on a CPU: faster than threads inside operations, and equal on any number of cores."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device

@@ -1,4 +1,4 @@
-"""Clients whose update is attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
+"""Clients attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -78,9 +78,9 @@ class FreshClients:
 class Federation:
     """FedSGD rounds among a few clients, as TabLeak's published code runs them for Table 5.
 
-    50 clients hold at most 32 rows each and one of its "epochs" is one round: every client takes one step on all its rows
-    and the server averages. That is plain gradient descent on the union, weighted by client. German Credit's 800 training
-    rows leave 16 a client, which is why its accuracies in Table 15 lie above those of Table 18 at 32.
+    50 clients hold at most 32 rows each and one of its "epochs" is one round: every client takes one step on all its
+    rows and the server averages. That is plain gradient descent on the union, weighted by client. German Credit's 800
+    training rows leave 16 a client, which is why its accuracies in Table 15 lie above those of Table 18 at 32.
     """
 
     population: Population

@@ -11,9 +11,20 @@ from lightleak.metrics.summary import Summary
 TOLERANCE_POINTS = 3.0
 PAPER_BATCHES = 50
 SHOWN = (
-    "dataset", "network", "attack", "labels", "batch_size", "training_epochs", "steps", "restarts", "pooling", "column", "feature_kind",
+    "dataset",
+    "network",
+    "attack",
+    "labels",
+    "batch_size",
+    "training_epochs",
+    "steps",
+    "restarts",
+    "pooling",
+    "column",
+    "feature_kind",
     "metric",
-)  # fmt: skip
+)
+"""Coordinates that become columns where a table varies them."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +57,13 @@ def markdown(
     keys = [key for key in SHOWN if any(getattr(c.cell, key) is not None for c in compared)]
     packages = environment["packages"]
     answers = [c.agrees for c in compared if c.agrees is not None]
+    verdict = "The paper prints no numbers to compare with."
+    if answers:
+        verdict = (
+            f"{sum(answers)} of {len(answers)} cells agree: within {TOLERANCE_POINTS:.0f} points or within the combined "
+            f"95% interval (the paper's from its deviation over {PAPER_BATCHES} batches)."
+        )
+    header = [*keys, "paper", "ours", "95% interval", "n", "difference", "agrees"]
     lines = [
         f"# {table.name}: {table.title}",
         "",
@@ -54,12 +72,11 @@ def markdown(
         f"Made by `{command}` on {environment['date'][:10]}, {environment['cores']} cores, {environment['device']}, "
         f"Python {environment['python']}, torch {packages['torch']}, lightleak {packages['lightleak']}.",
         "",
-        f"{sum(answers)} of {len(answers)} cells agree: within 3 points or within the combined 95% interval (the paper's from its "
-        f"deviation over {PAPER_BATCHES} batches)." if answers else "The paper prints no numbers to compare with.",
+        verdict,
         "",
-        "| " + " | ".join([*keys, "paper", "ours", "95% interval", "n", "difference", "agrees"]) + " |",
-        "|" + " --- |" * (len(keys) + 6),
-    ]  # fmt: skip
+        "| " + " | ".join(header) + " |",
+        "|" + " --- |" * len(header),
+    ]
     lines += [_line(c, keys) for c in compared]
     if table.notes or table.description or notes:
         lines += ["", "Notes", ""]

@@ -1,7 +1,7 @@
 """One experiment as typed data: what is trained, what leaves the client, which attacks read it.
 
-A config is a YAML file; any key can be changed on the command line (``--training.epochs 3``). Unknown keys and values of
-the wrong type are refused with their place.
+A config is a YAML file; any key can be changed on the command line (``--training.epochs 3``). Unknown keys and values
+of the wrong type are refused with their place.
 """
 
 from collections.abc import Mapping

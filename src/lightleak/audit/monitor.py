@@ -19,8 +19,8 @@ LOGGED = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_
 class LeakageMonitor(lightning.Callback):
     """Every k epochs attack what a `GradientCapture` has just recorded and log ``leakage/<attack>/...``.
 
-    The values stand next to the validation metrics in any Lightning logger. The monitor draws from generators of its own
-    and only reads, so training is bit for bit the same with and without it.
+    The values stand next to the validation metrics in any Lightning logger. The monitor draws from generators of its
+    own and only reads, so training is bit for bit the same with and without it.
 
     Args:
         capture: the callback that records updates; it must stand before the monitor in the Trainer's list.

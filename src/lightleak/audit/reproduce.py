@@ -20,6 +20,7 @@ from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.audit.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.audit.reproduction_settings import (
     BATCHES,
+    DEVIATIONS,
     ROW_METRICS,
     Selection,
     Setting,
@@ -47,7 +48,9 @@ def reproduce(
     command: Sequence[str] = (),
     console: Console | None = None,
 ) -> list[Compared]:
-    """Run a reproduction into ``folder``: ``results.json`` and ``comparison.md``. The same call again goes on where it stopped.
+    """Run a reproduction into ``folder``: ``results.json`` and ``comparison.md``.
+
+    The same call again goes on where it stopped; one with more batches, sizes or attacks adds to it.
 
     Args:
         name: table or figure, such as ``tableak-table17``.
@@ -205,28 +208,14 @@ def _name(setting: Setting) -> str:
 
 
 def _notes(cells: Sequence[PaperCell]) -> list[str]:
-    notes = [
-        "Ours draws a fresh network for every batch (the published code one for all 50), so our deviation and interval cover the "
-        "draw of the network as well.",
-        "Encoder statistics, bounds and marginals are taken from all rows, as the published code does; an audit takes them from "
-        "training rows, and marginals from rows disjoint from the clients'.",
-    ]
-    if any(cell.attack == "random" for cell in cells):
-        notes.append(
-            "Random draws one number per column for the whole batch, as the published code does (numerical_draw: batch); the default "
-            "of this package draws one per row, which scores higher."
-        )
-    if any(cell.attack == "gradinversion" for cell in cells):
-        notes.append(
-            "GradInversion runs with fixed prior weights (l2 1e-4, BatchNorm 1e-3); the paper reports the best of a grid of 7 (or 49) "
-            "on the reported batches, which favours it."
-        )
-    if any(cell.training_epochs for cell in cells):
-        notes.append(
-            "An epoch is one FedSGD round of 50 clients with 32 rows at learning rate 0.5 and 15 restarts, as in the published code. "
-            "German Credit's 800 training rows leave 16 a client there, which is why its accuracies exceed those of Table 18 at 32."
-        )
-    return notes
+    """Where a run departs from the paper or from our defaults, and why; only what concerns these cells."""
+    concerned = {
+        "always": True,
+        "random": any(cell.attack == "random" for cell in cells),
+        "gradinversion": any(cell.attack == "gradinversion" for cell in cells),
+        "training_epochs": any(cell.training_epochs for cell in cells),
+    }
+    return [text for topic, texts in DEVIATIONS.items() if concerned[topic] for text in texts]
 
 
 def _open(folder: Path, name: str, selection: Selection) -> None:

@@ -43,8 +43,8 @@ def write_environment(folder: Path, device: torch.device, command: Sequence[str]
         "cores": os.cpu_count(),
         "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "determinism": "Every unit of work has a seed of its own and one thread on a CPU: results are equal bit for bit on the "
-        "same type of device and the same versions, whatever the number of workers and interruptions.",
+        "determinism": "Every unit of work has a seed of its own and one thread on a CPU: results are equal bit for "
+        "bit on the same type of device and the same versions, whatever the number of workers and interruptions.",
     }
     (folder / "environment.json").write_text(json.dumps(environment, indent=1))
 

@@ -1,4 +1,4 @@
-"""``lightleak audit``: train the target with capture, attack what was captured and fresh clients, write the run folder."""
+"""``lightleak audit``: train the target with capture, attack captured and fresh updates, write the run folder."""
 
 import json
 import os
@@ -11,7 +11,6 @@ from typing import Any
 
 import lightning
 import pandas as pd
-import torch
 import yaml
 from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -30,6 +29,8 @@ from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
+from lightleak.protocols.recorded_batch import FORWARD_FILE, RecordedBatch
+from lightleak.protocols.replay import require_replay
 from lightleak.report import build_report
 from lightleak.targets.classifier import TabularClassifier
 
@@ -133,7 +134,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
     lightning.seed_everything(derive_seed(config.seed, "training") % 2**32, verbose=False)
     with warnings.catch_warnings():
         # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
-        warnings.filterwarnings("ignore", category=UserWarning, module="lightning")
+        warnings.filterwarnings("ignore", module="lightning")
         trainer = lightning.Trainer(
             **{
                 "max_epochs": settings.epochs,
@@ -214,28 +215,35 @@ def describe_plan(config: AuditConfig, console: Console) -> None:
     device = resolve_device(config.device)
     experiment = prepare_experiment(config)
     units = plan_units(config, experiment, Path(os.devnull))
-    captured = len(config.capture.epochs) * config.capture.per_epoch if config.training.epochs else 0
-    table = experiment.table
-    console.print(
-        f"table     {table.card.name}: {len(table.train)} training rows, {len(table.test)} test rows, d = {experiment.encoder.width}"
-    )
-    console.print(
-        f"target    {target_name(experiment.spec)}, {config.training.epochs} epochs at batch size {config.training.batch_size}"
-    )
-    console.print(f"attacks   {', '.join(config.attacks)} with {config.labels} labels, on {device}")
-    console.print(
-        f"units     {len(units)} on fresh clients in {len(plan_packs(units, device))} packs, {captured * len(config.attacks)} on the training run"
-    )
+    table, settings = experiment.table, config.training
+    captured = len(config.capture.epochs) * config.capture.per_epoch if settings.epochs else 0
+    packs = len(plan_packs(units, device))
+    lines = {
+        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
+        f"encoded width {experiment.encoder.width}",
+        "target": f"{target_name(experiment.spec)}, {settings.epochs} epochs at batch size {settings.batch_size}",
+        "attacks": f"{', '.join(config.attacks)}, labels {config.labels}, on {device}",
+        "units": f"{len(units)} on fresh clients in {packs} packs, "
+        f"{captured * len(config.attacks)} on the training run",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
 
 
 def load_capture(folder: Path) -> tuple[ClientUpdate, GroundTruth | None]:
     """Observation and, where it lies beside it, the truth of one capture.
 
     Raises:
-        ObservationError: the observation is missing or damaged.
+        ObservationError: a file is missing or damaged, or the recorded batch does not reproduce the captured gradient:
+            against a truth that is not the update's, no score means anything.
     """
-    truth = folder / "truth"
-    return ClientUpdate.load(folder / "observation"), GroundTruth.load(truth) if truth.is_dir() else None
+    update = ClientUpdate.load(folder / "observation")
+    if not (folder / "truth").is_dir():
+        return update, None
+    forward = folder / "truth" / FORWARD_FILE
+    truth = RecordedBatch.load(folder / "truth") if forward.is_file() else GroundTruth.load(folder / "truth")
+    require_replay(update, truth)
+    return update, truth
 
 
 def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]) -> dict[str, Any]:

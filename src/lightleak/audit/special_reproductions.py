@@ -1,16 +1,15 @@
-"""Reproductions that no plain attack campaign covers: facts of a table, accuracy of networks, and the variance study."""
+"""Reproductions that no attack campaign covers: facts of a table, accuracy of networks, the variance study."""
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
 
-from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.attack import GradientInversion
+from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.pooling import TOLERANCE, align, pool
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.comparison import Compared

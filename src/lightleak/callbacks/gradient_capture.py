@@ -109,7 +109,8 @@ class GradientCapture(lightning.Callback):
     @property
     def state_key(self) -> str:
         """Distinguishes several captures in one checkpoint."""
-        return self._generate_state_key(at=self.at, root=str(self.root), schedule=repr(self.schedule))
+        shares = (self.share_labels, self.share_statistics, self.share_buffers)
+        return self._generate_state_key(at=self.at, root=str(self.root), schedule=repr(self.schedule), shares=shares)
 
     def state_dict(self) -> dict[str, Any]:
         """How much was captured, so that a resumed run captures no step twice."""

@@ -34,8 +34,8 @@ def resolve_device(name: str = "auto") -> torch.device:
 def keep_freed_memory() -> bool:
     """Ask glibc to keep freed blocks instead of handing each one back to the system; ``False`` where there is no glibc.
 
-    An inversion step allocates and frees the same megabytes thousands of times. By default every such block is mapped and
-    faulted in anew, which took 35 to 40% of the step when measured (`benchmarks/RESULTS.md`).
+    An inversion step allocates and frees the same megabytes thousands of times. By default every such block is mapped
+    and faulted in anew, which took 35 to 40% of the step when measured (`benchmarks/RESULTS.md`).
     """
     try:
         libc = ctypes.CDLL("libc.so.6")

@@ -1,4 +1,4 @@
-"""Row matching: a batch gradient does not say in which order its rows stood, so rows are paired before they are compared."""
+"""Row matching: a batch gradient does not tell the order of its rows, so they are paired before they are compared."""
 
 import torch
 from scipy.optimize import linear_sum_assignment

@@ -1,0 +1,1 @@
+"""Tables: schema, encoding, datasets, partitions, batches."""

@@ -1,4 +1,4 @@
-"""The last step of every loader: bounds, canonical types, training and test rows."""
+"""The last step of every loader: canonical types, training and test rows, bounds."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ TEST_FRACTION = 0.2  # TabLeak's split of the tables that come without an offici
 
 
 def build_table(card: DatasetCard, schema: TableSchema, train: pd.DataFrame, test: pd.DataFrame) -> Table:
-    """Validate both parts and give the numerical columns the bounds of the whole table.
+    """A table of two official parts.
 
     A numerical column without declared bounds gets its lowest and highest value over all rows, as the reference
     implementation of TabLeak takes them; a column that is constant there keeps none.
@@ -21,19 +21,36 @@ def build_table(card: DatasetCard, schema: TableSchema, train: pd.DataFrame, tes
     Raises:
         DataError: a row does not fit the schema.
     """
-    train, test = (schema.validate(part).reset_index(drop=True) for part in (train, test))
-    columns = tuple(_bounded(column, train, test) for column in schema.columns)
-    return Table(card, replace(schema, columns=columns), train, test)
+    return _bounded_table(card, schema, schema.validate(train), schema.validate(test))
 
 
-def split_table(card: DatasetCard, schema: TableSchema, frame: pd.DataFrame, seed: int) -> Table:
-    """As `build_table`, after holding out a fifth of the rows at random.
+def cut_table(
+    card: DatasetCard, schema: TableSchema, frame: pd.DataFrame, train: np.ndarray, test: np.ndarray
+) -> Table:
+    """A table whose parts are rows of one frame, given by position; bounds as in `build_table`.
 
     Raises:
-        DataError: a row does not fit the schema.
+        DataError: a row does not fit the schema; missing values are counted over all rows.
     """
-    stay, out = holdout(len(frame), TEST_FRACTION, seed)
-    return build_table(card, schema, frame.iloc[stay], frame.iloc[out])
+    frame = schema.validate(frame)
+    return _bounded_table(card, schema, frame.iloc[train], frame.iloc[test])
+
+
+def split_table(
+    card: DatasetCard, schema: TableSchema, frame: pd.DataFrame, seed: int, test_fraction: float = TEST_FRACTION
+) -> Table:
+    """As `cut_table`, with test rows held out at random.
+
+    Raises:
+        DataError: a row does not fit the schema, or the fraction is none.
+    """
+    return cut_table(card, schema, frame, *holdout(len(frame), test_fraction, seed))
+
+
+def _bounded_table(card: DatasetCard, schema: TableSchema, train: pd.DataFrame, test: pd.DataFrame) -> Table:
+    columns = tuple(_bounded(column, train, test) for column in schema.columns)
+    parts = (part.reset_index(drop=True) for part in (train, test))
+    return Table(card, replace(schema, columns=columns), *parts)
 
 
 def _bounded(column: Column, train: pd.DataFrame, test: pd.DataFrame) -> Column:

@@ -83,7 +83,6 @@ def _prepared(entry: Dataset, path: Path, file: str) -> PreparedFile:
 
 
 def _fetch_and_unpack(entry: Dataset, download: Download, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     part = folder / f"{download.file}.part"
     fetch(download.url, part)
     expected = entry.card.sha256.get(download.file)
@@ -109,6 +108,7 @@ def fetch(url: str, part: Path) -> None:
         with _open(url, part) as (response, start):
             length = response.headers.get("Content-Length")
             total = start + int(length) if length else None
+            part.parent.mkdir(parents=True, exist_ok=True)
             with part.open("ab" if start else "wb") as file:
                 _copy(response, file, part.name.removesuffix(".part"), start, total)
     except (urllib.error.URLError, HTTPException, OSError) as error:

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import os
+import tarfile
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -99,6 +100,7 @@ def reading(path: Path) -> Iterator[None]:
         ValueError,
         KeyError,
         zlib.error,
+        tarfile.TarError,
         zipfile.BadZipFile,
         pd.errors.ParserError,
     ) as error:

@@ -8,10 +8,9 @@ from pathlib import Path
 import pandas as pd
 
 from lightleak.core.errors import DataError
-from lightleak.data.assembly import build_table
+from lightleak.data.assembly import split_table
 from lightleak.data.schema import TableSchema
 from lightleak.data.sources import reading
-from lightleak.data.splits import holdout
 from lightleak.data.table import DatasetCard, Table
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
@@ -55,7 +54,6 @@ def load_table(
     inferred = schema is None
     schema = _schema(frame, label, schema, sensitive)
     _require_two_classes(frame, schema)
-    rows = holdout(len(frame), test_fraction, seed)
     card = DatasetCard(
         name=name.split(".")[0],
         title=name,
@@ -65,7 +63,7 @@ def load_table(
         citation="",
         notes="Schema inferred from the table." if inferred else "Schema given by the user.",
     )
-    return build_table(card, schema, *(frame.iloc[part] for part in rows))
+    return split_table(card, schema, frame, seed, test_fraction)
 
 
 def _schema(

@@ -22,14 +22,15 @@ class CellAccuracy(BatchMean):
     """Fraction of right cells after matching (TabLeak Eq. 6 and 7), mean over batches.
 
     Args:
-        kind: cells of ``all`` columns, of the ``categorical`` or of the ``numerical`` ones (TabLeak Fig. 4). The rows are
-            matched on all columns for each of them.
+        kind: cells of ``all`` columns, of the ``categorical`` or of the ``numerical`` ones (TabLeak Fig. 4); rows are
+            matched on all columns in each case.
         kwargs: passed to ``torchmetrics.Metric``.
 
     >>> from lightleak.data.encoder import TableEncoder
     >>> from lightleak.data.schema import Column, TableSchema
     >>> import pandas as pd
-    >>> schema = TableSchema((Column.integer("age"), Column.categorical("sex", ["F", "M"])), Column.categorical("ill", ["0", "1"]))
+    >>> columns = Column.integer("age"), Column.categorical("sex", ["F", "M"])
+    >>> schema = TableSchema(columns, Column.categorical("ill", ["0", "1"]))
     >>> truth = pd.DataFrame({"age": [30, 50], "sex": ["F", "M"]})
     >>> guess = pd.DataFrame({"age": [58, 31], "sex": ["M", "F"]})
     >>> accuracy = CellAccuracy()
@@ -65,7 +66,8 @@ class NumericalAccuracy(CellAccuracy):
 class ExactMatchRate(BatchMean):
     """Fraction of rows recovered whole, mean over batches. Cell accuracy overstates how many persons are exposed.
 
-    By default every cell of the row must be equal: categories, whole numbers, and continuous numbers within 1e-6 deviations.
+    By default every cell of the row must be equal: categories, whole numbers, and continuous numbers within 1e-6
+    deviations.
 
     Args:
         within_tolerance: let numbers be within the tolerance of Eq. 6 instead.
@@ -86,8 +88,8 @@ class ExactMatchRate(BatchMean):
 class LeakageOverBaseline(BatchMean):
     """Cell accuracy minus that of a baseline that never saw the update, on the same batches (DESIGN.md, leakage).
 
-    At or below 0 nothing was learnt from the update (TabLeak Sec. 4, Baselines). The baseline's guesses are matched to the
-    truth as the attack's rows are, so both gain alike from matching.
+    At or below 0 nothing was learnt from the update (TabLeak Sec. 4, Baselines). The baseline's rows are matched to the
+    truth as the attack's are, so both gain alike from matching.
 
     Args:
         kind: cells of ``all`` columns, of the ``categorical`` or of the ``numerical`` ones.

@@ -11,8 +11,8 @@ from torchmetrics import Metric
 class BatchMean(Metric):
     """Mean over attacked batches of one number per batch, over all ranks.
 
-    Every batch has the same weight, whatever its size, as in the papers' tables. A batch on which the number is undefined
-    (NaN: no such columns, no entropy) is left out; with no batch left the mean is NaN.
+    Every batch has the same weight, whatever its size, as in the papers' tables. A batch on which the number is
+    undefined (NaN: no such columns, no entropy) is left out; with no batch left the mean is NaN.
 
     Args:
         options: what distinguishes this metric from others of its class.

@@ -1,9 +1,9 @@
 """Cells of a true and a reconstructed table, compared: TabLeak's accuracy (Eq. 6 and 7) before it is averaged.
 
-A batch gradient does not say in which order its rows stood, so the rows are paired first. Of all pairings the one with most
-cells right counts (Hungarian matching on Eq. 6). It is rarely unique: batches of 16 census rows have hundreds of best
-pairings, which differ in *which* cells are right. Ties are broken by the number of rows that are exactly equal, then by
-closeness, so that no result hangs on the order in which an attack lists its rows.
+A batch gradient does not say in which order its rows stood, so the rows are paired first, as in the paper: Hungarian
+matching for most cells right. Among such pairings one with most rows equal is taken, so that the exact-match rate does
+not hang on chance. Pairings that tie in both may differ in *which* cells are right; which of them is taken is
+arbitrary, as in the paper, since any rule that prefers close rows also prefers one kind of column over the other.
 """
 
 from typing import NamedTuple
@@ -58,7 +58,7 @@ def cell_hits(
     """Which cells of a batch are right after the rows are matched (TabLeak Eq. 6 and 7, App. A).
 
     A category is right when it is equal, a number when it lies within ``tolerance`` deviations of the true one
-    (``tolerance * encoder.deviation`` in the column's own units, TabLeak Table 7). A number that is not finite is wrong.
+    (``tolerance * encoder.deviation`` in the column's own units, TabLeak Table 7). NaN and infinity are wrong.
 
     Args:
         encoder: schema and statistics.
@@ -71,7 +71,8 @@ def cell_hits(
         UsageError: no rows, or not as many reconstructed as true ones.
 
     >>> from lightleak.data.schema import Column, TableSchema
-    >>> schema = TableSchema((Column.integer("age"), Column.categorical("sex", ["F", "M"])), Column.categorical("ill", ["0", "1"]))
+    >>> columns = Column.integer("age"), Column.categorical("sex", ["F", "M"])
+    >>> schema = TableSchema(columns, Column.categorical("ill", ["0", "1"]))
     >>> truth = pd.DataFrame({"age": [30, 50], "sex": ["F", "M"]})
     >>> cell_hits(TableEncoder(schema).fit(truth), truth, pd.DataFrame({"age": [58, 31], "sex": ["M", "F"]}))
     CellHits(hits=tensor([[ True,  True],
@@ -97,13 +98,17 @@ def checked_pair(encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Ro
 
 
 def agreement(encoder: TableEncoder, truth: Cells, guess: Cells, tolerance: float = TOLERANCE) -> Tensor:
-    """Cells on which rows agree (TabLeak Eq. 6): bool ``[..., columns]`` in schema order; leading dimensions broadcast."""
+    """Cells on which rows agree (TabLeak Eq. 6).
+
+    Returns:
+        bool ``[..., columns]`` in schema order; leading dimensions broadcast.
+    """
     near = (guess.numbers - truth.numbers).abs() <= tolerance * encoder.deviation.cpu()
     return _in_schema_order(encoder, truth.codes == guess.codes, near)
 
 
 def equality(encoder: TableEncoder, truth: Cells, guess: Cells) -> Tensor:
-    """Cells that are equal: categories, whole numbers after rounding, continuous ones within `EXACT_TOLERANCE` deviations.
+    """Cells that are equal; whole numbers after rounding, continuous ones within `EXACT_TOLERANCE` deviations.
 
     Returns:
         bool ``[..., columns]`` in schema order; leading dimensions broadcast.
@@ -120,31 +125,26 @@ def categorical_mask(encoder: TableEncoder) -> Tensor:
 
 
 def best_order(encoder: TableEncoder, truth: Cells, guess: Cells, tolerance: float = TOLERANCE) -> Tensor:
-    """The pairing with most cells right; of those, most rows equal; of those, the closest.
+    """The pairing with most cells right and, among those, with most rows equal.
+
+    Args:
+        encoder: schema and statistics.
+        truth: n rows.
+        guess: n rows.
+        tolerance: standard deviations.
 
     Returns:
         LongTensor ``[n]``: for each true row the index of its row in ``guess``.
     """
-    n, columns = len(truth.codes), len(encoder.schema.columns)
-    chunks = torch.arange(n).split(max(1, _CELLS_AT_ONCE // (n * columns)))
-    parts = [
-        _pair_values(encoder, Cells(truth.codes[c, None], truth.numbers[c, None]), guess, tolerance) for c in chunks
-    ]
-    return match_rows(torch.cat(parts))
-
-
-def _pair_values(encoder: TableEncoder, truth: Cells, guess: Cells, tolerance: float) -> Tensor:
-    """What a pair of rows is worth in `best_order`, float64 ``[..., n]``.
-
-    Summed over n pairs, equal rows come to at most 1/4 and closeness to at most 1/8n, half of one equal row: neither can
-    outweigh what stands before it.
-    """
-    n = len(guess.codes)
-    right = agreement(encoder, truth, guess, tolerance).sum(-1).double()
-    equal = equality(encoder, truth, guess).all(-1).double()
-    gaps = ((guess.numbers - truth.numbers).abs() / encoder.deviation.cpu()).clamp(max=1).nan_to_num(1.0)
-    closeness = ((truth.codes == guess.codes).sum(-1) + (1 - gaps).sum(-1)) / len(encoder.schema.columns)
-    return right + equal / (4 * n) + closeness / (8 * n * n)
+    n = len(truth.codes)
+    values = []
+    for rows in torch.arange(n).split(max(1, _CELLS_AT_ONCE // (n * len(encoder.schema.columns)))):
+        some = Cells(truth.codes[rows, None], truth.numbers[rows, None])
+        right = agreement(encoder, some, guess, tolerance).sum(-1)
+        equal = equality(encoder, some, guess).all(-1)
+        # The equal rows of a pairing come to at most 1/2 together: they never outweigh a cell.
+        values.append(right + equal.double() / (2 * n))
+    return match_rows(torch.cat(values))
 
 
 def _in_schema_order(encoder: TableEncoder, categorical: Tensor, numerical: Tensor) -> Tensor:

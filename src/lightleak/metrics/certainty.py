@@ -15,14 +15,16 @@ from lightleak.metrics.matched_batch import CellKind, MatchedBatch
 QUARTER = 0.25
 """Share of the cells at either end of the ranking (TabLeak Table 4)."""
 
+_ROUNDING = 1e-9  # 0.1 of 30 cells are 3, which floating point makes 3.0000000000000004
+
 End = Literal["top", "bottom"]
 
 
 def ranked_accuracy(hits: Tensor, entropy: Tensor, end: End, share: float = QUARTER) -> Tensor:
     """Fraction of right cells among those of lowest (``top``) or highest (``bottom``) entropy (TabLeak Table 4).
 
-    ``ceil(share * cells)`` cells count. Cells whose entropy is that of the last one counted share the places left equally:
-    entropies over 30 restarts tie often, and an arbitrary choice among them would move the result by whole points.
+    ``ceil(share * cells)`` cells count. Cells whose entropy is that of the last one counted share the places left
+    equally: entropies over 30 restarts tie often, and the order of the rows must not decide which of them count.
 
     Args:
         hits: bool, any shape.
@@ -41,7 +43,7 @@ def ranked_accuracy(hits: Tensor, entropy: Tensor, end: End, share: float = QUAR
     if len(keys) == 0:
         return torch.tensor(float("nan"), dtype=torch.float64)
     keys = keys if end == "top" else -keys
-    places = math.ceil(share * len(keys))
+    places = max(1, math.ceil(share * len(keys) - _ROUNDING))
     last = keys.kthvalue(places).values
     inside, tied = keys < last, keys == last
     left = places - inside.sum()
@@ -75,8 +77,8 @@ class QuartileAccuracy(BatchMean):
     """Accuracy of the quarter of a batch's cells that the attacker is surest, or least sure, of; mean over batches.
 
     TabLeak Tables 4 and 29-32. Categorical and numerical cells are ranked apart, since their entropies have different
-    units. The published notebook counts, for categorical cells too, a quarter of the number of *numerical* cells: on Adult
-    (8 categorical, 6 numerical columns) ``share=0.25 * 6 / 8`` reproduces it.
+    units. The published notebook takes a quarter of the number of *numerical* cells for categorical cells too: on
+    Adult (8 categorical, 6 numerical columns) ``share=0.25 * 6 / 8`` reproduces it.
 
     Args:
         kind: ``categorical`` or ``numerical`` cells.

@@ -29,7 +29,8 @@ class MatchedBatch:
         categorical: bool ``[columns]``.
 
     >>> from lightleak.data.schema import Column, TableSchema
-    >>> schema = TableSchema((Column.integer("age"), Column.categorical("sex", ["F", "M"])), Column.categorical("ill", ["0", "1"]))
+    >>> columns = Column.integer("age"), Column.categorical("sex", ["F", "M"])
+    >>> schema = TableSchema(columns, Column.categorical("ill", ["0", "1"]))
     >>> truth = pd.DataFrame({"age": [30, 50], "sex": ["F", "M"]})
     >>> guess = pd.DataFrame({"age": [58, 31], "sex": ["M", "F"]})
     >>> batch = MatchedBatch.compare(TableEncoder(schema).fit(truth), truth, guess)

@@ -27,8 +27,9 @@ def mean_column_rmse(errors: Tensor) -> Tensor:
 class NumericalRMSE(BatchMean):
     """Eq. 8 of TabLeak on the matched rows, mean over batches.
 
-    The paper and its code do not say in which units Fig. 11 is drawn; raw units would be ruled by the widest column (a
-    tolerance of 33,699 for Adult's fnlwgt beside 0.8 for education-num), so errors are divided by each column's deviation unless asked otherwise.
+    The paper and its code do not say in which units Fig. 11 is drawn. In raw units the widest column decides alone (the
+    tolerances of TabLeak Table 7 are 33,699 for Adult's fnlwgt and 0.8 for its education-num), so errors are divided by
+    each column's deviation unless asked otherwise.
 
     Args:
         standardized: errors in standard deviations of each column rather than in its own units.

@@ -33,12 +33,16 @@ def score(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEnco
     """Every number of one batch; see the metric of the same meaning for its definition.
 
     Returns:
-        Floats: ``cell_accuracy``, ``categorical_accuracy``, ``numerical_accuracy``, ``exact_match_rate``,
-        ``top25_categorical``, ``bottom25_categorical``, ``top25_numerical``, ``bottom25_numerical`` (fractions in [0, 1]),
-        ``rmse`` (standard deviations), ``mean_entropy_categorical`` (normalised, in [0, 1]), ``mean_entropy_numerical``
-        (nats, of the column in units of its deviation), ``label_count_error`` (fraction of the labels; NaN for an attack that uses
-        no labels). NaN where a table has no such columns or an attack no entropy. And ``column_accuracy``: by column the fraction of right
-        cells.
+        Floats, NaN where the table has no such columns or the attack no entropy:
+
+        * ``cell_accuracy``, ``categorical_accuracy``, ``numerical_accuracy``, ``exact_match_rate``: fractions;
+        * ``top25_categorical``, ``bottom25_categorical``, ``top25_numerical``, ``bottom25_numerical``: fractions;
+        * ``rmse``: in standard deviations;
+        * ``mean_entropy_categorical`` (normalised, in [0, 1]) and ``mean_entropy_numerical`` (nats, of the number in
+          units of its column's deviation);
+        * ``label_count_error``: fraction of the labels; NaN for an attack that uses none.
+
+        And ``column_accuracy``: fraction of right cells by column.
 
     Raises:
         UsageError: truth and encoder, or truth and reconstruction, are not of the same shape.
@@ -70,8 +74,8 @@ def matched(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEn
     """The cells in long form, for ``reconstructions/*.csv``.
 
     Returns:
-        One line per cell, row by row of the truth: ``row`` (0-based, of the truth), ``column``, ``true``, ``reconstructed``
-        (of the matched row), ``correct`` (within the tolerance of Eq. 6) and ``entropy``.
+        One line per cell, row by row of the truth: ``row`` (0-based, of the truth), ``column``, ``true``,
+        ``reconstructed`` (of the matched row), ``correct`` (within the tolerance of Eq. 6) and ``entropy``.
 
     Raises:
         UsageError: truth and encoder, or truth and reconstruction, are not of the same shape.

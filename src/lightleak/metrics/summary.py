@@ -62,7 +62,8 @@ def summarise_rows(rows: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> li
         keys: fields that rows of one group share; one a row lacks counts as ``None``.
 
     Returns:
-        One dict per group, in order of first appearance: the keys, then ``{"mean", "std", "n", "low", "high"}`` by metric.
+        One dict per group, in order of first appearance: the keys, then by metric ``{"mean", "std", "n", "low",
+        "high"}``.
 
     >>> rows = [{"attack": "tableak", "seed": 1, "rmse": 0.5}, {"attack": "tableak", "seed": 1, "rmse": 0.7}]
     >>> summarise_rows(rows, ["attack"])[0]["rmse"]["mean"]

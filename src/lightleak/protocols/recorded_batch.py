@@ -58,8 +58,8 @@ class RecordedBatch(GroundTruth):
         path = folder / FORWARD_FILE
         if not path.is_file():
             raise ObservationError(f"no record of a forward at {path}")
-        batch = GroundTruth.load(folder)
         try:
+            batch = GroundTruth.load(folder)
             with safe_open(path, framework="pt") as file:
                 facts = file.metadata() or {}
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  no mapping

@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 TOLERANCE = 1e-4
 """float32 sums taken in another order differ by about 1e-6; one wrong row among 1,000 by about 1e-3."""
 
-ROUNDINGS = 2
-"""Units of the last place that pass where a forward is repeated on another kind of device than it was recorded on."""
+ROUNDINGS = 4
+"""Units of the last place that pass where a gradient was rounded in ways that cannot be repeated exactly."""
 
 
 def replay(update: ClientUpdate, truth: GroundTruth) -> float:
@@ -59,8 +59,8 @@ def require_replay(update: ClientUpdate, truth: GroundTruth, tolerance: float = 
     Args:
         update: the observation.
         truth: the batch said to be behind it.
-        tolerance: largest `replay` that passes. Half precision recorded on a kind of device that is not here passes up
-            to `ROUNDINGS` of its last place.
+        tolerance: largest `replay` that passes. Half precision passes up to `ROUNDINGS` of its last place where it was
+            recorded on a kind of device that is not here, or where a half-precision gradient was clipped.
 
     Returns:
         The deviation.
@@ -72,10 +72,7 @@ def require_replay(update: ClientUpdate, truth: GroundTruth, tolerance: float = 
     if update.state == "noised":
         logger.warning("step %d: a noised gradient cannot be replayed; it was not checked", update.facts.step)
         return found
-    if isinstance(truth, RecordedBatch) and not device_is_here(truth.device):
-        autocast = {"none": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}[truth.autocast]
-        types = {autocast, *(value.dtype for value in update.parameters.values())}
-        tolerance = max(tolerance, *(ROUNDINGS * torch.finfo(dtype).eps for dtype in types))
+    tolerance = max([tolerance, *(ROUNDINGS * torch.finfo(dtype).eps for dtype in _inexact_types(update, truth))])
     if not found <= tolerance:
         raise ObservationError(
             f"the recorded batch does not reproduce the {update.state} gradient of step {update.facts.step}: largest "
@@ -147,6 +144,15 @@ def _network(update: ClientUpdate, record: RecordedBatch) -> nn.Module:
     if odd := sorted({name for name, _ in expected.items() ^ got.items()}):
         raise ObservationError(f"parameters {odd[:3]} do not fit the network {spec.name!r}")
     return network
+
+
+def _inexact_types(update: ClientUpdate, truth: GroundTruth) -> set[torch.dtype]:
+    """Types whose rounding replay cannot repeat: all of another kind of device, and those of a clipped gradient."""
+    elsewhere = isinstance(truth, RecordedBatch) and not device_is_here(truth.device)
+    types = {gradient.dtype for gradient in update.update.values()} if elsewhere or update.state == "clipped" else set()
+    if isinstance(truth, RecordedBatch) and elsewhere and truth.autocast != "none":
+        types.add(torch.bfloat16 if truth.autocast == "bfloat16" else torch.float16)
+    return types
 
 
 def _generator_states(record: RecordedBatch, device: torch.device, n: int) -> Tensor:

@@ -5,7 +5,6 @@ sees the update, and writes ``report.html``: plain-language headline, tables, in
 and reconstructed rows side by side.
 """
 
-from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.page import build_report
 
-__all__ = ["Estimate", "build_report", "estimate"]
+__all__ = ["build_report"]

@@ -111,11 +111,12 @@ def confidence(entropy: float, categorical: bool) -> float:
 def _batch(group: Group, result: Result, cells: pd.DataFrame, place: tuple[int, int] | None, redact: bool) -> Batch:
     columns = tuple(dict.fromkeys(cells["column"]))
     entropies = pd.to_numeric(cells["entropy"], errors="coerce")
-    # A normalised entropy lies in [0, 1]; a column that leaves it holds numbers. Within [0, 1] both readings nearly agree.
-    outside = cells["column"][(entropies < 0) | (entropies > 1)]
-    numerical = set(outside)
+    # A normalised entropy lies in [0, 1]; a column that leaves it holds numbers. Inside, both readings nearly agree.
+    numerical = set(cells["column"][(entropies < 0) | (entropies > 1)])
     found: dict[str, dict[str, Cell]] = {}
-    records = zip(cells["row"], cells["column"], cells["true"], cells["reconstructed"], cells["correct"], entropies, strict=True)
+    records = zip(
+        cells["row"], cells["column"], cells["true"], cells["reconstructed"], cells["correct"], entropies, strict=True
+    )
     for row, column, true, reconstructed, correct, entropy in records:
         known = math.isfinite(entropy)
         found.setdefault(row, {})[column] = Cell(

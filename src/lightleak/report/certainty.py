@@ -7,7 +7,7 @@ from markupsafe import Markup
 
 from lightleak.report.charts import Pair, pair_chart
 from lightleak.report.comparison import Group
-from lightleak.report.wording import attack_title, points
+from lightleak.report.wording import points
 
 KINDS = ("categorical", "numerical")
 
@@ -41,4 +41,4 @@ def _pair(group: Group, kind: str) -> Pair | None:
     bottom, top = (group.metrics.get(f"{end}25_{kind}") for end in ("bottom", "top"))
     if bottom is None or top is None or group.is_baseline:
         return None
-    return Pair(attack_title(group.attack), bottom.mean, top.mean, points(top.mean - bottom.mean))
+    return Pair(group.title, bottom.mean, top.mean, points(top.mean - bottom.mean))

@@ -140,7 +140,9 @@ def pair_chart(name: str, pairs: Sequence[Pair], start_label: str, end_label: st
 
 def legend_mark(style: Style) -> Markup:
     """The mark of a series for a legend beside the chart."""
-    return element("svg", mark(style.shape, 0.5, 8, ""), class_=f"key {style.css}", width=16, height=16, aria_hidden="true")
+    return element(
+        "svg", mark(style.shape, 0.5, 8, ""), class_=f"key {style.css}", width=16, height=16, aria_hidden="true"
+    )
 
 
 def spread(values: Sequence[float], margin: float = 0.05) -> list[float]:

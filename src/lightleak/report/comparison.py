@@ -6,13 +6,14 @@ from dataclasses import dataclass, field, replace
 
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.result import METRICS, Result, Setting
-from lightleak.report.run_folder import GroupKey, RunFolder
+from lightleak.report.run_folder import RunFolder
+from lightleak.report.wording import attack_title
 
 BASELINE = "random"
 """The attack that guesses from one-way marginals and never reads the update."""
 
 LARGEST_SHORTFALL = 2
-"""A headline needs at least 1/2 of the batches of the best-measured group: a mean over few batches is high by chance."""
+"""A headline needs at least 1/2 of the batches of the best-measured group: few batches give high means by chance."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class Group:
         batch_size: rows behind each attacked update.
         results: one per batch.
         metrics: estimate by metric name; a metric that is undefined for every batch is absent.
+        variant: settings of the attack that tell it from others of the same name here; empty where there is one.
         baseline: the group of the random baseline on the same batches; None where it was not run.
         leakage: cell accuracy minus the baseline's, paired by batch; without an interval where no batch is shared.
     """
@@ -34,8 +36,14 @@ class Group:
     batch_size: int | None
     results: tuple[Result, ...] = field(repr=False)
     metrics: Mapping[str, Estimate]
+    variant: str = ""
     baseline: "Group | None" = None
     leakage: Estimate | None = None
+
+    @property
+    def title(self) -> str:
+        """The attack as a reader knows it, with its variant."""
+        return attack_title(self.attack) + (f" ({self.variant})" if self.variant else "")
 
     @property
     def is_baseline(self) -> bool:
@@ -58,29 +66,33 @@ class Group:
 
 
 def compare(runs: Iterable[RunFolder]) -> tuple[Group, ...]:
-    """Group the results of all runs and set each group beside its baseline.
-
-    A number that the run's own summary lacks (an interrupted run has none) is computed from the rows. Groups stand in
-    the order of the rows.
-    """
-    members: dict[GroupKey, list[Result]] = defaultdict(list)
-    summary: dict[GroupKey, Mapping[str, Estimate]] = {}
+    """Group the results of all runs and set each group beside its baseline; groups stand in the order of the rows."""
+    members: dict[tuple[Setting, str, int | None], list[Result]] = defaultdict(list)
     for run in runs:
-        summary |= run.summary
         for result in run.results:
             members[result.setting, result.attack, result.batch_size].append(result)
     groups = [
-        Group(*key, tuple(results), metrics={**_estimates(results), **summary.get(key, {})})
-        for key, results in members.items()
+        Group(*key, tuple(results), metrics=_estimates(results), variant=variant)
+        for key, same in members.items()
+        for variant, results in _variants(same).items()
     ]
     baselines = [group for group in groups if group.is_baseline]
     return tuple(group if group.is_baseline else _beside_baseline(group, baselines) for group in groups)
 
 
+def _variants(results: Iterable[Result]) -> dict[str, list[Result]]:
+    """Results by the settings of the attack in which they differ, such as ``restarts 5``; one empty name if in none."""
+    known = list(results)
+    names = dict.fromkeys(name for result in known for name in result.options)
+    differing = [name for name in names if len({result.options.get(name) for result in known}) > 1]
+    found: dict[str, list[Result]] = defaultdict(list)
+    for result in known:
+        found[", ".join(f"{name} {result.options.get(name, 'unset')}" for name in differing)].append(result)
+    return found
+
+
 def _estimates(results: list[Result]) -> dict[str, Estimate]:
-    found = {
-        name: estimate(result.metrics[name] for result in results if name in result.metrics) for name in METRICS
-    }
+    found = {name: estimate(result.metrics.get(name) for result in results) for name in METRICS}
     return {name: value for name, value in found.items() if value is not None}
 
 

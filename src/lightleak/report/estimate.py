@@ -1,13 +1,10 @@
-"""A mean over batches with its 95% interval."""
+"""A mean over batches with its 95% interval, as a report shows it."""
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scipy import stats
-
-CONFIDENCE = 0.95
-"""Coverage of every interval in a report; what TabLeak and its successors state."""
+from lightleak.metrics.summary import summarise
 
 
 @dataclass(frozen=True)
@@ -16,14 +13,12 @@ class Estimate:
 
     Attributes:
         mean: arithmetic mean of the values.
-        std: sample standard deviation; None for a single value.
-        n: number of values.
+        n: number of values; 0 where the mean is a difference of two means over other batches.
         low: lower end of the 95% confidence interval of the mean; None where there is none.
         high: upper end.
     """
 
     mean: float
-    std: float | None = None
     n: int = 1
     low: float | None = None
     high: float | None = None
@@ -34,20 +29,18 @@ class Estimate:
         return self.low is not None and self.high is not None
 
 
-def estimate(values: Iterable[float]) -> Estimate | None:
-    """Mean and Student-t interval (``n - 1`` degrees of freedom) of the finite values; None when there are none.
+def estimate(values: Iterable[float | None]) -> Estimate | None:
+    """Mean and interval of the finite values (`lightleak.metrics.summary.summarise`); None when there are none.
 
-    >>> found = estimate([0.7, 0.8, 0.9, float("nan")])
+    >>> found = estimate([0.7, 0.8, 0.9, None])
     >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
     (3, 0.8, 0.552, 1.048)
     """
-    finite = [float(value) for value in values if math.isfinite(value)]
-    n = len(finite)
-    if n == 0:
+    found = summarise(values)
+    if found.n == 0:
         return None
-    mean = math.fsum(finite) / n
-    if n == 1:
-        return Estimate(mean)
-    std = math.sqrt(math.fsum((value - mean) ** 2 for value in finite) / (n - 1))
-    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, n - 1)) * std / math.sqrt(n)
-    return Estimate(mean, std, n, mean - half, mean + half)
+    return Estimate(found.mean, found.n, _known(found.low), _known(found.high))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

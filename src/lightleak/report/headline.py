@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from lightleak.report.comparison import Group, at_start, strongest_first
 from lightleak.report.estimate import Estimate
 from lightleak.report.wording import (
-    attack_title,
     defense_title,
     interval,
+    labels_phrase,
     percent,
     points,
     setting_parts,
@@ -21,7 +21,7 @@ LIMITS = (
     "It does not say which cells are right. A server has no truth to compare with; how well it can tell is under "
     "“The attacker's own confidence”.",
     "It holds for the data, network, batch size and assumptions listed here, not for another training.",
-    "It is a lower bound: an attack that is not in this report may recover more, so a low number is no proof of safety.",
+    "It is a lower bound: another attack may recover more, so a low number is no proof of safety.",
 )
 
 
@@ -106,8 +106,8 @@ def verdict(group: Group) -> str:
     if not leakage.has_interval:
         side = "above" if leakage.mean > 0 else "not above"
         parts.append(
-            f"This is {side} guessing ({points(leakage.mean)} points), but too few batches were measured to tell whether "
-            "the difference is more than chance."
+            f"This is {side} guessing ({points(leakage.mean)} points), but too few batches were measured to tell "
+            "whether the difference is more than chance."
         )
     elif leakage.low is not None and leakage.low > 0:
         open_part = 1 - group.baseline.accuracy.mean
@@ -132,15 +132,15 @@ def _whole_rows(group: Group) -> str:
     if exact is None or n is None:
         return ""
     if exact.mean == 0:
-        return "No row was recovered whole."
+        return "No row was recovered exactly."
     if exact.mean * n < 1:
-        return f"About one row in {round(1 / exact.mean)} was recovered whole."
-    return f"On average {exact.mean * n:.1f} of {n} rows were recovered whole."
+        return f"About one row in {round(1 / exact.mean)} was recovered exactly."
+    return f"On average {exact.mean * n:.1f} of {n} rows were recovered exactly."
 
 
 def _tiles(group: Group, accuracy: Estimate) -> tuple[Tile, ...]:
     spread = f"95% interval {interval(accuracy)}" if accuracy.has_interval else "one batch, no interval"
-    tiles = [Tile(percent(accuracy.mean), "of cells recovered", f"{attack_title(group.attack)}, {spread}")]
+    tiles = [Tile(percent(accuracy.mean), "of cells recovered", f"{group.title}, {spread}")]
     guessed = group.baseline.accuracy if group.baseline else None
     if guessed is not None:
         detail = f"95% interval {interval(guessed)}" if guessed.has_interval else "one batch, no interval"
@@ -148,7 +148,7 @@ def _tiles(group: Group, accuracy: Estimate) -> tuple[Tile, ...]:
     exact = group.metrics.get("exact_match_rate")
     if exact is not None:
         base = group.baseline.metrics.get("exact_match_rate") if group.baseline else None
-        detail = f"guessing: {percent(base.mean)}" if base else "every cell of the row right"
+        detail = f"guessing: {percent(base.mean)}" if base else "every value equal to the true one"
         tiles.append(Tile(percent(exact.mean), "of whole rows exact", detail))
     return tuple(tiles)
 
@@ -156,9 +156,12 @@ def _tiles(group: Group, accuracy: Estimate) -> tuple[Tile, ...]:
 def _selection(group: Group, candidates: Sequence[Group], groups: Sequence[Group]) -> str:
     n = group.accuracy.n if group.accuracy else 0
     batches = "1 batch" if n == 1 else f"{n} batches"
-    defense = defense_title(group.setting.defense)
-    text = f"Measured on {batches}, {source_phrase(group.setting.source)}; defence: {defense}"
-    differing = [name for name in varying(candidate.setting for candidate in candidates) if name != "defense"]
+    text = (
+        f"Measured on {batches}, {source_phrase(group.setting.source)}; labels {labels_phrase(group.setting.labels)}; "
+        f"defence: {defense_title(group.setting.defense)}"
+    )
+    said = ("source", "labels", "defense")
+    differing = [name for name in varying(candidate.setting for candidate in candidates) if name not in said]
     if differing:
         text += f" ({', '.join(setting_parts(group.setting, differing))})"
     text += "."
@@ -178,4 +181,4 @@ def _higher_later(group: Group, groups: Sequence[Group]) -> str:
         return ""
     size = "" if best.batch_size is None else f" (batch of {best.batch_size})"
     when = "" if best.setting.epoch is None else f" in epoch {best.setting.epoch}"
-    return f" During training a higher value was measured: {percent(highest)} by {attack_title(best.attack)}{when}{size}."
+    return f" During training a higher value was measured: {percent(highest)} by {best.title}{when}{size}."

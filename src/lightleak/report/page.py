@@ -4,6 +4,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from lightleak.core.errors import UsageError
 from lightleak.report import wording
 from lightleak.report.cells import SHADES, typical_batch
 from lightleak.report.certainty import certainty
-from lightleak.report.charts import BASELINE_STYLE, VALIDATION_STYLE, legend_mark
+from lightleak.report.charts import legend_mark
 from lightleak.report.columns import column_leakage
 from lightleak.report.comparison import Group, at_start, compare
 from lightleak.report.headline import headline
@@ -73,6 +74,11 @@ def run_names(folders: Sequence[Path]) -> list[str]:
 
 def render(runs: Sequence[RunFolder], redact: bool = False) -> str:
     """The report as HTML text; every value from the runs is escaped."""
+    return _templates().get_template("report.html.j2").render(_context(runs, redact))
+
+
+@cache
+def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("lightleak.report"),
         autoescape=True,
@@ -85,20 +91,14 @@ def render(runs: Sequence[RunFolder], redact: bool = False) -> str:
         "points": wording.points,
         "interval": wording.interval,
         "duration": wording.duration,
-        "attack": wording.attack_title,
-        "protocol": wording.protocol_title,
-        "travels": wording.what_travels,
-        "defense": wording.defense_title,
-        "source": wording.source_phrase,
-        "labels": wording.labels_phrase,
         "key": legend_mark,
         "flatten": flatten,
     }
-    return environment.get_template("report.html.j2").render(_context(runs, redact))
+    return environment
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested mappings as rows of a table.
+    """Nested mappings as rows of a table; a list becomes its entries one after the other.
 
     >>> flatten({"date": "2025-01-01", "versions": {"torch": "2.13.0"}})
     [('date', '2025-01-01'), ('versions torch', '2.13.0')]
@@ -106,7 +106,10 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
     rows = []
     for key, value in values.items():
         name = f"{prefix}{key}"
-        rows += flatten(value, f"{name} ") if isinstance(value, Mapping) else [(name, str(value))]
+        if isinstance(value, Mapping):
+            rows += flatten(value, f"{name} ")
+        else:
+            rows.append((name, " ".join(map(str, value)) if isinstance(value, list) else str(value)))
     return rows
 
 
@@ -121,6 +124,7 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
     return {
         "runs": runs,
         "title": _title(runs),
+        "subject": _subject(runs),
         "today": date.today().isoformat(),
         "version": lightleak.__version__,
         "redact": redact,
@@ -138,12 +142,17 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
         "shades": range(1, SHADES + 1),
         "certainty": certainty(peers or [group for group in main if not group.is_baseline]),
         "seconds": _seconds(groups),
-        "baseline_style": BASELINE_STYLE,
-        "validation_style": VALIDATION_STYLE,
+        "options": _options(groups),
+        "seeds": list(dict.fromkeys(str(result.unit[0]) for group in groups for result in group.results)),
     }
 
 
 def _title(runs: Sequence[RunFolder]) -> str:
+    titles = {run.title for run in runs}
+    return (titles.pop() if len(titles) == 1 else None) or f"Leakage report: {_subject(runs)}"
+
+
+def _subject(runs: Sequence[RunFolder]) -> str:
     names = dict.fromkeys(result.setting.dataset for run in runs for result in run.results if result.setting.dataset)
     return ", ".join(names) or ", ".join(run.name for run in runs)
 
@@ -175,19 +184,30 @@ def _threat_models(groups: Sequence[Group]) -> dict[str, list[str]]:
         for result in group.results:
             sentence = result.threat_model or "Not stated."
             attacks = found.setdefault(sentence, [])
-            if group.attack not in attacks:
-                attacks.append(group.attack)
+            if (title := wording.attack_title(group.attack)) not in attacks:
+                attacks.append(title)
     return found
 
 
 def _seconds(groups: Sequence[Group]) -> list[tuple[str, int, float]]:
-    """Attack, batches whose time is known, and their total seconds, the slowest first."""
+    """Title of the attack, batches whose time is known, and their total seconds, the slowest first."""
     spent: dict[str, list[float]] = {}
     for group in groups:
         for result in group.results:
             if "seconds" in result.metrics:
-                spent.setdefault(group.attack, []).append(result.metrics["seconds"])
-    return sorted(((attack, len(times), sum(times)) for attack, times in spent.items()), key=lambda row: -row[2])
+                spent.setdefault(wording.attack_title(group.attack), []).append(result.metrics["seconds"])
+    return sorted(((title, len(times), sum(times)) for title, times in spent.items()), key=lambda row: -row[2])
+
+
+def _options(groups: Sequence[Group]) -> list[tuple[str, str]]:
+    """Title of the attack and its settings, each distinct pair once."""
+    found = [
+        (wording.attack_title(group.attack), ", ".join(f"{name} {value}" for name, value in result.options.items()))
+        for group in groups
+        for result in group.results
+        if result.options
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _write(target: Path, text: str) -> None:

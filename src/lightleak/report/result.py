@@ -51,8 +51,8 @@ class Result:
         unit: seed and batch index; attacks on the same batch share it.
         metrics: the finite values among `METRICS`; accuracies as fractions, seconds in seconds.
         column_accuracy: fraction of right cells by column.
+        options: settings of the attack as text.
         threat_model: one plain sentence.
-        options: settings of the attack.
         reconstruction: path of the reconstructed rows, relative to the run folder.
     """
 
@@ -62,8 +62,8 @@ class Result:
     unit: tuple[Any, Any]
     metrics: Mapping[str, float]
     column_accuracy: Mapping[str, float]
+    options: Mapping[str, str]
     threat_model: str | None = None
-    options: Mapping[str, Any] | None = None
     reconstruction: str | None = None
 
 
@@ -81,9 +81,9 @@ def parse_result(raw: Any, run: str, where: str) -> Result:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("attack"), str):
         raise UsageError(f"{where}: expected a mapping with the name of an 'attack', got {raw!r}")
     columns = raw.get("column_accuracy")
-    options = raw.get("options")
+    options = raw.get("options") or {}
     return Result(
-        setting=parse_setting(raw, run),
+        setting=_setting(raw, run),
         attack=raw["attack"],
         batch_size=_whole(raw.get("batch_size")),
         unit=(raw.get("seed"), raw.get("batch_index")),
@@ -92,13 +92,12 @@ def parse_result(raw: Any, run: str, where: str) -> Result:
         if isinstance(columns, Mapping)
         else {},
         threat_model=_text(raw.get("threat_model")),
-        options=options if isinstance(options, Mapping) else None,
+        options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
         reconstruction=_text(raw.get("reconstruction")),
     )
 
 
-def parse_setting(raw: Mapping[str, Any], run: str) -> Setting:
-    """The setting of a result row or of a summary entry."""
+def _setting(raw: Mapping[str, Any], run: str) -> Setting:
     names = ("dataset", "target", "protocol", "defense", "labels", "source")
     texts = {name: _text(raw.get(name)) for name in names}
     return Setting(run=run, epoch=_whole(raw.get("epoch")), **texts)

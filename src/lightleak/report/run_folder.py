@@ -7,27 +7,27 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import yaml
 
 from lightleak.core.errors import UsageError
-from lightleak.report.estimate import Estimate
-from lightleak.report.result import METRICS, Result, Setting, parse_result, parse_setting
+from lightleak.report.result import Result, parse_result
 
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
 CELL_COLUMNS = ("row", "column", "true", "reconstructed", "correct", "entropy")
-
-GroupKey = tuple[Setting, str, int | None]
 
 
 @dataclass(frozen=True)
 class RunFolder:
     """What a report reads of one run.
 
+    The summary of ``results.json`` is not among it: a report also needs numbers that the summary lacks, and computes all
+    of them from the rows, in the same way.
+
     Attributes:
         name: how the report calls the run.
         path: the folder.
         results: the rows of ``results.json``.
-        summary: metrics by (setting, attack, batch size) as the run computed them.
         metrics: ``metrics.csv`` of the training; no rows where there is none.
         config: text of ``config.yaml``; None where there is none.
         environment: ``environment.json``; empty where there is none.
@@ -36,10 +36,19 @@ class RunFolder:
     name: str
     path: Path
     results: tuple[Result, ...]
-    summary: Mapping[GroupKey, Mapping[str, Estimate]]
     metrics: pd.DataFrame
     config: str | None
     environment: Mapping[str, Any]
+
+    @property
+    def title(self) -> str | None:
+        """The ``title`` of the config; None where it has none or cannot be read."""
+        try:
+            found = yaml.safe_load(self.config or "")
+        except yaml.YAMLError:
+            return None
+        title = found.get("title") if isinstance(found, Mapping) else None
+        return title if isinstance(title, str) and title else None
 
 
 def load_run(path: Path, name: str | None = None) -> RunFolder:
@@ -67,7 +76,6 @@ def load_run(path: Path, name: str | None = None) -> RunFolder:
         name=name,
         path=path,
         results=tuple(parse_result(row, name, f"{path / RESULTS}, row {i}") for i, row in enumerate(raw["rows"])),
-        summary=_parse_summary(raw.get("summary"), name),
         metrics=_read_metrics(path / "metrics.csv"),
         config=config.read_text(encoding="utf-8") if config.is_file() else None,
         environment=environment if isinstance(environment, Mapping) else {},
@@ -115,24 +123,3 @@ def _read_metrics(file: Path) -> pd.DataFrame:
         return pd.read_csv(file).apply(pd.to_numeric, errors="coerce")
     except (pd.errors.EmptyDataError, pd.errors.ParserError):
         return pd.DataFrame()
-
-
-def _parse_summary(raw: Any, run: str) -> dict[GroupKey, dict[str, Estimate]]:
-    entries = [entry for entry in raw if isinstance(entry, Mapping)] if isinstance(raw, list) else []
-    summary: dict[GroupKey, dict[str, Estimate]] = {}
-    for index, entry in enumerate(entries):
-        group = parse_result(entry, run, f"{RESULTS}, summary entry {index}")
-        found = {name: _parse_estimate(entry.get(name)) for name in METRICS}
-        known = {name: value for name, value in found.items() if value is not None}
-        summary[parse_setting(entry, run), group.attack, group.batch_size] = known
-    return summary
-
-
-def _parse_estimate(raw: Any) -> Estimate | None:
-    if not isinstance(raw, Mapping):
-        return None
-    numbers = {key: value for key, value in raw.items() if isinstance(value, int | float) and value == value}
-    if "mean" not in numbers:
-        return None
-    n = int(numbers.get("n", 1))
-    return Estimate(numbers["mean"], numbers.get("std"), n, numbers.get("low"), numbers.get("high"))

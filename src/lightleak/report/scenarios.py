@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from lightleak.report.charts import BASELINE_STYLE, Bar, Series, Style, bar_chart, line_chart, series_style, spread
-from lightleak.report.comparison import BASELINE, Group
+from lightleak.report.comparison import Group
 from lightleak.report.result import Setting
-from lightleak.report.wording import attack_title
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,7 @@ class Scenario:
         setting: what was held fixed.
         groups: by batch size, the most accurate attack first and the baseline last.
         drawing: bars for one batch size, lines over several; None where no accuracy is known.
-        styles: look of each attack that the drawing shows as a mark with a legend; empty for bars.
+        styles: look of each title that the drawing shows as a mark with a legend; empty for bars.
     """
 
     setting: Setting
@@ -30,9 +29,10 @@ class Scenario:
 
 
 def attack_styles(groups: Sequence[Group]) -> dict[str, Style]:
-    """One look for each attack, the same in every chart of a report."""
-    attacks = dict.fromkeys(group.attack for group in groups if not group.is_baseline)
-    return {attack: series_style(index) for index, attack in enumerate(attacks)} | {BASELINE: BASELINE_STYLE}
+    """One look for each title of an attack, the same in every chart of a report; the baseline's comes last."""
+    titles = dict.fromkeys(group.title for group in groups if not group.is_baseline)
+    guesses = dict.fromkeys((group.title for group in groups if group.is_baseline), BASELINE_STYLE)
+    return {title: series_style(index) for index, title in enumerate(titles)} | guesses
 
 
 def scenarios(groups: Sequence[Group], styles: Mapping[str, Style]) -> tuple[Scenario, ...]:
@@ -65,7 +65,7 @@ def _scenario(setting: Setting, members: Sequence[Group], styles: Mapping[str, S
         return Scenario(setting, tuple(everything), None, {})
     if len(sizes) <= 1:
         return Scenario(setting, tuple(everything), _bars(everything, styles), {})
-    used = {name: style for name, style in styles.items() if any(group.attack == name for group in everything)}
+    used = {name: style for name, style in styles.items() if any(group.title == name for group in everything)}
     return Scenario(setting, tuple(everything), _lines(everything, sizes, used), used)
 
 
@@ -75,11 +75,7 @@ def _reading_order(group: Group) -> tuple[int, bool, float]:
 
 def _bars(groups: Sequence[Group], styles: Mapping[str, Style]) -> Markup:
     baseline = next((group.accuracy for group in groups if group.is_baseline), None)
-    bars = [
-        Bar(attack_title(group.attack), group.accuracy, styles[group.attack])
-        for group in groups
-        if group.accuracy is not None
-    ]
+    bars = [Bar(group.title, group.accuracy, styles[group.title]) for group in groups if group.accuracy is not None]
     return bar_chart("Share of cells recovered by each attack, with 95% intervals", bars, baseline)
 
 
@@ -87,13 +83,13 @@ def _lines(groups: Sequence[Group], sizes: Sequence[int], styles: Mapping[str, S
     """Batch sizes stand at even distances: they are usually powers of two."""
     place = dict(zip(sizes, spread([float(index) for index in range(len(sizes))], margin=0.08), strict=True))
     series = []
-    for attack, style in styles.items():
+    for title, style in styles.items():
         found = [
             (place[group.batch_size], group.accuracy)
             for group in groups
-            if group.attack == attack and group.batch_size is not None and group.accuracy is not None
+            if group.title == title and group.batch_size is not None and group.accuracy is not None
         ]
-        series.append(Series(attack_title(attack), tuple(found), style))
+        series.append(Series(title, tuple(found), style))
     ticks = [(place[size], str(size)) for size in sizes]
     name = "Share of cells recovered by each attack over the rows in the client's batch, with 95% intervals"
     return line_chart(name, series, ticks, "rows in the client's batch")

@@ -9,31 +9,37 @@ from itertools import groupby
 import pandas as pd
 from markupsafe import Markup
 
-from lightleak.report.charts import BASELINE_STYLE, VALIDATION_STYLE, Series, Style, line_chart, spread
-from lightleak.report.comparison import BASELINE, Group
+from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_chart, series_style, spread
+from lightleak.report.comparison import Group
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.result import Setting
 from lightleak.report.run_folder import RunFolder
 from lightleak.report.wording import attack_title
 
-VALIDATION = "val/accuracy"
+VALIDATION_COLUMN = "val/accuracy"
+VALIDATION = "Validation accuracy of the target"
 LEAKAGE_PREFIX, LEAKAGE_SUFFIX = "leakage/", "/cell_accuracy"
 MOST_TICKS = 8
 
-Curve = Mapping[int, Estimate]
+Curve = dict[int, Estimate]
+Curves = dict[tuple[Setting, int | None], dict[str, Curve]]
 
 
 @dataclass(frozen=True)
 class TrainingPanel:
-    """One chart over epochs: its setting (no epoch), batch size, series and drawing."""
+    """One chart over epochs: its setting (no epoch), batch size, series and drawing.
+
+    ``thin`` says whether an attack was measured on a single update in some epoch, so that a point has no interval.
+    """
 
     setting: Setting
     batch_size: int | None
     series: tuple[Series, ...]
     drawing: Markup
+    thin: bool
 
 
-def epoch_curve(metrics: pd.DataFrame, column: str) -> dict[int, Estimate]:
+def epoch_curve(metrics: pd.DataFrame, column: str) -> Curve:
     """One logged metric by epoch: the last value of each epoch.
 
     >>> log = pd.DataFrame({"epoch": [0, 0, 1], "val/accuracy": [0.5, 0.6, None]})
@@ -59,43 +65,45 @@ def training_panels(
     panels = []
     for run in runs:
         curves = _curves_of_rows(run, groups) or _curves_of_log(run)
-        validation = epoch_curve(run.metrics, VALIDATION)
+        validation = epoch_curve(run.metrics, VALIDATION_COLUMN)
         targets = {(setting.dataset, setting.target, setting.defense) for setting, _ in curves}
-        for (setting, batch_size), by_attack in curves.items():
-            drawn = dict(by_attack) | ({VALIDATION: validation} if validation and len(targets) == 1 else {})
+        for (setting, batch_size), by_title in curves.items():
+            drawn = dict(by_title) | ({VALIDATION: validation} if validation and len(targets) == 1 else {})
             panels.append(_panel(setting, batch_size, drawn, styles))
     return tuple(panels)
 
 
-def _curves_of_rows(run: RunFolder, groups: Sequence[Group]) -> dict[tuple[Setting, int | None], dict[str, Curve]]:
+def _curves_of_rows(run: RunFolder, groups: Sequence[Group]) -> Curves:
     captured = [
         group
         for group in groups
         if group.setting.run == run.name and group.setting.source == "training" and group.setting.epoch is not None
     ]
-    curves: dict[tuple[Setting, int | None], dict[str, dict[int, Estimate]]] = defaultdict(dict)
+    curves: Curves = defaultdict(dict)
     for group in captured:
         if group.is_baseline or group.accuracy is None or group.setting.epoch is None:
             continue
         panel = curves[replace(group.setting, epoch=None), group.batch_size]
-        panel.setdefault(group.attack, {})[group.setting.epoch] = group.accuracy
+        panel.setdefault(group.title, {})[group.setting.epoch] = group.accuracy
         if group.baseline is not None and group.baseline.accuracy is not None:
-            panel.setdefault(BASELINE, {})[group.setting.epoch] = group.baseline.accuracy
-    return {key: {attack: curve for attack, curve in panel.items()} for key, panel in curves.items()}
+            panel.setdefault(group.baseline.title, {})[group.setting.epoch] = group.baseline.accuracy
+    return curves
 
 
-def _curves_of_log(run: RunFolder) -> dict[tuple[Setting, int | None], dict[str, Curve]]:
+def _curves_of_log(run: RunFolder) -> Curves:
     columns = [
         str(name)
         for name in run.metrics.columns
         if str(name).startswith(LEAKAGE_PREFIX) and str(name).endswith(LEAKAGE_SUFFIX)
     ]
-    curves = {name.removeprefix(LEAKAGE_PREFIX).removesuffix(LEAKAGE_SUFFIX): _mean_by_epoch(run, name) for name in columns}
-    known = {attack: curve for attack, curve in curves.items() if curve}
+    curves = {
+        name.removeprefix(LEAKAGE_PREFIX).removesuffix(LEAKAGE_SUFFIX): _mean_by_epoch(run, name) for name in columns
+    }
+    known = {attack_title(attack): curve for attack, curve in curves.items() if curve}
     return {(Setting(run.name, source="training"), None): known} if known else {}
 
 
-def _mean_by_epoch(run: RunFolder, column: str) -> dict[int, Estimate]:
+def _mean_by_epoch(run: RunFolder, column: str) -> Curve:
     """Several updates of one epoch may have been attacked."""
     if "epoch" not in run.metrics.columns:
         return {}
@@ -110,17 +118,19 @@ def _panel(
 ) -> TrainingPanel:
     epochs = sorted({epoch for curve in curves.values() for epoch in curve})
     place = dict(zip(epochs, spread([float(epoch) for epoch in epochs]), strict=True))
-    looks = {**styles, BASELINE: BASELINE_STYLE, VALIDATION: VALIDATION_STYLE}
-    titles = {VALIDATION: "Validation accuracy of the target"}
+    # An attack that only ran as a monitor is in no row: it gets the next look.
+    looks = {**styles, VALIDATION: VALIDATION_STYLE}
     series = tuple(
         Series(
-            titles.get(name, attack_title(name)),
+            title,
             tuple((place[epoch], curve[epoch]) for epoch in sorted(curve)),
-            looks.get(name, BASELINE_STYLE),
+            looks.get(title, series_style(len(styles))),
         )
-        for name, curve in curves.items()
+        for title, curve in curves.items()
     )
     step = -(-len(epochs) // MOST_TICKS)
     ticks = [(place[epoch], str(epoch)) for epoch in epochs[::step]]
     name = f"Share of cells recovered in each epoch of training, {len(epochs)} epochs, beside the validation accuracy"
-    return TrainingPanel(setting, batch_size, series, line_chart(name, series, ticks, "epoch"))
+    attacked = [curve for title, curve in curves.items() if title != VALIDATION]
+    thin = any(not value.has_interval for curve in attacked for value in curve.values())
+    return TrainingPanel(setting, batch_size, series, line_chart(name, series, ticks, "epoch"), thin)

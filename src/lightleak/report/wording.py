@@ -55,7 +55,7 @@ def points(difference: float | None) -> str:
 def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) -> str:
     """The 95% interval in percent, held inside what is possible.
 
-    >>> interval(Estimate(0.98, 0.02, 5, 0.955, 1.005)), interval(Estimate(0.9))
+    >>> interval(Estimate(0.98, 5, 0.955, 1.005)), interval(Estimate(0.9))
     ('95.5 to 100.0', '–')
     """
     if value is None or value.low is None or value.high is None:

@@ -1,0 +1,1 @@
+"""Gradient inversion: reconstruct a batch from the gradient it produced."""

@@ -7,7 +7,7 @@ from typing import IO, Literal
 
 import pandas as pd
 
-from lightleak.data.assembly import TEST_FRACTION, build_table
+from lightleak.data.assembly import TEST_FRACTION, cut_table
 from lightleak.data.datasets.codebook import domain
 from lightleak.data.datasets.registry import Download, dataset
 from lightleak.data.schema import MISSING_CATEGORY, Column, TableSchema
@@ -104,7 +104,7 @@ def load_diabetes130(
         if split == "patient"
         else holdout(len(frame), TEST_FRACTION, seed)
     )
-    table = build_table(CARD, schema, *(frame.iloc[rows] for rows in parts))
+    table = cut_table(CARD, schema, frame, *parts)
     if not groups:
         return table
     train, test = (

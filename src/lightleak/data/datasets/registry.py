@@ -103,6 +103,7 @@ def load_dataset(
         UsageError: unknown dataset or option.
         DataError: a file is missing, damaged or not the one it should be.
 
+    >>> from lightleak.data.datasets import load_dataset
     >>> table = load_dataset("synthetic", n_discrete=2, n_continuous=2, n_rows=100)
     >>> len(table.train), len(table.test), table.schema.n_classes
     (80, 20, 2)

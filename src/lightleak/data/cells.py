@@ -1,0 +1,127 @@
+"""The cells of one column: what kind of column they make, and their canonical values under a given one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from lightleak.core.errors import DataError
+from lightleak.data.column import MISSING_CATEGORY, Column, ColumnKind, category_text
+
+MAX_INFERRED_CATEGORIES = 100  # above it a column of strings is an identifier or free text, not a category
+LARGEST_INTEGER = 2**53  # whole numbers up to here are exact in float64
+
+
+def category_strings(cells: pd.Series) -> pd.Series:
+    """Cells as stripped strings, ``None`` where missing (see `lightleak.data.column.category_text`).
+
+    Raises:
+        DataError: cells that are lists or other things without a value of their own.
+    """
+    if pd.api.types.infer_dtype(cells).startswith("mixed"):
+        # As keys of a table True, 1 and 1.0 would be one category; as text they are not.
+        cells = cells.map(category_text, na_action="ignore")
+    try:
+        codes, distinct = pd.factorize(cells)
+    except TypeError as error:
+        raise DataError(f"column {cells.name!r}: expected numbers or strings, got {cells.iloc[0]!r}") from error
+    texts = np.array([*(category_text(value) for value in distinct), None], dtype=object)
+    return pd.Series(texts[codes], index=cells.index, name=cells.name, dtype=object)  # code -1 is a missing cell
+
+
+def in_order(categories: Sequence[str]) -> list[str]:
+    """Numbers by value, everything else by name.
+
+    >>> in_order(["10", "9"]), in_order(["10", "9", "x"])
+    (['9', '10'], ['10', '9', 'x'])
+    """
+    try:
+        values = {category: float(category) for category in categories}
+    except ValueError:
+        return sorted(categories)
+    return sorted(categories, key=lambda category: (values[category], category))
+
+
+def infer_column(cells: pd.Series, max_categories: int = MAX_INFERRED_CATEGORIES) -> Column:
+    """The column these cells make: whole numbers integer, other numbers continuous, booleans and strings categorical.
+
+    Raises:
+        DataError: infinity, a constant column, or more than ``max_categories`` strings.
+    """
+    name = str(cells.name)
+    present = cells.dropna()
+    numerical = pd.api.types.is_numeric_dtype(cells) and not pd.api.types.is_bool_dtype(cells)
+    distinct = (present if numerical else category_strings(present)).unique().tolist()
+    if len(distinct) < 2:
+        raise DataError(f"column {name!r} is constant (only {distinct}); drop it or declare it in a schema")
+    if not numerical:
+        if len(distinct) > max_categories:
+            raise DataError(
+                f"column {name!r} has {len(distinct)} distinct strings; at most {max_categories} categories are "
+                "inferred. Drop it if it is an identifier or free text, or declare its categories in a schema"
+            )
+        return Column.categorical(name, in_order(distinct))
+    numbers = present.astype("float64")
+    if not np.isfinite(numbers).all():
+        raise DataError(f"column {name!r}: expected finite numbers, got infinity")
+    make = Column.integer if (numbers % 1 == 0).all() else Column.continuous
+    return make(name, float(numbers.min()), float(numbers.max()))
+
+
+def check_cells(column: Column, cells: pd.Series) -> pd.Series:
+    """Canonical values: categories as strings, integers as int64, continuous numbers as float64.
+
+    Raises:
+        DataError: missing values that the column refuses, an unknown category, no number, no whole number, or a number
+            outside the column's bounds; with what was expected and what came.
+    """
+    values = _fill(column, _numbers(column, cells) if column.is_numerical else category_strings(cells))
+    if not column.is_numerical:
+        unknown = sorted(set(values.unique()) - set(column.categories))
+        if unknown:
+            known = list(column.categories[:12]) + ["..."] * (len(column.categories) > 12)
+            raise DataError(f"{column}: expected one of {known}, got {unknown[:5]}")
+        return values.astype(str)
+    if not np.isfinite(values).all():
+        raise DataError(f"{column}: expected finite numbers, got infinity")
+    if column.kind is ColumnKind.INTEGER:
+        broken = values[(values % 1 != 0) | (values.abs() > LARGEST_INTEGER)]
+        if len(broken):
+            raise DataError(f"{column}: expected whole numbers of at most 2**53, got {float(broken.iloc[0])!r}")
+    low = -np.inf if column.lower is None else column.lower
+    high = np.inf if column.upper is None else column.upper
+    outside = values[(values < low) | (values > high)]
+    if len(outside):
+        raise DataError(f"{column}: expected numbers from {low:.12g} to {high:.12g}, got {outside.iloc[0]:.12g}")
+    return values.astype("int64" if column.kind is ColumnKind.INTEGER else "float64")
+
+
+def _fill(column: Column, values: pd.Series) -> pd.Series:
+    gaps = int(values.isna().sum())
+    if not gaps:
+        return values
+    if column.missing == "refuse":
+        raise DataError(
+            f"{column} has {gaps} missing values; expected none (missing: category or missing: impute in the schema "
+            "accepts them)"
+        )
+    if column.missing == "category":
+        return values.fillna(MISSING_CATEGORY)
+    if gaps == len(values):
+        raise DataError(f"{column} has no value at all; nothing to impute from")
+    if not column.is_numerical:
+        return values.fillna(values.mode().iloc[0])
+    # The lower of two middle values is itself a value of the column: an integer column stays one.
+    whole = column.kind is ColumnKind.INTEGER
+    return values.fillna(values.quantile(interpolation="lower") if whole else values.median())
+
+
+def _numbers(column: Column, cells: pd.Series) -> pd.Series:
+    try:
+        numbers = pd.to_numeric(cells, errors="coerce").astype("float64")
+    except TypeError as error:
+        raise DataError(f"{column}: expected a number ({column.kind}), got {cells.iloc[0]!r}") from error
+    broken = cells[numbers.isna() & cells.notna()]
+    if len(broken):
+        raise DataError(f"{column}: expected a number ({column.kind}), got {broken.iloc[0]!r}")
+    return numbers

@@ -1,0 +1,52 @@
+"""A registry with dummy entries."""
+
+from collections.abc import Callable
+
+import pytest
+
+from lightleak.core.errors import UsageError
+from lightleak.core.registry import Registry
+
+
+@pytest.fixture
+def networks() -> Registry[Callable[[], str]]:
+    registry: Registry[Callable[[], str]] = Registry("network")
+
+    @registry.register("resnet")
+    def resnet() -> str:
+        return "a resnet"
+
+    registry.register("mlp")(lambda: "an mlp")
+    return registry
+
+
+def test_entries_are_found_by_name(networks: Registry[Callable[[], str]]):
+    assert networks.get("resnet")() == "a resnet"
+    assert networks.get("mlp")() == "an mlp"
+
+
+def test_registering_returns_the_entry_itself():
+    def entry() -> str:
+        return "it"
+
+    assert Registry[Callable[[], str]]("thing").register("it")(entry) is entry
+
+
+def test_names_are_sorted(networks: Registry[Callable[[], str]]):
+    assert networks.names() == tuple(networks) == ("mlp", "resnet")
+    assert "mlp" in networks and "cnn" not in networks
+
+
+def test_unknown_name_lists_the_known_and_the_closest(networks: Registry[Callable[[], str]]):
+    with pytest.raises(UsageError) as caught:
+        networks.get("resnett")
+    assert str(caught.value) == "unknown network 'resnett' (did you mean 'resnet'?); known: mlp, resnet"
+    with pytest.raises(UsageError) as caught:
+        networks.get("zzz")
+    assert str(caught.value) == "unknown network 'zzz'; known: mlp, resnet"
+
+
+def test_a_name_is_given_once(networks: Registry[Callable[[], str]]):
+    with pytest.raises(ValueError, match="network 'mlp' is registered twice"):
+        networks.register("mlp")(lambda: "another")
+    assert networks.get("mlp")() == "an mlp"

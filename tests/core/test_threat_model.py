@@ -1,0 +1,44 @@
+"""Threat models as data and as sentences."""
+
+import json
+from dataclasses import FrozenInstanceError, fields, replace
+
+import pytest
+
+from lightleak.core.threat_model import ThreatModel
+
+EVERYTHING = ThreatModel(labels="true", marginals=True, batch_statistics=True)
+NOTHING = ThreatModel(labels="none", update=False, column_bounds=False, encoder_statistics=False)
+
+
+def test_dictionary_is_json_and_complete():
+    state = json.loads(json.dumps(EVERYTHING.to_dict()))
+    assert ThreatModel(**state) == EVERYTHING
+    assert set(state) == {field.name for field in fields(ThreatModel)}
+
+
+def test_threat_models_do_not_change():
+    with pytest.raises(FrozenInstanceError):
+        EVERYTHING.labels = "none"  # type: ignore[misc]
+
+
+def test_sentence_lists_all_that_is_known():
+    assert EVERYTHING.describe() == (
+        "An honest-but-curious server that knows the update, the true labels, column bounds, encoder statistics, column "
+        "marginals and the batch's BatchNorm statistics."
+    )
+    assert NOTHING.describe() == "An honest-but-curious server that knows nothing."
+    assert replace(NOTHING, marginals=True).describe().endswith(" that knows column marginals.")
+
+
+@pytest.mark.parametrize("labels", ["true", "restored", "none"])
+def test_labels_are_named_by_where_they_come_from(labels: str):
+    sentence = replace(EVERYTHING, labels=labels).describe()
+    assert ("the true labels" in sentence) == (labels == "true")
+    assert ("labels restored from the update" in sentence) == (labels == "restored")
+
+
+@pytest.mark.parametrize("fact", [f.name for f in fields(ThreatModel) if f.name != "labels"])
+def test_every_assumption_changes_the_sentence(fact: str):
+    without = replace(EVERYTHING, **{fact: False})
+    assert len(without.describe()) < len(EVERYTHING.describe())

@@ -1,0 +1,167 @@
+"""A user's own table: what is read, and one clear error for each kind of bad input."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lightleak.core.errors import DataError
+from lightleak.data.schema import Column, ColumnKind, TableSchema
+from lightleak.data.user_table import load_table
+
+
+def patients(n_rows: int = 100) -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n_rows),
+            "weight": rng.normal(75, 12, n_rows).round(2),
+            "ward": rng.choice(["north", "south, upper", "été"], n_rows),
+            "smoker": rng.choice([True, False], n_rows),
+            "ill": rng.choice(["no", "yes"], n_rows),
+        }
+    )
+
+
+def whole(table) -> pd.DataFrame:
+    return pd.concat([table.train, table.test]).sort_values(["weight", "age"]).reset_index(drop=True)
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.tsv", "semicolon.csv", "t.parquet", "T.CSV"])
+def test_every_format_gives_the_table_of_the_frame(tmp_path: Path, name: str) -> None:
+    frame = patients()
+    path = tmp_path / name
+    if name.endswith("parquet"):
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, index=False, sep="\t" if "tsv" in name else ";" if "semicolon" in name else ",")
+    table, expected = load_table(path, "ill"), load_table(frame, "ill")
+    assert table.schema == expected.schema
+    pd.testing.assert_frame_equal(table.train, expected.train)
+    pd.testing.assert_frame_equal(table.test, expected.test)
+    assert table.card.files == (name,)
+    assert str(tmp_path) not in repr(table.card)
+
+
+def test_kinds_are_inferred_and_bounds_are_those_of_the_table() -> None:
+    frame = patients()
+    table = load_table(frame, "ill", sensitive=["smoker"])
+    assert [column.kind for column in table.schema.columns] == [
+        ColumnKind.INTEGER,
+        ColumnKind.CONTINUOUS,
+        ColumnKind.CATEGORICAL,
+        ColumnKind.CATEGORICAL,
+    ]
+    age = table.schema.column("age")
+    assert (age.lower, age.upper) == (frame["age"].min(), frame["age"].max())
+    assert table.schema.sensitive == ("smoker",)
+    assert len(table.test) == 20
+    assert whole(table)["weight"].tolist() == sorted(frame["weight"])
+
+
+def test_a_schema_from_yaml_or_by_hand_wins(tmp_path: Path) -> None:
+    frame = patients().drop(columns="smoker").assign(unused="x")
+    frame.loc[:9, "ward"] = None
+    schema = TableSchema(
+        (
+            Column.integer("age", 0, 120),
+            Column.continuous("weight"),
+            Column.categorical("ward", ["north", "south, upper", "été", "west"], missing="category"),
+        ),
+        Column.categorical("ill", ["yes", "no"]),
+    )
+    path = tmp_path / "schema.yaml"
+    schema.to_yaml(path)
+    by_hand, by_yaml = load_table(frame, "ill", schema), load_table(frame, "ill", path)
+    pd.testing.assert_frame_equal(by_hand.train, by_yaml.train)
+    assert by_hand.schema.label.categories == ("yes", "no")
+    assert (by_hand.schema.column("age").lower, by_hand.schema.column("age").upper) == (0, 120)
+    assert (whole(by_hand)["ward"] == "missing").sum() == 10
+    assert "unused" not in by_hand.train
+    assert load_table(frame, "ill", schema, sensitive=["ward"]).schema.sensitive == ("ward",)
+
+
+def test_the_split_depends_on_seed_and_fraction() -> None:
+    frame = patients()
+    assert load_table(frame, "ill", seed=0).test.equals(load_table(frame, "ill", seed=0).test)
+    assert not load_table(frame, "ill", seed=0).test.equals(load_table(frame, "ill", seed=1).test)
+    assert len(load_table(frame, "ill", test_fraction=0.5).test) == 50
+    with pytest.raises(DataError, match=r"above 0 and below 1, got 1\.5"):
+        load_table(frame, "ill", test_fraction=1.5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"weight": np.where(np.arange(100) < 3, np.nan, 70.5 + np.arange(100))}, "'weight' has 3 missing values"),
+        ({"ward": ["north", None] * 50}, "'ward' is constant .only .'north'."),
+        ({"ward": "north"}, "'ward' is constant"),
+        ({"ward": ["a", "b", None, "a"] * 25}, "'ward' has 25 missing values"),
+        ({"ill": "no"}, r"'ill' must have at least 2 classes, got \['no'\]"),
+        ({"ill": ["no", "yes", None, "no"] * 25}, "'ill' has 25 missing values"),
+        ({"weight": np.where(np.arange(100) < 1, np.inf, 70.5 + np.arange(100))}, r"'weight'.* finite"),
+        ({"name": [f"person {i}" for i in range(100)], "again": [f"x{i}" for i in range(100)]}, None),
+    ],
+)
+def test_bad_columns_are_named(change, message) -> None:
+    frame = patients().assign(**change)
+    if message is None:  # 100 distinct strings are still a category, 101 are not
+        assert load_table(frame, "ill").schema.column("name").width == 100
+        return
+    with pytest.raises(DataError, match=message):
+        load_table(frame, "ill")
+
+
+def test_a_column_of_100000_distinct_strings_is_named_with_its_count() -> None:
+    frame = pd.DataFrame({"id": [f"patient {i}" for i in range(100_000)], "ill": ["no", "yes"] * 50_000})
+    with pytest.raises(DataError, match="column 'id' has 100000 distinct strings; at most 100 categories"):
+        load_table(frame, "ill")
+
+
+def test_one_class_is_refused_under_a_given_schema_too() -> None:
+    schema = TableSchema((Column.integer("age"),), Column.categorical("ill", ["no", "yes"]))
+    with pytest.raises(DataError, match=r"label 'ill' must have rows of at least 2 classes, got only \['no'\]"):
+        load_table(patients().assign(ill="no"), "ill", schema)
+    with pytest.raises(DataError, match="label 'age' differs from the label of the schema, 'ill'"):
+        load_table(patients(), "age", schema)
+    with pytest.raises(DataError, match=r"column 'ill': expected one of \['no', 'yes'\], got \['maybe'\]"):
+        load_table(patients().assign(ill=["no", "maybe"] * 50), "ill", schema)
+
+
+def test_a_label_that_is_no_column_is_refused_with_the_columns() -> None:
+    with pytest.raises(DataError, match=r"label 'sick' is not a column of the table; columns: \['age'"):
+        load_table(patients(), "sick")
+
+
+def test_repeated_column_names_and_too_few_rows_are_refused() -> None:
+    frame = patients()
+    with pytest.raises(DataError, match=r"must differ from each other; repeated: \['age'\]"):
+        load_table(pd.concat([frame, frame[["age"]]], axis=1), "ill")
+    with pytest.raises(DataError, match="'table' must have at least 2 rows, got 1"):
+        load_table(frame.head(1), "ill")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("broken.parquet", b"not parquet at all", r"broken\.parquet cannot be read"),
+        ("empty.csv", b"", r"empty\.csv cannot be read: EmptyDataError"),
+        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", r"binary\.csv cannot be read: UnicodeDecodeError"),
+        ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", r"ragged\.csv cannot be read: ParserError"),
+        ("fake.csv.gz", b"a,b\n1,2\n", r"fake\.csv\.gz cannot be read: BadGzipFile"),
+        ("table.xlsx", b"PK", r"table\.xlsx must be one of \.csv, .*\.parquet, \.pq, got '\.xlsx'"),
+        ("table", b"a,b\n", "got 'no suffix'"),
+    ],
+)
+def test_unreadable_files_are_named_with_the_reason(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        load_table(tmp_path / name, "b")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"nowhere\.csv does not exist"):
+        load_table(tmp_path / "nowhere.csv", "ill")
+    with pytest.raises(DataError, match=r"schema file .*nowhere\.yaml does not exist"):
+        load_table(patients(), "ill", tmp_path / "nowhere.yaml")

@@ -1,0 +1,60 @@
+"""Text must be readable on every ground it stands on, in both colour schemes (WCAG 2.2, contrast at least 4.5)."""
+
+import re
+from importlib.resources import files
+
+import pytest
+
+CSS = files("lightleak.report").joinpath("templates/report.css").read_text(encoding="utf-8")
+Colour = tuple[float, float, float]
+
+
+def scheme(dark: bool) -> dict[str, str]:
+    blocks = re.findall(r":root \{(.*?)\}", CSS, re.DOTALL)
+    values = dict(re.findall(r"--([\w]+): ([^;]+);", blocks[0]))
+    return values | (dict(re.findall(r"--([\w]+): ([^;]+);", blocks[1])) if dark else {})
+
+
+def colour(text: str) -> Colour:
+    if text.startswith("#"):
+        return tuple(int(text[i : i + 2], 16) / 255 for i in (1, 3, 5))  # type: ignore[return-value]
+    return tuple(int(part) / 255 for part in text.split())  # type: ignore[return-value]
+
+
+def over(front: Colour, alpha: float, back: Colour) -> Colour:
+    return tuple(alpha * f + (1 - alpha) * b for f, b in zip(front, back, strict=True))  # type: ignore[return-value]
+
+
+def contrast(first: Colour, second: Colour) -> float:
+    def luminance(c: Colour) -> float:
+        linear = [v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4 for v in c]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(first), luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("front", ["ink", "muted", "s0"])
+@pytest.mark.parametrize("back", ["paper", "soft"])
+def test_text_is_readable(dark: bool, front: str, back: str) -> None:
+    found = scheme(dark)
+    assert contrast(colour(found[front]), colour(found[back])) >= 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("tone", ["hit", "miss"])
+def test_cells_are_readable_at_every_shade(dark: bool, tone: str) -> None:
+    found = scheme(dark)
+    shades = re.findall(r"\.shade[1-4] \{ background: rgb\(var\(--tone\) / ([\d.]+)\)", CSS)
+    assert len(shades) == 4
+    for alpha in shades:
+        ground = over(colour(found[tone]), float(alpha), colour(found["paper"]))
+        assert contrast(colour(found["ink"]), ground) >= 4.5
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("series", ["s0", "s1", "s2", "s3", "s4", "s5", "edge"])
+def test_marks_stand_out_from_the_page(dark: bool, series: str) -> None:
+    found = scheme(dark)
+    assert contrast(colour(found[series]), colour(found["paper"])) >= 3
