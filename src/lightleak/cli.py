@@ -222,8 +222,9 @@ def _data_list(
     grid = Grid("name", "table", "licence", "files here", header_style="bold")
     for name in DATASETS:
         card = DATASETS.get(name).card
-        here = all((dataset_folder(name) / file).is_file() for file in card.files)
-        grid.add_row(name, card.title, card.licence, ("yes" if here else "no") if card.files else "not needed")
+        found = sum((dataset_folder(name) / file).is_file() for file in card.files)
+        here = "yes" if found == len(card.files) else f"{found} of {len(card.files)}"
+        grid.add_row(name, card.title, card.licence, here if card.files else "not needed")
     console.print(grid)
 
 
@@ -232,7 +233,9 @@ def _data_prepare(
 ) -> None:
     from lightleak.data.download import prepare
 
-    console.print(f"{parsed.name}: {prepare(parsed.name, parsed.data, parsed.force)}", soft_wrap=True)
+    for file in prepare(parsed.name, parsed.data, parsed.force):
+        checked = "checksum right" if file.verified else "no checksum known"
+        console.print(f"{file.path}  sha256 {file.sha256} ({checked})", soft_wrap=True, highlight=False)
 
 
 def _data_describe(

@@ -63,15 +63,16 @@ def test_a_second_save_takes_the_place_of_the_first(encoder: TableEncoder, rows:
     assert list_captures(tmp_path) == [folder]
 
 
+@pytest.mark.parametrize("part", ["protocols.recorded_batch.RecordedBatch.save", "core.observations.ClientUpdate.save"])
 def test_an_interrupted_save_leaves_no_capture(
-    encoder: TableEncoder, rows: TensorDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    encoder: TableEncoder, rows: TensorDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     capture = make(encoder, rows)
     with monkeypatch.context() as patch:
-        patch.setattr("lightleak.protocols.recorded_batch.RecordedBatch.save", interrupt)
+        patch.setattr(f"lightleak.{part}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             capture.save(tmp_path)
     assert list_captures(tmp_path) == []

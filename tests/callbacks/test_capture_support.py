@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import lightning
+import pandas as pd
 import pytest
 import torch
 from lightning.pytorch.plugins import MixedPrecision
@@ -15,6 +17,7 @@ from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.core.errors import DataError, UsageError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
+from lightleak.targets import NetworkSpec
 from lightleak.targets.classifier import TabularClassifier
 
 Train = Callable[..., Any]
@@ -32,8 +35,6 @@ class Wrapping(torch.optim.Optimizer):
 
 
 class ByHand(TabularClassifier):
-    automatic_optimization = False
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.automatic_optimization = False
@@ -102,8 +103,6 @@ def test_trainings_that_cannot_be_captured_are_refused(
 
 
 def test_an_encoder_of_other_columns_is_refused(encoder: TableEncoder, train: Train) -> None:
-    import pandas as pd
-
     schema = TableSchema((Column.integer("age"),), Column.categorical("ill", ["0", "1"]))
     other = TableEncoder(schema).fit(pd.DataFrame({"age": [1, 2]}))
     with pytest.raises(UsageError, match=r"takes 4 encoded features, the encoder makes other columns \(1 features\)"):
@@ -140,7 +139,7 @@ class FakeTrainer:
 
 def test_sharded_parameters_are_refused(encoder: TableEncoder) -> None:
     module = bare()
-    with pytest.raises(UsageError, match="serves one device or DDP, .* got FSDPStrategy"):
+    with pytest.raises(UsageError, match=r"serves one device or DDP, .* got FSDPStrategy"):
         check_trainer(FakeTrainer(FSDPStrategy()), module, "raw")
     check_trainer(FakeTrainer(DDPStrategy(), 4), module, "raw")
 
@@ -182,10 +181,6 @@ def test_an_unfitted_encoder_is_refused_at_once(encoder: TableEncoder) -> None:
 def test_batches_of_another_kind_are_refused(
     encoder: TableEncoder, train: Train, tensors: tuple[Tensor, ...], message: str
 ) -> None:
-    import lightning
-
-    from lightleak.targets import NetworkSpec
-
     trainer = lightning.Trainer(
         accelerator="cpu",
         max_epochs=1,

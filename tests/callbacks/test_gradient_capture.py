@@ -264,7 +264,8 @@ def test_a_chosen_step_without_all_its_micro_batches_is_left_out_with_a_warning(
 
 def test_memory_is_bounded(encoder: TableEncoder, train: Train) -> None:
     callback = capture(encoder, epochs=range(10), per_epoch=99, max_captures=3)
-    train(callback)
+    with pytest.warns(UserWarning, match="max_captures=3 reached: no capture from step 3 on"):
+        train(callback)
     assert len(callback.captured) == 3
 
 
@@ -309,7 +310,36 @@ def test_an_overflowed_gradient_is_left_out_and_training_goes_on(
 ) -> None:
     callback = capture(encoder, epochs=(0,), at=at)
     with pytest.warns(UserWarning, match=f"step 0 was not captured: .*{reason}"):
-        train(callback, plugins=half_precision(2.0**60), gradient_clip_val=1.0)
+        train(callback, plugins=half_precision(2.0**60), gradient_clip_val=1.0, max_epochs=1, limit_train_batches=1)
+    assert not callback.captured
+
+
+class TwiceClassifier(TabularClassifier):
+    """Runs its network a second time, which draws other dropout masks."""
+
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        return super().training_step(batch, batch_index) + 0.5 * super().training_step(batch, batch_index)
+
+
+def test_a_second_forward_is_found_out_by_replay(encoder: TableEncoder, train: Train) -> None:
+    callback = capture(encoder, epochs=(0,))
+    model = train(callback, HARD, module=TwiceClassifier)
+    (taken,) = callback.captured
+    assert replay(taken.update, taken.truth) > 1e-2
+    assert same_weights(model, train(None, HARD, module=TwiceClassifier))
+
+
+class BypassingClassifier(TabularClassifier):
+    """Computes its loss without the network's own forward."""
+
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        return self.network.linears[0](batch[0]).square().mean()
+
+
+def test_a_step_without_the_networks_forward_is_left_out(encoder: TableEncoder, train: Train) -> None:
+    callback = capture(encoder, epochs=(), steps=(0,))
+    with pytest.warns(UserWarning, match="step 0 was not captured: its training step did not run the network"):
+        train(callback, module=BypassingClassifier)
     assert not callback.captured
 
 

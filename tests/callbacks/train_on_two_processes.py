@@ -5,9 +5,12 @@ Leaves, per rank, the weights of both trainings and the reduced gradients that t
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import lightning
+import pandas as pd
 import torch
+from torch import Tensor
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightleak.callbacks.gradient_capture import GradientCapture
@@ -21,13 +24,15 @@ class Witness(lightning.Callback):
     """Keeps ``.grad`` as the optimiser gets it: after the all-reduce."""
 
     def __init__(self) -> None:
-        self.grads: list[dict[str, torch.Tensor]] = []
+        self.grads: list[dict[str, Tensor]] = []
 
-    def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:  # type: ignore[no-untyped-def]
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         self.grads.append({name: p.grad.clone() for name, p in pl_module.network.named_parameters()})
 
 
-def train(encoder: TableEncoder, rows: TensorDataset, accumulate: int, *callbacks: lightning.Callback):  # type: ignore[no-untyped-def]
+def train(
+    encoder: TableEncoder, rows: TensorDataset, accumulate: int, *callbacks: lightning.Callback
+) -> tuple[int, dict[str, Tensor]]:
     torch.manual_seed(5)
     spec = NetworkSpec("mlp", 2, encoder.layout, {"hidden": [6], "norm": "batch", "dropout": 0.3})
     model = TabularClassifier(spec, seed=0)
@@ -48,8 +53,6 @@ def train(encoder: TableEncoder, rows: TensorDataset, accumulate: int, *callback
 
 
 def main(out: Path) -> None:
-    import pandas as pd
-
     torch.set_num_threads(1)
     draw = torch.Generator().manual_seed(0)
     frame = pd.DataFrame({name: torch.randn(32, generator=draw).double().numpy() for name in "abc"})

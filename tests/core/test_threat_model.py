@@ -24,8 +24,8 @@ def test_threat_models_do_not_change():
 
 def test_sentence_lists_all_that_is_known():
     assert EVERYTHING.describe() == (
-        "An honest-but-curious server that knows the update, the true labels, column bounds, encoder statistics, column "
-        "marginals and the batch's BatchNorm statistics."
+        "An honest-but-curious server that knows the update, the true labels, column bounds, encoder statistics, "
+        "column marginals and the batch's BatchNorm statistics."
     )
     assert NOTHING.describe() == "An honest-but-curious server that knows nothing."
     assert replace(NOTHING, marginals=True).describe().endswith(" that knows column marginals.")

@@ -72,6 +72,24 @@ def test_client_keeps_its_network(encoder: TableEncoder, rows: Rows) -> None:
     assert all(torch.equal(update.buffers[name], before[name]) for name in update.buffers)
 
 
+def test_dropout_follows_the_seed_alone(encoder: TableEncoder, rows: Rows) -> None:
+    spec = spec_of(encoder, dropout=0.5)
+    network = build_network(spec, seed=1)
+
+    def gradient(seed: int | None) -> Tensor:
+        update, truth = client_update(network, spec, encoder, *rows, share_labels=True, seed=seed)
+        assert require_replay(update, truth) == 0.0
+        return update.update["linears.0.weight"]
+
+    before = torch.get_rng_state()
+    first = gradient(3)
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(5)
+    assert torch.equal(gradient(3), first)
+    assert not torch.equal(gradient(4), first)
+    assert not torch.equal(gradient(None), gradient(None))
+
+
 def test_only_what_is_shared_is_sent(encoder: TableEncoder, rows: Rows, frame: pd.DataFrame) -> None:
     spec = spec_of(encoder, norm="batch")
     network = build_network(spec, seed=1)

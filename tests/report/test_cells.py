@@ -137,3 +137,25 @@ def test_less_entropy_is_never_less_confidence(first: float, second: float, cate
 @pytest.mark.parametrize("entropy", [0.2, 0.5, 0.9])
 def test_both_readings_of_an_entropy_in_the_unit_interval_nearly_agree(entropy: float) -> None:
     assert abs(confidence(entropy, True) - confidence(entropy, False)) < 0.35
+
+
+@pytest.mark.parametrize(
+    ("true", "reconstructed", "shown"),
+    [
+        (["41.99999990349218", "22.5"], ["31.748757992593667", "1.30708e-06"], (["42", "22.5"], ["31.75", "0"])),
+        (["37", "20"], ["41.00000001", "1e400"], (["37", "20"], ["41", "1e400"])),
+        (["0.00012345678", "0.0001"], ["0.00012399999", "0.5"], (["0.0001235", "0.0001"], ["0.000124", "0.5"])),
+        (["", ""], ["12345.678", "1.50"], (["", ""], ["12346", "2"])),
+        (["1.50", "1.5"], ["v1.23456", "0"], (["1.50", "1.5"], ["v1.23456", "0"])),
+        (["0.0", "0"], ["0.0", "0.1234567"], (["0.0", "0"], ["0.0", "0.1235"])),
+    ],
+)
+def test_numbers_are_shown_with_few_digits(make_run, true, reconstructed, shown) -> None:
+    folder = make_run(batch_sizes=(8,), n_batches=1)
+    run = load_run(folder)
+    pairs = zip(true, reconstructed, strict=True)
+    write(folder, run, "".join(f"{i},a,{left},{right},1,\n" for i, (left, right) in enumerate(pairs)))
+    found = batch_of(run)
+    assert found is not None
+    cells = [row[0] for _, row in found.rows]
+    assert ([cell.true or "" for cell in cells], [cell.reconstructed for cell in cells]) == shown

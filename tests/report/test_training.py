@@ -22,6 +22,19 @@ def test_rows_stand_beside_the_validation_accuracy(make_run) -> None:
     assert [value.mean for _, value in panel.series[2].points] == pytest.approx([0.75, 0.8, 0.85 - 0.1 / 3, 0.825])
 
 
+def test_guessing_and_validation_stand_last(make_run) -> None:
+    run = load_run(make_run(batch_sizes=(8,), n_batches=1, epochs=2, keep_rows=False))
+    captured = [result for result in run.results if result.setting.source == "training"]
+    another = [replace(result, attack="x") for result in captured if result.attack == "tableak"]
+    (panel,) = panels_of(replace(run, results=(*run.results, *another)))
+    assert [series.label for series in panel.series] == [
+        "TabLeak",
+        "x",
+        "Guessing",
+        "Validation accuracy of the target",
+    ]
+
+
 def test_a_run_without_captured_rows_is_read_from_its_log(make_run) -> None:
     run = load_run(make_run(batch_sizes=(8,), n_batches=1, epochs=4, keep_rows=False))
     initial = tuple(result for result in run.results if result.setting.source == "initial")

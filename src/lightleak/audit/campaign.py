@@ -1,16 +1,18 @@
-"""Many attacks on many observations: planned in packs, run by several workers, resumed where they stopped.
+"""Many attacks on many observations: planned in packs, run by several processes, resumed where they stopped.
 
-A unit is one attack on one observation; a pack is what one vectorised call takes. Packs are fixed in the plan, and
-every unit has a seed of its own, so results do not depend on how many workers run or on what was interrupted.
+A pack is what one vectorised call takes. Packs are fixed in the plan and every unit has a seed of its own, so results
+do not depend on how many workers run or on what was interrupted. A worker is a process that makes the plan anew and is
+told which packs are its own: threads would wait for each other at every one of the many small operations of a step.
 """
 
 import json
-import math
+import multiprocessing
 import os
-import threading
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+import queue
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -19,65 +21,16 @@ import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lightleak.attacks import ATTACKS
-from lightleak.core.observations import ClientUpdate, GroundTruth
-from lightleak.core.reconstruction import Reconstruction
-from lightleak.core.seeds import derive_seed
-from lightleak.data.encoder import TableEncoder
-from lightleak.metrics.score import matched, score
+from lightleak.audit.unit import Unit, run_pack, unit_file
 
 ROWS_PER_PACK = {"cpu": 1024, "cuda": 2**20}
-"""Rows of one call, over all its updates and restarts. On a CPU more leaves the cache and less is spent on overhead;
-a GPU wants as many as fit."""
+"""Rows of one call, over all its updates and restarts. On a CPU more leaves the cache and less goes into overhead; a
+GPU wants as many as fit."""
 
-Observed = tuple[ClientUpdate, GroundTruth | None]
+PROGRESS_SECONDS = 0.2
 
-
-@dataclass(frozen=True)
-class Unit:
-    """One attack on one observation.
-
-    Attributes:
-        id: unique in the run, and a file name.
-        attack: attack name.
-        options: its settings.
-        observe: makes or reads the observation (and the truth, where the run owns it).
-        facts: what the results row says besides the scores; ``batch_size`` is needed.
-        seed: root of the unit's random streams.
-    """
-
-    id: str
-    attack: str
-    options: dict[str, Any]
-    observe: Callable[[], Observed]
-    facts: dict[str, Any]
-    seed: int
-
-    @property
-    def cost(self) -> float:
-        """Relative work, for the progress bar: candidates, rows and steps."""
-        settings = ATTACKS.get(self.attack)(**self.options).options()
-        return float(settings.get("restarts", 1) * settings.get("steps", 1) * self.facts["batch_size"])
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of the units: their rows, in the order of the plan, and how many had been done before."""
-
-    rows: list[dict[str, Any]]
-    resumed: int
-
-
-@dataclass
-class _Shared:
-    """State the workers share."""
-
-    progress: Progress
-    task: Any
-    stop: threading.Event = field(default_factory=threading.Event)
-
-
-class _Stopped(Exception):
-    """Raised inside a worker when the run is being interrupted."""
+Plan = Callable[[], list[Unit]]
+"""Makes the same units, in the same order, in every process; it must be picklable where several workers run."""
 
 
 def plan_packs(units: Iterable[Unit], device: torch.device) -> list[list[Unit]]:
@@ -97,20 +50,16 @@ def plan_packs(units: Iterable[Unit], device: torch.device) -> list[list[Unit]]:
 
 
 def run_units(
-    units: Sequence[Unit],
-    folder: Path,
-    device: torch.device,
-    workers: int = 0,
-    redact: bool = False,
-    quiet: bool = False,
-) -> Outcome:
-    """Run what is not done yet, and keep every finished unit in ``folder/units``.
+    plan: Plan, folder: Path, device: torch.device, workers: int = 1, redact: bool = False, quiet: bool = False
+) -> list[dict[str, Any]]:
+    """Run what is not done yet, keep every finished unit in ``folder/units``, and return all rows in the plan's order.
 
     Args:
-        units: the plan.
+        plan: makes the units.
         folder: the run folder.
         device: where attacks run.
-        workers: packs run at once on a CPU, one thread each; 0 takes one per core. A GPU takes one pack at a time.
+        workers: packs run at once on a CPU, one process and one thread each; 0 takes one per core. A GPU takes one pack
+            at a time.
         redact: keep no true or reconstructed value.
         quiet: no progress bar.
 
@@ -118,11 +67,81 @@ def run_units(
         LightLeakError: an observation cannot be attacked; finished units are kept.
         KeyboardInterrupt: passed on once the workers have stopped; finished units are kept.
     """
-    kept = folder / "units"
-    kept.mkdir(parents=True, exist_ok=True)
-    missing = [unit for unit in units if not (kept / f"{unit.id}.json").is_file()]
-    packs = [left for pack in plan_packs(units, device) if (left := [u for u in pack if u in missing])]
-    workers = 1 if device.type != "cpu" else min(workers or os.cpu_count() or 1, max(1, len(packs)))
+    (folder / "units").mkdir(parents=True, exist_ok=True)
+    units = plan()
+    missing = {unit.id for unit in units if not unit_file(folder, unit.id).is_file()}
+    packs = plan_packs(units, device)
+    # A pack with a unit missing runs whole: other neighbours could round differently.
+    waiting = [i for i, pack in enumerate(packs) if any(unit.id in missing for unit in pack)]
+    workers = 1 if device.type != "cpu" else min(workers or os.cpu_count() or 1, len(waiting))
+    total = sum(unit.cost for i in waiting for unit in packs[i])
+    with _progress_bar(f"{len(missing)} attacks", total, quiet or not waiting) as report:
+        if workers <= 1:
+            with _one_thread(device):
+                for i in waiting:
+                    run_pack(packs[i], folder, device, redact, report)
+        else:
+            _run_in_processes(plan, waiting, workers, folder, device, redact, report)
+    return finished_rows(units, folder)
+
+
+def finished_rows(units: Sequence[Unit], folder: Path) -> list[dict[str, Any]]:
+    """Rows of the units that are done, in the order of the plan."""
+    files = (unit_file(folder, unit.id) for unit in units)
+    return [json.loads(file.read_text()) for file in files if file.is_file()]
+
+
+def _run_in_processes(
+    plan: Plan,
+    waiting: Sequence[int],
+    workers: int,
+    folder: Path,
+    device: torch.device,
+    redact: bool,
+    report: Callable[[float], None],
+) -> None:
+    # Spawned, not forked: a copy of a process that has trained holds the locks of threads it does not have.
+    context = multiprocessing.get_context("spawn")
+    done = context.Queue()
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (plan, folder, device, redact, done))
+    try:
+        jobs = [pool.submit(_work, i) for i in waiting]
+        left = set(jobs)
+        while left:
+            finished, left = wait(left, PROGRESS_SECONDS, FIRST_EXCEPTION)
+            for job in finished:
+                job.result()
+            while True:
+                try:
+                    report(done.get_nowait())
+                except queue.Empty:
+                    break
+    except BaseException:
+        # An interrupt, or a pack that failed: what runs is abandoned. Files are written whole, so none is half there.
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in multiprocessing.active_children():
+            process.terminate()
+        raise
+    pool.shutdown()
+
+
+_worker: dict[str, Any] = {}
+"""What a worker process keeps between its packs."""
+
+
+def _start_worker(plan: Plan, folder: Path, device: torch.device, redact: bool, done: Any) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    torch.set_num_threads(1)
+    packs = plan_packs(plan(), device)
+    _worker.update(packs=packs, folder=folder, device=device, redact=redact, report=done.put)
+
+
+def _work(index: int) -> None:
+    run_pack(_worker["packs"][index], _worker["folder"], _worker["device"], _worker["redact"], _worker["report"])
+
+
+@contextmanager
+def _progress_bar(title: str, total: float, quiet: bool) -> Iterator[Callable[[float], None]]:
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -130,105 +149,18 @@ def run_units(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with _one_thread_per_worker(device), Progress(*columns, disable=quiet or not packs) as progress:
-        total = sum(unit.cost for unit in missing)
-        shared = _Shared(progress, progress.add_task(f"{len(missing)} attacks", total=total))
-        with ThreadPoolExecutor(workers) as pool:
-            jobs = [pool.submit(_run_pack, pack, folder, device, redact, shared) for pack in packs]
-            try:
-                wait(jobs, return_when=FIRST_EXCEPTION)
-            finally:
-                # Reached by an interrupt or a failed pack as well: running packs stop at their next step.
-                if any(not job.done() or job.exception() is not None for job in jobs):
-                    shared.stop.set()
-                    pool.shutdown(cancel_futures=True)
-        for job in jobs:
-            if not job.cancelled() and (error := job.exception()) is not None and not isinstance(error, _Stopped):
-                raise error
-    return Outcome([json.loads((kept / f"{unit.id}.json").read_text()) for unit in units], len(units) - len(missing))
+    with Progress(*columns, disable=quiet) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda amount: progress.advance(task, amount)
 
 
-def finished_rows(units: Sequence[Unit], folder: Path) -> list[dict[str, Any]]:
-    """Rows of the units that are done, in the order of the plan."""
-    files = (folder / "units" / f"{unit.id}.json" for unit in units)
-    return [json.loads(file.read_text()) for file in files if file.is_file()]
-
-
-def _run_pack(pack: Sequence[Unit], folder: Path, device: torch.device, redact: bool, shared: _Shared) -> None:
-    if shared.stop.is_set():
-        raise _Stopped
-    observed = [unit.observe() for unit in pack]
-    attack = ATTACKS.get(pack[0].attack)(**pack[0].options)
-    cost = pack[0].cost
-
-    def report(fraction: float) -> None:
-        if shared.stop.is_set():
-            raise _Stopped
-        shared.progress.advance(shared.task, fraction * cost)
-
-    seeds = [derive_seed(unit.seed, unit.attack, unit.id) for unit in pack]
-    found = attack.run_many([update for update, _ in observed], seeds, device, report)
-    for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
-        row = _row(unit, update, truth, reconstruction, attack.options(), folder, redact)
-        _write(folder / "units" / f"{unit.id}.json", json.dumps(row))
-
-
-def _row(
-    unit: Unit,
-    update: ClientUpdate,
-    truth: GroundTruth | None,
-    reconstruction: Reconstruction,
-    options: dict[str, Any],
-    folder: Path,
-    redact: bool,
-) -> dict[str, Any]:
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
-    row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
-    if truth is not None:
-        row |= score(reconstruction, truth, encoder)
-    row |= {
-        "seconds": reconstruction.seconds,
-        "loss": reconstruction.loss,
-        "threat_model": reconstruction.threat_model.describe(),
-        "options": options,
-        "reconstruction": None,
-    }
-    if not redact:
-        rows = matched(reconstruction, truth, encoder) if truth is not None else reconstruction.rows
-        file = Path("reconstructions") / f"{unit.id}.csv"
-        (folder / file).parent.mkdir(exist_ok=True)
-        _write(folder / file, rows.to_csv(index=False))
-        row["reconstruction"] = str(file)
-    cleaned: dict[str, Any] = without_nan(row)
-    return cleaned
-
-
-def without_nan(value: Any) -> Any:
-    """``value`` with NaN and infinities as ``None``: JSON has no word for them."""
-    if isinstance(value, dict):
-        return {key: without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _write(path: Path, text: str) -> None:
-    """Write whole or not at all: a file that exists is complete."""
-    partial = path.with_suffix(path.suffix + ".part")
-    partial.write_text(text)
-    partial.replace(path)
-
-
-class _one_thread_per_worker:
-    """One torch thread per worker on a CPU: faster than threads inside operations, and equal on any number of cores."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-
-    def __enter__(self) -> None:
-        self.before = torch.get_num_threads()
-        if self.device.type == "cpu":
-            torch.set_num_threads(1)
-
-    def __exit__(self, *_: object) -> None:
-        torch.set_num_threads(self.before)
+@contextmanager
+def _one_thread(device: torch.device) -> Iterator[None]:
+    """One thread on a CPU, as in a worker process: then the results are equal bit for bit."""
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -60,7 +60,7 @@ def markdown(
     verdict = "The paper prints no numbers to compare with."
     if answers:
         verdict = (
-            f"{sum(answers)} of {len(answers)} cells agree: within {TOLERANCE_POINTS:.0f} points or within the combined "
+            f"{sum(answers)} of {len(answers)} cells agree: within {TOLERANCE_POINTS:.0f} points or the combined "
             f"95% interval (the paper's from its deviation over {PAPER_BATCHES} batches)."
         )
     header = [*keys, "paper", "ours", "95% interval", "n", "difference", "agrees"]

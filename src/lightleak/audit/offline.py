@@ -8,13 +8,15 @@ from typing import Any
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.campaign import Unit, finished_rows, run_units
+from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import target_name
 from lightleak.audit.results import print_summary, write_environment, write_results
 from lightleak.audit.run import check_attacks, load_capture, open_run_folder, with_label_setting
+from lightleak.audit.unit import Unit
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate
 from lightleak.report import build_report
 from lightleak.targets.spec import NetworkSpec
 
@@ -44,12 +46,29 @@ def attack_captures(
     console = console or Console()
     device = resolve_device(config.device)
     check_attacks(config.attacks)
-    captures = [(path, *load_capture(path)) for path in find_captures(root)]
+    plan = partial(captured_units, config, root)
+    units = plan()
+    for unit in units:
+        update, _ = unit.observe()
+        ATTACKS.get(unit.attack)(**unit.options).check(update)
+    open_run_folder(folder, config)
+    write_environment(folder, device, command)
+    try:
+        run_units(plan, folder, device, config.workers, config.redact, quiet=not console.is_interactive)
+    finally:
+        results = write_results(folder, finished_rows(units, folder))
+        build_report(folder, redact=config.redact)
+    print_summary(results, console)
+    return results
+
+
+def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
+    """Every attack of the config on every capture below ``root``."""
     units = []
+    captures = [(path, ClientUpdate.load(path / "observation")) for path in find_captures(root)]
     for attack in config.attacks:
         options = with_label_setting(config, attack, config.attacks[attack])
-        for i, (path, update, _) in enumerate(captures):
-            ATTACKS.get(attack)(**options).check(update)
+        for i, (path, update) in enumerate(captures):
             facts = {
                 "dataset": config.data.name or config.data.table,
                 "target": target_name(NetworkSpec.from_dict(update.network)),
@@ -63,12 +82,4 @@ def attack_captures(
             }
             name = "-".join(path.relative_to(root).parts) or root.name
             units.append(Unit(f"{attack}-{name}", attack, options, partial(load_capture, path), facts, config.seed))
-    open_run_folder(folder, config)
-    write_environment(folder, device, command)
-    try:
-        run_units(units, folder, device, config.workers, config.redact, quiet=not console.is_interactive)
-    finally:
-        results = write_results(folder, finished_rows(units, folder))
-        build_report(folder, redact=config.redact)
-    print_summary(results, console)
-    return results
+    return units

@@ -12,7 +12,7 @@ from rich.markdown import Markdown
 from scipy.stats import kendalltau
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.campaign import Unit, finished_rows, run_units
+from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import Federation, FreshClients
 from lightleak.audit.comparison import Compared, markdown
 from lightleak.audit.config import AuditConfig, DataConfig, TargetConfig
@@ -32,6 +32,7 @@ from lightleak.audit.reproduction_settings import (
 )
 from lightleak.audit.results import write_environment, write_results
 from lightleak.audit.special_reproductions import SPECIAL
+from lightleak.audit.unit import Unit
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.metrics.summary import Summary, summarise
@@ -78,7 +79,9 @@ def reproduce(
     else:
         units = _units(cells, selection)
         try:
-            run_units(units, folder, where, workers, redact=True, quiet=not console.is_interactive)
+            run_units(
+                partial(_units, cells, selection), folder, where, workers, redact=True, quiet=not console.is_interactive
+            )
         finally:
             rows = finished_rows(units, folder)
             write_results(folder, rows, extra_keys=("setting",))

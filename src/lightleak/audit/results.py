@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table as Grid
 
-from lightleak.audit.campaign import without_nan
+from lightleak.audit.unit import without_nan
 from lightleak.metrics.summary import summarise_rows
 
 SCHEMA_VERSION = 1

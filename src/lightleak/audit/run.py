@@ -17,12 +17,13 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.campaign import Unit, finished_rows, plan_packs, run_units
+from lightleak.audit.campaign import finished_rows, plan_packs, run_units
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.config import AuditConfig, load_config
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
 from lightleak.audit.monitor import LeakageMonitor
 from lightleak.audit.results import print_summary, write_environment, write_results
+from lightleak.audit.unit import Unit
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
@@ -63,8 +64,18 @@ def run_audit(
     if config.training.epochs > 0 and not (folder / TRAINING_FILE).is_file():
         train(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
+    for unit in units:
+        if unit.facts["source"] == "training":
+            unit.observe()  # a capture that its batch does not reproduce is refused before any attack
     try:
-        run_units(units, folder, device, config.workers, config.redact, quiet=not console.is_interactive)
+        run_units(
+            partial(audit_units, config, folder),
+            folder,
+            device,
+            config.workers,
+            config.redact,
+            quiet=not console.is_interactive,
+        )
     finally:
         # Also after an interruption: the report then shows what is there, and a later run goes on from it.
         results = write_results(folder, finished_rows(units, folder))
@@ -207,6 +218,11 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
                 )
             )
     return units
+
+
+def audit_units(config: AuditConfig, folder: Path) -> list[Unit]:
+    """`plan_units` from the config alone: what a worker process is given."""
+    return plan_units(config, prepare_experiment(config), folder)
 
 
 def describe_plan(config: AuditConfig, console: Console) -> None:

@@ -38,12 +38,10 @@ class CaptureSchedule:
             if len(chosen) and min(chosen) < 0:
                 raise UsageError(f"{name} are counted from 0, got {min(chosen)}")
 
-    def wants(self, epoch: int, step: int, taken: int, taken_in_epoch: int) -> bool:
-        """Whether to capture this step, after so many captures.
+    def wants(self, epoch: int, step: int, taken_in_epoch: int) -> bool:
+        """Whether this step is chosen, after so many captures in its epoch; ``max_captures`` is the caller's to keep.
 
-        >>> CaptureSchedule(epochs=(0, 5), per_epoch=2).wants(epoch=5, step=80, taken=3, taken_in_epoch=1)
+        >>> CaptureSchedule(epochs=(0, 5), per_epoch=2).wants(epoch=5, step=80, taken_in_epoch=1)
         True
         """
-        if taken >= self.max_captures:
-            return False
         return step in self.steps or (epoch in self.epochs and taken_in_epoch < self.per_epoch)

@@ -38,19 +38,14 @@ class Capture:
             The folder.
         """
         root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        # Under its final name a capture is complete: whoever interrupts this leaves none rather than half of one.
-        partial, folder = root / f".{self.name}.partial", root / self.name
-        for path in (partial, folder):
-            if path.exists():
-                shutil.rmtree(path)
-        parts: dict[str, ClientUpdate | RecordedBatch] = {"observation": self.update, "truth": self.truth}
-        partial.mkdir(mode=FOLDER_MODE)
-        for name, part in parts.items():
-            (partial / name).mkdir(mode=FOLDER_MODE)
-            part.save(partial / name)
-            for file in (partial / name).iterdir():
-                file.chmod(FILE_MODE)
-        partial.rename(folder)
+        folder = root / self.name
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir(mode=FOLDER_MODE)
+        _save_privately(self.truth, folder / "truth")
+        # The observation comes last and under its name only when whole: an interrupted save leaves no capture.
+        _save_privately(self.update, folder / "observation.partial")
+        (folder / "observation.partial").rename(folder / "observation")
         return folder
 
     @classmethod
@@ -73,8 +68,14 @@ def list_captures(root: Path) -> list[Path]:
     """
     if not root.is_dir():
         raise UsageError(f"captures must be a folder, got {str(root)!r}")
-    found = [path.parent for path in root.glob("*/observation") if not path.parent.name.startswith(".")]
-    return sorted(found, key=_order)
+    return sorted((path.parent for path in root.glob("*/observation")), key=_order)
+
+
+def _save_privately(part: ClientUpdate | RecordedBatch, folder: Path) -> None:
+    folder.mkdir(mode=FOLDER_MODE)
+    part.save(folder)
+    for file in folder.iterdir():
+        file.chmod(FILE_MODE)
 
 
 def _order(folder: Path) -> tuple[list[int], str]:

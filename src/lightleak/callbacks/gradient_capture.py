@@ -102,8 +102,7 @@ class GradientCapture(lightning.Callback):
         self._network: nn.Module
         self._spec: NetworkSpec
         self._recorder: StepRecorder | None = None
-        self._stepping = False
-        self._step = 0
+        self._stepping, self._told_full, self._step = False, False, 0
         self._handles: list[Any] = []
 
     @property
@@ -207,8 +206,13 @@ class GradientCapture(lightning.Callback):
             self._epoch, self._taken_in_epoch = trainer.current_epoch, 0
         self._drop()
         self._step = trainer.global_step
-        if self.schedule.wants(self._epoch, self._step, self._taken, self._taken_in_epoch):
+        if not self.schedule.wants(self._epoch, self._step, self._taken_in_epoch):
+            return
+        if self._taken < self.schedule.max_captures:
             self._recorder = StepRecorder(self._network, self.share_statistics)
+        elif not self._told_full:
+            self._told_full = True
+            warnings.warn(f"max_captures={self._taken} reached: no capture from step {self._step} on", stacklevel=2)
 
     def _trouble(self, trainer: lightning.Trainer, recorder: StepRecorder) -> str | None:
         """Why this step is not recorded, or ``None``."""

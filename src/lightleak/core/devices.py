@@ -8,13 +8,14 @@ import torch
 from lightleak.core.errors import UsageError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # names and numbers of glibc's mallopt(3)
+_MMAP_THRESHOLDS = (2**30, 2**25)  # older glibc refuses more than 32 MiB
 
 
 def resolve_device(name: str = "auto") -> torch.device:
-    """Turn a setting into a device.
+    """Turn ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` into a device; ``auto`` takes a GPU where there is one.
 
     Raises:
-        UsageError: the name is no device, or no such device is on this machine.
+        UsageError: the name is none of these, or no such device is on this machine.
 
     >>> resolve_device("cpu")
     device(type='cpu')
@@ -25,6 +26,8 @@ def resolve_device(name: str = "auto") -> torch.device:
         device = torch.device(name)
     except RuntimeError as error:
         raise UsageError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}") from error
+    if device.type not in ("cpu", "cuda"):
+        raise UsageError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
         raise UsageError(f"device {name!r} is not on this machine ({torch.cuda.device_count()} CUDA devices found)")
     return device
@@ -39,6 +42,7 @@ def keep_freed_memory() -> bool:
     """
     try:
         libc = ctypes.CDLL("libc.so.6")
-        return bool(libc.mallopt(_M_MMAP_THRESHOLD, 2**30) and libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
+        raised = any(libc.mallopt(_M_MMAP_THRESHOLD, size) for size in _MMAP_THRESHOLDS)
+        return raised and bool(libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
     except (OSError, AttributeError):
         return False

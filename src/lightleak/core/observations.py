@@ -151,7 +151,8 @@ class ClientUpdate:
         labels = groups.pop("labels").get("labels")
         try:
             protocol = ProtocolFacts(**facts.pop("facts"))
-            return cls(**groups, **facts, facts=protocol, labels=labels)
+            known: dict[str, Any] = {**groups, **facts}
+            return cls(**known, facts=protocol, labels=labels)
         except (TypeError, KeyError) as error:
             raise ObservationError(f"{folder}/facts.json does not describe a client update: {error}") from error
 

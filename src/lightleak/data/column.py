@@ -35,8 +35,9 @@ class Column:
         name: column name in the table.
         kind: continuous, integer or categorical.
         categories: ordered categories (strings) of a categorical column.
-        lower: lowest admissible value of a numerical column; ``None``: the lowest seen when an encoder is fitted.
-        upper: highest admissible value, likewise.
+        lower: lowest value of a numerical column that the server assumes, and decoding clamps to; ``None``: the lowest
+            seen when an encoder is fitted.
+        upper: highest value, likewise.
         missing: ``refuse`` missing values, give them their own ``category``, or ``impute`` the median (of an integer
             column the lower one) or the most frequent category of the rows that are being read.
 

@@ -11,26 +11,42 @@ from torch import Tensor, nn
 from lightleak.core.errors import DataError, ObservationError
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation, Relaxation
-from lightleak.data.schema import ColumnKind, TableSchema
+from lightleak.data.schema import Column, ColumnKind, TableSchema
 
 Encoding = Literal["standardized", "onehot", "minmax", "quantile"]
+
+_STATISTICS = ("shift", "scale", "lower", "upper", "deviation")
+_KNOTS = "knots."
 
 
 class TableEncoder(nn.Module):
     """Encode rows of a schema as vectors of width d, and decode them again.
 
     Encodings: ``standardized`` scales every encoded column, one-hot ones included, to mean 0 and deviation 1 (what
-    TabLeak does); ``onehot`` keeps 0/1 and standardises numbers; ``minmax`` keeps 0/1 and maps numbers to [0, 1] by their
-    bounds; ``quantile`` keeps 0/1 and maps numbers to their rank in [0, 1].
+    TabLeak does); ``onehot`` keeps 0/1 and standardises numbers; ``minmax`` keeps 0/1 and maps numbers to [0, 1] by
+    their bounds; ``quantile`` keeps 0/1 and maps numbers to their rank in [0, 1].
 
-    Statistics are buffers in float64, so that wide integers survive the round trip:
+    Decoding gives back every valid row: categories exactly, whole numbers exactly as long as they lie within 8 million
+    (2**23) of their mean (an encoded value has the 24 bits of float32), other numbers to 24 bits. Numbers beyond the
+    bounds come back as the bound unless ``clamp`` is off; ``quantile`` knows no number beyond the bounds.
+
+    Statistics are buffers in float64:
 
     * ``shift``, ``scale`` ``[d]``: ``x = (raw - shift) / scale``;
     * ``lower``, ``upper`` ``[m]``: bounds of the m numerical columns, in the table's units;
     * ``deviation`` ``[m]``: their standard deviations, in the table's units (the tolerance of Eq. 6 is 0.319 of it).
 
-    >>> from lightleak.data.schema import Column
-    >>> schema = TableSchema((Column.integer("age"), Column.categorical("sex", ["F", "M"])), Column.categorical("ill", ["0", "1"]))
+    Attributes:
+        schema: the columns.
+        encoding: how they are encoded.
+        layout: where each column lies in the encoded vector.
+        numerical_positions: encoded positions of the numerical columns.
+
+    Raises:
+        DataError: an unknown encoding.
+
+    >>> columns = (Column.integer("age"), Column.categorical("sex", ["F", "M"]))
+    >>> schema = TableSchema(columns, label=Column.categorical("ill", ["0", "1"]))
     >>> frame = pd.DataFrame({"age": [30, 40], "sex": ["F", "M"], "ill": ["0", "1"]})
     >>> encoder = TableEncoder(schema).fit(frame)
     >>> encoder.decode(encoder.encode(frame))["age"].tolist()
@@ -46,7 +62,7 @@ class TableEncoder(nn.Module):
     def __init__(self, schema: TableSchema, encoding: Encoding = "standardized") -> None:
         super().__init__()
         if encoding not in get_args(Encoding):
-            raise DataError(f"encoding must be one of {get_args(Encoding)}, got {encoding!r}")
+            raise DataError(f"encoding must be one of {', '.join(get_args(Encoding))}, got {encoding!r}")
         self.schema = schema
         self.encoding = encoding
         blocks, start = [], 0
@@ -55,10 +71,9 @@ class TableEncoder(nn.Module):
             start += column.width
         self.layout = EncodedLayout(tuple(blocks))
         self.numerical_positions = [block.start for block in self.layout.numerical]
-        for name, width in (("shift", start), ("scale", start)):
+        for name in _STATISTICS:
+            width = start if name in ("shift", "scale") else len(schema.numerical)
             self.register_buffer(name, torch.full((width,), float("nan"), dtype=torch.float64))
-        for name in ("lower", "upper", "deviation"):
-            self.register_buffer(name, torch.full((len(schema.numerical),), float("nan"), dtype=torch.float64))
         self._knots: dict[str, Tensor] = {}
 
     @property
@@ -79,39 +94,34 @@ class TableEncoder(nn.Module):
         """
         if len(frame) < 2:
             raise DataError(f"an encoder needs at least 2 rows to take statistics from, got {len(frame)}")
-        frame = self.schema.validate(frame, require_label=False)
-        raw = self._one_hot(frame)
-        spread = raw.std(0)
-        # A constant column carries nothing; dividing by 1 keeps it finite (the reference implementation does the same).
-        spread[spread == 0] = 1.0
-        numbers = raw[:, self.numerical_positions]
-        self.lower = _declared([column.lower for column in self.schema.numerical], numbers.amin(0))
-        self.upper = _declared([column.upper for column in self.schema.numerical], numbers.amax(0))
-        self.deviation = spread[self.numerical_positions].clone()
-        self.shift, self.scale = torch.zeros_like(spread), torch.ones_like(spread)
-        at = self.numerical_positions
+        codes, numbers = self._cells(self.schema.validate(frame, require_label=False))
+        mean, spread = self._moments(codes, numbers)
+        at, columns = self.numerical_positions, self.schema.numerical
+        self.lower = _declared([column.lower for column in columns], numbers.amin(0))
+        self.upper = _declared([column.upper for column in columns], numbers.amax(0))
+        self.deviation = spread[at]
+        self.shift, self.scale = torch.zeros_like(mean), torch.ones_like(mean)
         if self.encoding == "standardized":
-            self.shift, self.scale = raw.mean(0), spread
+            self.shift, self.scale = mean, spread
         elif self.encoding == "onehot":
-            self.shift[at], self.scale[at] = raw.mean(0)[at], spread[at]
+            self.shift[at], self.scale[at] = mean[at], spread[at]
         elif self.encoding == "minmax":
-            width = self.upper - self.lower
-            self.shift[at], self.scale[at] = self.lower, torch.where(width > 0, width, torch.ones_like(width))
+            span = self.upper - self.lower
+            self.shift[at], self.scale[at] = self.lower, torch.where(span > 0, span, torch.ones_like(span))
         else:
-            self._knots = {c.name: torch.unique(numbers[:, i]) for i, c in enumerate(self.schema.numerical)}
+            known = torch.cat([numbers, self.lower.unsqueeze(0), self.upper.unsqueeze(0)])
+            self._knots = {column.name: torch.unique(known[:, i]) for i, column in enumerate(columns)}
         return self
 
     def encode(self, frame: pd.DataFrame) -> Tensor:
-        """Rows as float32 ``[n, d]``.
+        """Rows as float32 ``[n, d]``, on the CPU.
 
         Raises:
             DataError: the frame does not fit the schema, or the encoder is not fitted.
         """
         self._require_fitted()
-        raw = self._one_hot(self.schema.validate(frame, require_label=False))
-        if self.encoding == "quantile":
-            raw[:, self.numerical_positions] = self._ranks(raw[:, self.numerical_positions])
-        return ((raw - self.shift.cpu()) / self.scale.cpu()).float()
+        codes, numbers = self._cells(self.schema.validate(frame, require_label=False))
+        return self.assemble(codes.to(self.shift.device), numbers.to(self.shift.device)).cpu()
 
     def encode_labels(self, frame: pd.DataFrame) -> Tensor:
         """Class indices, LongTensor ``[n]``.
@@ -119,8 +129,7 @@ class TableEncoder(nn.Module):
         Raises:
             DataError: the label column is missing or holds an unknown class.
         """
-        labels = self.schema.validate(frame)[self.schema.label.name]
-        return torch.as_tensor(pd.Categorical(labels, categories=list(self.schema.label.categories)).codes.astype("int64"))
+        return _codes(self.schema.label, self.schema.validate(frame)[self.schema.label.name])
 
     def decode(self, x: Tensor, clamp: bool = True) -> pd.DataFrame:
         """Project encoded rows ``[n, d]`` to the table: largest category, whole numbers for integer columns.
@@ -128,6 +137,9 @@ class TableEncoder(nn.Module):
         Args:
             x: encoded rows, exact or fuzzy.
             clamp: keep numbers inside their bounds (TabLeak App. B does so before measuring).
+
+        Raises:
+            DataError: rows of another width, or the encoder is not fitted.
         """
         codes, numbers = self.project(x, clamp)
         columns: dict[str, Any] = {}
@@ -143,10 +155,19 @@ class TableEncoder(nn.Module):
     def project(self, x: Tensor, clamp: bool = True) -> tuple[Tensor, Tensor]:
         """Decode without a table: any leading dimensions, any device.
 
+        Args:
+            x: encoded rows ``[..., d]``, exact or fuzzy.
+            clamp: keep numbers inside their bounds.
+
         Returns:
             Category indices, LongTensor ``[..., K]``, and numbers in the table's units, float64 ``[..., m]``.
+
+        Raises:
+            DataError: rows of another width, or the encoder is not fitted.
         """
         self._require_fitted()
+        if x.shape[-1:] != (self.width,):
+            raise DataError(f"encoded rows must have width {self.width}, got shape {tuple(x.shape)}")
         raw = x.double() * self.scale + self.shift
         codes = [raw[..., block.slice].argmax(-1) for block in self.layout.categorical]
         numbers = raw[..., self.numerical_positions]
@@ -154,19 +175,26 @@ class TableEncoder(nn.Module):
             numbers = self._values(numbers)
         if clamp:
             numbers = numbers.clamp(self.lower, self.upper)
-        for i, column in enumerate(self.schema.numerical):
-            if column.kind is ColumnKind.INTEGER:
-                numbers[..., i] = numbers[..., i].round()
+        whole = [i for i, column in enumerate(self.schema.numerical) if column.kind is ColumnKind.INTEGER]
+        numbers[..., whole] = numbers[..., whole].round()
         empty = torch.empty(*x.shape[:-1], 0, dtype=torch.long, device=x.device)
         return torch.stack(codes, -1) if codes else empty, numbers
 
     def assemble(self, codes: Tensor, numbers: Tensor) -> Tensor:
-        """Encode what `project` returned: float32 ``[..., d]`` with exact one-hot blocks."""
-        raw = torch.zeros(*codes.shape[:-1], self.width, dtype=torch.float64, device=codes.device)
+        """Encode what `project` returned: float32 ``[..., d]`` with exact one-hot blocks.
+
+        Args:
+            codes: category indices, LongTensor ``[..., K]``.
+            numbers: numbers in the table's units, float64 ``[..., m]``.
+        """
+        absent, present = ((raw - self.shift) / self.scale for raw in (0.0, 1.0))
+        x = absent.float().expand(*codes.shape[:-1], self.width).clone()
         starts = torch.tensor([block.start for block in self.layout.categorical], dtype=torch.long, device=codes.device)
-        raw.scatter_(-1, codes + starts, 1.0)
-        raw[..., self.numerical_positions] = self._ranks(numbers) if self.encoding == "quantile" else numbers
-        return ((raw - self.shift) / self.scale).float()
+        x.scatter_(-1, codes + starts, present.float()[codes + starts])
+        at = self.numerical_positions
+        raw = self._ranks(numbers) if self.encoding == "quantile" else numbers
+        x[..., at] = ((raw - self.shift[at]) / self.scale[at]).float()
+        return x
 
     def relaxation(
         self,
@@ -175,14 +203,22 @@ class TableEncoder(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> Relaxation:
-        """The relaxation of this table's rows, with its constants on one device."""
+        """The relaxation of this table's rows, with its constants on one device and in one precision.
+
+        Raises:
+            DataError: the encoder is not fitted.
+        """
         self._require_fitted()
-        lower, upper = self.encoded_bounds()
-        constants = (value.to(device=device, dtype=dtype) for value in (self.shift, self.scale, lower, upper))
-        return Relaxation(self.layout, *constants, categorical=categorical, numerical=numerical)
+        constants = (self.shift, self.scale, *self.encoded_bounds())
+        shift, scale, lower, upper = (value.to(device=device, dtype=dtype) for value in constants)
+        return Relaxation(self.layout, shift, scale, lower, upper, categorical, numerical)
 
     def relax(self, z: Tensor) -> Tensor:
-        """TabLeak's relaxation of ``[..., d]``: softmax per categorical block, sigmoid into the bounds per number."""
+        """TabLeak's relaxation of ``[..., d]``: softmax per categorical block, sigmoid into the bounds per number.
+
+        Raises:
+            DataError: the encoder is not fitted.
+        """
         return self.relaxation(dtype=z.dtype, device=z.device)(z)
 
     def encoded_bounds(self) -> tuple[Tensor, Tensor]:
@@ -193,66 +229,112 @@ class TableEncoder(nn.Module):
         return (lower - self.shift) / self.scale, (upper - self.shift) / self.scale
 
     def to_state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
-        """Facts (JSON-ready) and statistics (tensors)."""
+        """Facts (JSON-ready) and statistics (tensors).
+
+        Raises:
+            DataError: the encoder is not fitted.
+        """
         self._require_fitted()
         tensors = {name: getattr(self, name) for name in _STATISTICS}
-        return {"encoding": self.encoding, "schema": self.schema.to_dict()}, tensors | {
-            f"knots.{name}": knots for name, knots in self._knots.items()
-        }
+        knots = {_KNOTS + name: values for name, values in self._knots.items()}
+        return {"encoding": self.encoding, "schema": self.schema.to_dict()}, tensors | knots
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "TableEncoder":
         """Inverse of `to_state`.
 
         Raises:
-            ObservationError: a statistic is missing or has the wrong shape.
+            ObservationError: schema or encoding is missing, or a statistic is missing, of the wrong shape or of
+                values that no table has.
+            DataError: the schema or the encoding has no meaning.
         """
+        for key in ("schema", "encoding"):
+            if key not in state:
+                raise ObservationError(f"the encoder of an observation needs {key!r}, got only {sorted(state)}")
         encoder = cls(TableSchema.from_dict(state["schema"]), state["encoding"])
         for name in _STATISTICS:
-            expected = getattr(encoder, name).shape
-            if name not in tensors or tensors[name].shape != expected:
-                got = tuple(tensors[name].shape) if name in tensors else "nothing"
-                raise ObservationError(f"encoder statistic {name!r} must have shape {tuple(expected)}, got {got}")
-            setattr(encoder, name, tensors[name].double())
-        encoder._knots = {key.removeprefix("knots."): t.double() for key, t in tensors.items() if key.startswith("knots.")}
+            value, expected = _finite(name, tensors), tuple(getattr(encoder, name).shape)
+            if tuple(value.shape) != expected:
+                raise ObservationError(
+                    f"encoder statistic {name!r} must have shape {expected}, got {tuple(value.shape)}"
+                )
+            if name in ("scale", "deviation") and not (value > 0).all():
+                raise ObservationError(f"encoder statistic {name!r} must be above 0, got {float(value.min())}")
+            setattr(encoder, name, value)
+        for column in encoder.schema.numerical if encoder.encoding == "quantile" else ():
+            encoder._knots[column.name] = knots = _finite(_KNOTS + column.name, tensors)
+            if knots.dim() != 1 or len(knots) < 1 or not (knots.diff() > 0).all():
+                raise ObservationError(f"encoder statistic {_KNOTS + column.name!r} must be ascending numbers")
         return encoder
 
     def _require_fitted(self) -> None:
         if bool(self.scale.isnan().any()):
             raise DataError("this encoder has no statistics yet; call fit(frame) first")
 
-    def _one_hot(self, frame: pd.DataFrame) -> Tensor:
-        """Raw encoded rows, float64 ``[n, d]``: one-hot blocks of 0/1 and numbers in the table's units."""
-        raw = torch.zeros(len(frame), self.width, dtype=torch.float64)
-        rows = torch.arange(len(frame))
-        for column, block in zip(self.schema.columns, self.layout.blocks, strict=True):
-            if column.is_numerical:
-                raw[:, block.start] = torch.as_tensor(frame[column.name].to_numpy("float64", copy=True))
-            else:
-                codes = pd.Categorical(frame[column.name], categories=list(column.categories)).codes.astype("int64")
-                raw[rows, block.start + torch.as_tensor(codes)] = 1.0
-        return raw
+    def _cells(self, frame: pd.DataFrame) -> tuple[Tensor, Tensor]:
+        """Category indices ``[n, K]`` and numbers ``[n, m]`` (float64) of a validated frame."""
+        codes = [_codes(column, frame[column.name]) for column in self.schema.categorical]
+        numbers = frame[[column.name for column in self.schema.numerical]].to_numpy("float64", copy=True)
+        empty = torch.empty(len(frame), 0, dtype=torch.long)
+        return torch.stack(codes, -1) if codes else empty, torch.as_tensor(numbers)
+
+    def _moments(self, codes: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of every encoded position before scaling, ``[d]`` each.
+
+        A constant column carries nothing; dividing by 1 keeps it finite (the reference implementation does the same).
+        """
+        mean, variance = (torch.zeros(self.width, dtype=torch.float64) for _ in range(2))
+        constant = torch.zeros(self.width, dtype=torch.bool)
+        n = len(codes)
+        for block, of_column in zip(self.layout.categorical, codes.unbind(-1), strict=True):
+            share = torch.bincount(of_column, minlength=block.width).double() / n
+            mean[block.slice], variance[block.slice] = share, share * (1 - share) * n / (n - 1)
+            constant[block.slice] = (share == 0) | (share == 1)
+        at = self.numerical_positions
+        mean[at], variance[at] = numbers.mean(0), numbers.var(0)
+        constant[at] = numbers.amin(0) == numbers.amax(0)
+        return mean, torch.where(constant, torch.ones_like(variance), variance.sqrt())
 
     def _ranks(self, numbers: Tensor) -> Tensor:
-        return self._interpolate(numbers, inverse=False)
-
-    def _values(self, ranks: Tensor) -> Tensor:
-        return self._interpolate(ranks, inverse=True)
-
-    def _interpolate(self, values: Tensor, inverse: bool) -> Tensor:
-        """Between a number and its rank among the distinct values seen, linear in between, clamped at the ends."""
-        out = torch.empty_like(values)
-        for i, column in enumerate(self.schema.numerical):
-            knots = self._knots[column.name].cpu().numpy()
+        """Rank in [0, 1] among the distinct values known, linear in between."""
+        out = torch.empty_like(numbers)
+        for i, knots in enumerate(self._numerical_knots()):
             ranks = np.linspace(0.0, 1.0, len(knots)) if len(knots) > 1 else np.zeros(1)
-            source, target = (ranks, knots) if inverse else (knots, ranks)
-            flat = np.interp(values[..., i].reshape(-1).cpu().numpy(), source, target)
-            out[..., i] = torch.as_tensor(flat, device=values.device).reshape(values.shape[:-1])
+            flat = np.interp(numbers[..., i].reshape(-1).cpu().numpy(), knots, ranks)
+            out[..., i] = torch.as_tensor(flat, device=numbers.device).reshape(numbers.shape[:-1])
         return out
 
+    def _values(self, ranks: Tensor) -> Tensor:
+        """Inverse of `_ranks`; a rank within float32 rounding of a known value is that value."""
+        out = torch.empty_like(ranks)
+        for i, knots in enumerate(self._numerical_knots()):
+            place = ranks[..., i].reshape(-1).cpu().numpy() * (len(knots) - 1)
+            nearest = np.round(place)
+            place = np.where(np.abs(place - nearest) <= 2.0**-24 * len(knots), nearest, place)
+            flat = np.interp(place, np.arange(len(knots)), knots)
+            out[..., i] = torch.as_tensor(flat, device=ranks.device).reshape(ranks.shape[:-1])
+        return out
 
-_STATISTICS = ("shift", "scale", "lower", "upper", "deviation")
+    def _numerical_knots(self) -> list[np.ndarray]:
+        return [self._knots[column.name].cpu().numpy() for column in self.schema.numerical]
+
+
+def _codes(column: Column, values: pd.Series) -> Tensor:
+    """Index of each value among the column's categories, LongTensor ``[n]``."""
+    return torch.as_tensor(pd.Categorical(values, categories=list(column.categories)).codes.astype("int64"))
 
 
 def _declared(bounds: list[float | None], seen: Tensor) -> Tensor:
-    return torch.stack([s if b is None else torch.tensor(b, dtype=seen.dtype) for b, s in zip(bounds, seen, strict=True)]) if bounds else seen
+    """Bounds ``[m]``: the declared one of each column, or what was seen."""
+    values = [s if bound is None else bound for bound, s in zip(bounds, seen.tolist(), strict=True)]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def _finite(name: str, tensors: Mapping[str, Tensor]) -> Tensor:
+    """A statistic in float64."""
+    if name not in tensors:
+        raise ObservationError(f"encoder statistic {name!r} is missing; got {sorted(tensors)}")
+    value = tensors[name].double()
+    if not value.isfinite().all():
+        raise ObservationError(f"encoder statistic {name!r} must be finite, got NaN or infinity")
+    return value

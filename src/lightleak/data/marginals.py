@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from lightleak.data.schema import ColumnKind, TableSchema
+from lightleak.core.errors import DataError, ObservationError
+from lightleak.data.schema import Column, ColumnKind, TableSchema
 
 BINS = 100  # TabLeak Sec. 4: continuous features are discretised uniformly in 100 bins
 
@@ -28,44 +29,50 @@ class Marginals:
     def of(cls, schema: TableSchema, frame: pd.DataFrame, bins: int = BINS) -> "Marginals":
         """Count ``frame``, which should be rows disjoint from the clients' (DESIGN.md, threat model).
 
-        Numbers are cut into at most ``bins`` equal bins, whole numbers of a narrower range into one bin a value; a bin
-        stands for its lower edge, as in the reference implementation.
+        Numbers are cut into ``bins`` equal bins, whole numbers of a narrower range into one bin a value; a bin stands
+        for its lower edge, as in the reference implementation.
+
+        Raises:
+            DataError: the frame has no rows or does not fit the schema.
         """
         frame = schema.validate(frame, require_label=False)
-        values: dict[str, tuple[Any, ...]] = {}
-        probabilities: dict[str, tuple[float, ...]] = {}
-        for column in schema.columns:
-            cells = frame[column.name]
-            if column.is_numerical:
-                low, high = float(cells.min()), float(cells.max())
-                whole = column.kind is ColumnKind.INTEGER
-                n = min(bins, int(high - low) + 1) if whole else bins
-                # One bin a value: the last edge lies one past the highest value, so that each bin holds exactly one.
-                top = high + 1 if whole and n < bins else high
-                counts, edges = np.histogram(cells, bins=n, range=(low, top) if top > low else (low, low + 1))
-                values[column.name] = tuple(float(edge) for edge in edges[:-1])
-            else:
-                counts = cells.value_counts().reindex(list(column.categories), fill_value=0).to_numpy()
-                values[column.name] = column.categories
-            probabilities[column.name] = tuple((counts / counts.sum()).tolist())
-        return cls(values, probabilities)
+        if frame.empty:
+            raise DataError("marginals are counted from rows, got an empty table")
+        counted = {column.name: _count(column, frame[column.name], bins) for column in schema.columns}
+        probabilities = {name: tuple((counts / counts.sum()).tolist()) for name, (_, counts) in counted.items()}
+        return cls({name: values for name, (values, _) in counted.items()}, probabilities)
 
     def sample(self, schema: TableSchema, n: int, rng: np.random.Generator) -> pd.DataFrame:
-        """Draw ``n`` rows, every cell independently."""
-        drawn = {
-            name: rng.choice(np.asarray(self.values[name], dtype=object), size=n, p=_normalised(self.probabilities[name]))
-            for name in schema.names
-        }
-        return pd.DataFrame(
-            {
-                c.name: drawn[c.name]
-                if not c.is_numerical
-                else drawn[c.name].astype("float64").round().astype("int64")
-                if c.kind is ColumnKind.INTEGER
-                else drawn[c.name].astype("float64")
-                for c in schema.columns
-            }
-        )
+        """Draw ``n`` rows of the features, every cell independently of the others.
+
+        Args:
+            schema: the columns to draw.
+            n: rows.
+            rng: where the randomness comes from; no other generator is touched.
+
+        Raises:
+            ObservationError: a column of the schema has no marginal.
+        """
+        self.require(schema)
+        return pd.DataFrame({column.name: self._draw(column, n, rng) for column in schema.columns})
+
+    def require(self, schema: TableSchema) -> None:
+        """Check that every column can be drawn.
+
+        Raises:
+            ObservationError: a column has no marginal, or one with values of another kind.
+        """
+        for column in schema.columns:
+            values = self.values.get(column.name, ())
+            fits = all(isinstance(v, int | float) if column.is_numerical else v in column.categories for v in values)
+            if not values or not fits:
+                raise ObservationError(f"the marginals hold no {column.kind} values of column {column.name!r}")
+
+    def _draw(self, column: Column, n: int, rng: np.random.Generator) -> np.ndarray:
+        values = np.asarray(self.values[column.name], dtype="float64" if column.is_numerical else object)
+        weights = np.asarray(self.probabilities[column.name], dtype="float64")
+        drawn = rng.choice(values, size=n, p=weights / weights.sum())
+        return drawn.round().astype("int64") if column.kind is ColumnKind.INTEGER else drawn
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -73,10 +80,32 @@ class Marginals:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> "Marginals":
-        """Inverse of `to_dict`."""
-        return cls({k: tuple(v[0]) for k, v in state.items()}, {k: tuple(v[1]) for k, v in state.items()})
+        """Inverse of `to_dict`.
+
+        Raises:
+            ObservationError: no pair of values and as many probabilities for a column.
+        """
+        values, probabilities = {}, {}
+        for name, entry in state.items():
+            try:
+                values[name], weights = tuple(entry[0]), np.asarray(entry[1], dtype="float64")
+                fits = weights.shape == (len(values[name]),) and bool((weights >= 0).all())
+                usable = fits and 0 < weights.sum() < np.inf
+            except (TypeError, ValueError, LookupError):
+                usable = False
+            if not usable:
+                raise ObservationError(f"the marginal of column {name!r} must be values and as many probabilities")
+            probabilities[name] = tuple(weights.tolist())
+        return cls(values, probabilities)
 
 
-def _normalised(probabilities: tuple[float, ...]) -> np.ndarray:
-    p = np.asarray(probabilities, dtype="float64")
-    return p / p.sum()
+def _count(column: Column, cells: pd.Series, bins: int) -> tuple[tuple[Any, ...], np.ndarray]:
+    """Values that stand for the bins, and how many cells lie in each."""
+    if not column.is_numerical:
+        return column.categories, cells.value_counts().reindex(list(column.categories), fill_value=0).to_numpy()
+    low, high = float(cells.min()), float(cells.max())
+    if column.kind is ColumnKind.INTEGER and high - low < bins:
+        # The last edge lies one past the highest value, so that each bin holds exactly one value.
+        bins, high = int(high - low) + 1, high + 1
+    counts, edges = np.histogram(cells, bins=bins, range=(low, high if high > low else low + 1))
+    return tuple(edges[:-1].tolist()), counts

@@ -51,8 +51,8 @@ class Relaxation:
             soft[block.slice] = block.categorical and categorical == "softmax"
             bound[block.slice] = not block.categorical and numerical == "sigmoid"
         self.member = member
-        # Everything is a sum of masked terms: outside the soft columns the logit is 0, so that exp never overflows on a number,
-        # and a term that does not concern a column is multiplied by 0 there.
+        # Everything is a sum of masked terms: outside the soft columns the logit is 0, so that exp never overflows on a
+        # number, and a term that does not concern a column is multiplied by 0 there.
         zero = torch.zeros_like(scale)
         self.logit_scale, self.logit_shift = torch.where(soft, scale, zero), torch.where(soft, shift, zero)
         self.soft_scale = torch.where(soft, 1 / scale, zero)
@@ -63,8 +63,8 @@ class Relaxation:
         self.blocks = [block.slice for block in layout.categorical] if categorical == "softmax" else []
 
     def __call__(self, z: Tensor) -> Tensor:
-        """Relax ``[..., d]`` to ``[..., d]``; differentiable once by autograd."""
-        relaxed: Tensor = _Relax.apply(z, self)  # type: ignore[no-untyped-call]
+        """Relax ``[..., d]`` to ``[..., d]``; autograd differentiates it once."""
+        relaxed: Tensor = _Relax.apply(z, self)
         return relaxed
 
     def _block_sums(self, values: Tensor) -> Tensor:
@@ -83,7 +83,10 @@ class Relaxation:
         return (x.addcmul_(z, self.free) if self.has_free else x), (soft, inside)
 
     def backward(self, grad: Tensor, state: State) -> Tensor:
-        """Carry a derivative by the relaxed rows back to ``z``, in closed form: autograd's graph would cost as much again."""
+        """Carry a derivative by the relaxed rows ``[..., d]`` back to ``z``, in closed form.
+
+        Autograd's graph would cost as much again as the forward.
+        """
         soft, inside = state
         weighted = soft * (grad * self.soft_scale)
         by_z = torch.addcmul(weighted, soft, self._block_sums(weighted), value=-1).mul_(self.logit_scale)
@@ -103,5 +106,5 @@ class _Relax(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return ctx.relaxation.backward(grad, ctx.saved_tensors), None

@@ -105,7 +105,7 @@ class TableSchema:
 
     def to_yaml(self, path: Path) -> None:
         """Write the schema as YAML."""
-        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True))
+        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
 
     @classmethod
     def from_yaml(cls, path: Path) -> "TableSchema":
@@ -118,7 +118,7 @@ class TableSchema:
             raise DataError(f"schema file {path} does not exist")
         try:
             # BaseLoader leaves every scalar a string.
-            state = yaml.load(path.read_text(), Loader=yaml.BaseLoader)
+            state = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise DataError(f"schema file {path} is not YAML: {error}") from error
         try:

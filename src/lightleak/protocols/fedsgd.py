@@ -9,7 +9,7 @@ from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.local_pass import check_batch, in_mode, local_pass
-from lightleak.protocols.recorded_batch import RecordedBatch, generator_state
+from lightleak.protocols.recorded_batch import RecordedBatch, fresh_generator, generator_state
 from lightleak.protocols.replay import replay, require_replay
 from lightleak.targets.spec import NetworkSpec
 
@@ -30,11 +30,11 @@ def client_update(
     training_mode: bool = True,
     epoch: int = 0,
     step: int = 0,
+    seed: int | None = None,
 ) -> tuple[ClientUpdate, RecordedBatch]:
     """What one client sends for one batch, and the truth behind it.
 
-    The network keeps its weights, buffers and mode. In train mode dropout draws from torch's global generator, as any
-    forward does, and the truth records the state it started from.
+    The network keeps its weights, buffers and mode.
 
     Args:
         network: the client's network, which ``spec`` describes.
@@ -49,6 +49,8 @@ def client_update(
         training_mode: compute in train mode (batch statistics, dropout) rather than in eval mode.
         epoch: global epoch, for the record.
         step: global step, for the record.
+        seed: dropout depends on nothing else, and torch's global generator is left alone; None draws from it, as any
+            forward does.
 
     Raises:
         UsageError: inputs or labels that the network cannot take.
@@ -58,8 +60,8 @@ def client_update(
     parameters = dict(network.named_parameters())
     device = next(iter(parameters.values())).device
     buffers = {name: buffer.detach().cpu().clone() for name, buffer in network.named_buffers()}
-    state = generator_state(device)
-    with in_mode(network, training_mode):
+    with fresh_generator(seed, device), in_mode(network, training_mode):
+        state = generator_state(device)
         result = local_pass(network, parameters, {}, inputs.to(device), labels.to(device))
     n = len(inputs)
     facts, tensors = encoder.to_state()

@@ -1,13 +1,13 @@
 """True and reconstructed rows of one batch side by side."""
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from lightleak.report.comparison import Group, at_start, strongest_first
+from lightleak.report.digits import column_decimals, shorten
 from lightleak.report.result import Result
 from lightleak.report.run_folder import RunFolder, cells_file, load_cells
 
@@ -16,8 +16,6 @@ MOST_ROWS = 64
 
 SHADES = 4
 """Steps of colour for the attacker's confidence; more cannot be told apart beside each other."""
-
-_LONG_DECIMAL = re.compile(r"[+-]?\d+\.\d{4,}(e[+-]?\d+)?")
 
 GAUSSIAN_AT_UNIT_SPREAD = 0.5 * math.log(2 * math.pi * math.e)
 """Differential entropy of a Gaussian whose deviation is one deviation of the column."""
@@ -113,6 +111,11 @@ def _batch(group: Group, result: Result, cells: pd.DataFrame, place: tuple[int, 
     entropies = pd.to_numeric(cells["entropy"], errors="coerce")
     # A normalised entropy lies in [0, 1]; a column that leaves it holds numbers. Inside, both readings nearly agree.
     numerical = set(cells["column"][(entropies < 0) | (entropies > 1)])
+    decimals = column_decimals(cells)
+
+    def value(text: str, column: str) -> str | None:
+        return None if redact or text == "" else shorten(text, decimals[column])
+
     found: dict[str, dict[str, Cell]] = {}
     records = zip(
         cells["row"], cells["column"], cells["true"], cells["reconstructed"], cells["correct"], entropies, strict=True
@@ -120,8 +123,8 @@ def _batch(group: Group, result: Result, cells: pd.DataFrame, place: tuple[int, 
     for row, column, true, reconstructed, correct, entropy in records:
         known = math.isfinite(entropy)
         found.setdefault(row, {})[column] = Cell(
-            true=None if redact or true == "" else short_number(true),
-            reconstructed=None if redact or reconstructed == "" else short_number(reconstructed),
+            true=value(true, column),
+            reconstructed=value(reconstructed, column),
             correct=_flag(correct),
             entropy=float(entropy) if known else None,
             shade=1 + min(int(SHADES * confidence(entropy, column not in numerical)), SHADES - 1) if known else 0,
@@ -129,17 +132,6 @@ def _batch(group: Group, result: Result, cells: pd.DataFrame, place: tuple[int, 
     shown = list(found.values())[:MOST_ROWS]
     rows = tuple((number, tuple(row.get(name) for name in columns)) for number, row in enumerate(shown, start=1))
     return Batch(group, result, place, columns, rows, len(found), redact)
-
-
-def short_number(text: str) -> str:
-    """A long decimal with six significant digits; any other text as it is.
-
-    >>> short_number("37.4000015258"), short_number("1484705"), short_number("007"), short_number("v1.23.456.7")
-    ('37.4', '1484705', '007', 'v1.23.456.7')
-    """
-    if not _LONG_DECIMAL.fullmatch(text):
-        return text
-    return f"{float(text):.6g}"
 
 
 def _flag(text: str) -> bool | None:

@@ -18,8 +18,8 @@ from lightleak.report.wording import (
 
 LIMITS = (
     "It does not say that a named person can be found again: that depends on who else has the same values.",
-    "It does not say which cells are right. A server has no truth to compare with; how well it can tell is under "
-    "“The attacker's own confidence”.",
+    "It does not say that the server knows which cells are right: it has no truth to compare with, only its own "
+    "confidence, which is measured separately.",
     "It holds for the data, network, batch size and assumptions listed here, not for another training.",
     "It is a lower bound: another attack may recover more, so a low number is no proof of safety.",
 )
@@ -148,7 +148,7 @@ def _tiles(group: Group, accuracy: Estimate) -> tuple[Tile, ...]:
     exact = group.metrics.get("exact_match_rate")
     if exact is not None:
         base = group.baseline.metrics.get("exact_match_rate") if group.baseline else None
-        detail = f"guessing: {percent(base.mean)}" if base else "every value equal to the true one"
+        detail = "every value equal" + (f"; guessing: {percent(base.mean)}" if base else "")
         tiles.append(Tile(percent(exact.mean), "of whole rows exact", detail))
     return tuple(tiles)
 

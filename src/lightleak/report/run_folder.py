@@ -21,8 +21,8 @@ CELL_COLUMNS = ("row", "column", "true", "reconstructed", "correct", "entropy")
 class RunFolder:
     """What a report reads of one run.
 
-    The summary of ``results.json`` is not among it: a report also needs numbers that the summary lacks, and computes all
-    of them from the rows, in the same way.
+    The summary of ``results.json`` is not among it: a report also needs numbers that the summary lacks, and computes
+    all of them from the rows, in the same way.
 
     Attributes:
         name: how the report calls the run.

@@ -118,6 +118,7 @@ def _panel(
 ) -> TrainingPanel:
     epochs = sorted({epoch for curve in curves.values() for epoch in curve})
     place = dict(zip(epochs, spread([float(epoch) for epoch in epochs]), strict=True))
+    ordered = {title: curves[title] for title in (*styles, *curves) if title in curves}
     # An attack that only ran as a monitor is in no row: it gets the next look.
     looks = {**styles, VALIDATION: VALIDATION_STYLE}
     series = tuple(
@@ -126,7 +127,7 @@ def _panel(
             tuple((place[epoch], curve[epoch]) for epoch in sorted(curve)),
             looks.get(title, series_style(len(styles))),
         )
-        for title, curve in curves.items()
+        for title, curve in ordered.items()
     )
     step = -(-len(epochs) // MOST_TICKS)
     ticks = [(place[epoch], str(epoch)) for epoch in epochs[::step]]

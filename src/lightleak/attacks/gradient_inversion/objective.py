@@ -25,8 +25,9 @@ def cosine(inner: Tensor, norm: Tensor, target_norm: Tensor, sizes: Tensor) -> t
     >>> loss
     tensor([[0.]])
     """
-    total, squares = inner.sum(-1, keepdim=True), norm.sum(-1, keepdim=True)
-    scale = (squares * target_norm.sum(-1, keepdim=True)).sqrt()
+    # Roots first: the product of two squared norms may be too small for float32. A squared norm may round below zero.
+    total, squares = inner.sum(-1, keepdim=True), norm.sum(-1, keepdim=True).clamp_min(0)
+    scale = squares.sqrt() * target_norm.sum(-1, keepdim=True).sqrt()
     alive = scale > 0
     by_inner = torch.where(alive, -1 / scale, torch.zeros_like(scale))
     by_norm = torch.where(alive, -0.5 * total * by_inner / squares, torch.zeros_like(scale))
@@ -35,7 +36,7 @@ def cosine(inner: Tensor, norm: Tensor, target_norm: Tensor, sizes: Tensor) -> t
 
 
 def squared_error(inner: Tensor, norm: Tensor, target_norm: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Sum over parameter tensors of the mean squared difference (Zhu et al. 2019, as TabLeak's baseline computes it).
+    """Sum over parameter tensors of the mean squared difference (Zhu et al. 2019, as TabLeak's baseline has it).
 
     >>> g, t = torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0])
     >>> loss, _, _ = squared_error(*(v.view(1, 1, 1) for v in (g @ t, g @ g, t @ t)), torch.tensor([2.0]))

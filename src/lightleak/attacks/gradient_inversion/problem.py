@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.config import InversionConfig
-from lightleak.attacks.gradient_inversion.matcher import Matcher, MLPMatcher, NetworkMatcher
+from lightleak.attacks.gradient_inversion.matcher import Matcher, NetworkMatcher
+from lightleak.attacks.gradient_inversion.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
 from lightleak.attacks.gradient_inversion.priors import inversion_penalty
 from lightleak.core.observations import ClientUpdate
@@ -64,8 +65,14 @@ def build_matcher(
     chain = relu_chain(network)
     if chain is not None and penalty is None:
         weights, biases = [f"{name}.weight" for name in chain], [f"{name}.bias" for name in chain]
-        groups = [[stacked(which, name) for name in names] for which in ("parameters", "update") for names in (weights, biases)]
-        return MLPMatcher(*groups, labels, objective)
+        return MLPMatcher(
+            [stacked("parameters", name) for name in weights],
+            [stacked("parameters", name) for name in biases],
+            [stacked("update", name) for name in weights],
+            [stacked("update", name) for name in biases],
+            labels,
+            objective,
+        )
     names = list(updates[0].parameters)
     return NetworkMatcher(
         network.to(device, dtype),
