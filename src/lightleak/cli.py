@@ -90,9 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--output", type=Path, help="run folder (default: runs/<name>)")
     reproduce.set_defaults(run=_reproduce, takes_settings=False, output_folder=_reproduce_folder)
 
-    report = commands.add_parser("report", help="build report.html of a run folder")
-    report.add_argument("folder", type=Path, help="run folder")
-    report.add_argument("--output", type=Path, help="HTML file (default: DIR/report.html)")
+    report = commands.add_parser("report", help="build report.html of one or several run folders")
+    report.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="run folder; several make one report")
+    report.add_argument("--output", type=Path, help="HTML file (default: DIR/report.html; needed for several folders)")
     report.add_argument("--redact", action="store_true", help="leave true and reconstructed values out")
     report.set_defaults(run=_report, takes_settings=False)
 
@@ -210,7 +210,8 @@ def _report(
 ) -> None:
     from lightleak.report import build_report
 
-    console.print(f"report: {build_report(parsed.folder, parsed.output, parsed.redact)}", soft_wrap=True)
+    runs = parsed.folders[0] if len(parsed.folders) == 1 else parsed.folders
+    console.print(f"report: {build_report(runs, parsed.output, parsed.redact)}", soft_wrap=True)
 
 
 def _data_list(

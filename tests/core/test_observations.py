@@ -162,6 +162,25 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: edit_tensors(f, lambda x: x.update({"update/linears.0.bias": torch.zeros(3)})),
         r"must have shape \(2,\), got \(3,\)",
     ),
+    "facts without end": (lambda f: (f / "facts.json").write_text("[" * 200_000), "is not JSON"),
+    "number without end": (lambda f: (f / "facts.json").write_text("9" * 5000), "is not JSON"),
+    "unknown kind": (lambda f: edit_facts(f, lambda x: x.update(kind="weights")), "kind must be one of gradient"),
+    "unknown state": (lambda f: edit_facts(f, lambda x: x.update(state="fresh")), "state must be one of raw"),
+    "mode a word": (lambda f: edit_facts(f, lambda x: x.update(training_mode="yes")), "must be true or false"),
+    "network a list": (lambda f: edit_facts(f, lambda x: x.update(network=[1])), "network must be a mapping, got list"),
+    "rows a fraction": (lambda f: edit_facts(f, lambda x: x["facts"].update(n_rows=3.0)), "n_rows must be at least 1"),
+    "labels not whole": (
+        lambda f: edit_tensors(f, lambda x: x.update({"labels/labels": torch.zeros(3)})),
+        "labels must be int64",
+    ),
+    "buffer not a number": (
+        lambda f: edit_tensors(f, lambda x: x.update({"buffers/norm.running_mean": torch.full((2,), NAN)})),
+        "buffer 'norm.running_mean' must be finite",
+    ),
+    "no parameters": (
+        lambda f: edit_tensors(f, lambda x: [x.pop(k) for k in list(x) if k.startswith(("parameters", "update"))]),
+        "at least one parameter",
+    ),
     "labels of other rows": (
         lambda f: edit_tensors(f, lambda x: x.update({"labels/labels": torch.zeros(5, dtype=torch.long)})),
         "one per row",
@@ -206,6 +225,15 @@ def test_oversized_files_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_missing_truth_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ObservationError, match="no tensors at"):
+        GroundTruth.load(tmp_path)
+
+
+def test_incomplete_truth_is_refused(tmp_path: Path) -> None:
+    save_file({"inputs": torch.zeros(1, 1)}, tmp_path / "truth.safetensors")
+    with pytest.raises(ObservationError, match="lacks labels"):
+        GroundTruth.load(tmp_path)
+    save_file({"inputs": torch.zeros(2, 1), "labels": torch.zeros(1)}, tmp_path / "truth.safetensors")
+    with pytest.raises(ObservationError, match=r"labels \[n\], got \(2, 1\) and \(1,\)"):
         GroundTruth.load(tmp_path)
 
 

@@ -91,6 +91,8 @@ def test_equal_means_to_a_millionth_of_a_deviation(ages: TableEncoder):
     for pay, same in ((1.0 + 9e-7, True), (1.0 + 2e-6, False)):
         batch = MatchedBatch.compare(ages, truth, pd.DataFrame({"age": [40], "pay": [pay]}))
         assert batch.hits.all() and batch.equal.tolist() == [[True, same]]
+    fuzzy = (torch.empty(1, 0, dtype=torch.long), torch.tensor([[40.4, 1.0]]))
+    assert MatchedBatch.compare(ages, truth, fuzzy).equal.all()  # whole numbers are rounded first
     near = MatchedBatch.compare(ages, truth, pd.DataFrame({"age": [41], "pay": [1.0]}))
     assert near.hits.all() and near.equal.tolist() == [[False, True]]
 

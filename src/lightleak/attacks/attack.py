@@ -40,13 +40,26 @@ class UpdateAttack(ABC):
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
     ) -> list[Reconstruction]:
-        """Attack several updates of the same shape, in one go where the attack can.
+        """Attack several updates, in one go where they are alike and the attack can.
 
         A result depends on its update and its seed alone, not on the others.
+
+        Args:
+            updates: what to attack.
+            seeds: one root of random streams per update.
+            device: where to work.
+            progress: told about the work done; the fractions sum to the number of updates.
+
+        Returns:
+            One reconstruction per update, in their order.
+
+        Raises:
+            ObservationError: see `check`; before any work on any of them.
+            UnsupportedError: likewise.
         """
 
     def run(self, update: ClientUpdate, seed: int = 0, device: torch.device | str = "cpu") -> Reconstruction:
-        """Attack one update."""
+        """Attack one update; see `run_many`."""
         return self.run_many([update], [seed], device)[0]
 
     @abstractmethod

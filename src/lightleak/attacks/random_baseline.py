@@ -25,24 +25,31 @@ class RandomConfig:
     """Settings of the baseline.
 
     Attributes:
-        numerical_draw: ``row`` draws a number per row; ``batch`` draws one number per column for the whole batch, which is
-            what TabLeak's published code does.
+        numerical_draw: ``row`` draws a number per row; ``batch`` draws one number per column for the whole batch, which
+            is what TabLeak's published code does.
+
+    Raises:
+        UsageError: an unknown way to draw.
     """
 
     numerical_draw: Draw = "row"
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for an unknown way to draw."""
         if self.numerical_draw not in ("row", "batch"):
             raise UsageError(f"numerical_draw must be row or batch, got {self.numerical_draw!r}")
 
 
 class RandomBaseline(UpdateAttack):
-    """Guess every cell from its column's marginal."""
+    """Guess every cell from its column's marginal.
+
+    It has no entropy and no loss (NaN), and its labels are the shared ones, or all the first class: it uses none.
+    """
 
     name = "random"
     citation = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023, Sec. 4"
-    threat_model = ThreatModel(labels="none", update=False, column_bounds=False, encoder_statistics=False, marginals=True)
+    threat_model = ThreatModel(
+        labels="none", update=False, column_bounds=False, encoder_statistics=False, marginals=True
+    )
 
     def __init__(self, config: RandomConfig) -> None:
         self.config = config
@@ -52,9 +59,12 @@ class RandomBaseline(UpdateAttack):
         return asdict(self.config)
 
     def check(self, update: ClientUpdate) -> None:
-        """Raise `ObservationError` where the observation carries no marginals."""
-        if update.marginals is None:
-            raise ObservationError("random needs column marginals, and this observation carries none")
+        """Refuse an observation nothing can be drawn for.
+
+        Raises:
+            ObservationError: it carries no marginals, or none of some column.
+        """
+        self._tables(update)
 
     def run_many(
         self,
@@ -63,16 +73,16 @@ class RandomBaseline(UpdateAttack):
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
     ) -> list[Reconstruction]:
-        """See `UpdateAttack.run_many`."""
+        """See `UpdateAttack.run_many`; ``device`` is of no use here."""
+        for update in updates:
+            self.check(update)
         return [self._guess(update, seed, progress) for update, seed in zip(updates, seeds, strict=True)]
 
     def _guess(self, update: ClientUpdate, seed: int, progress: Progress | None) -> Reconstruction:
         began = time.perf_counter()
-        self.check(update)
-        assert update.marginals is not None  # `check` refuses an observation without marginals
         n = update.facts.n_rows
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
-        rows = Marginals.from_dict(update.marginals).sample(encoder.schema, n, numpy_generator(seed, "random"))
+        encoder, marginals = self._tables(update)
+        rows = marginals.sample(encoder.schema, n, numpy_generator(seed, "random"))
         if self.config.numerical_draw == "batch":
             for column in encoder.schema.numerical:
                 rows[column.name] = rows[column.name].iloc[0]
@@ -82,12 +92,20 @@ class RandomBaseline(UpdateAttack):
             attack=self.name,
             threat_model=self.threat_model,
             rows=rows,
-            labels=torch.zeros(n, dtype=torch.long) if update.labels is None else update.labels,
+            labels=torch.zeros(n, dtype=torch.long) if update.labels is None else update.labels.clone(),
             encoded=encoder.encode(rows),
             uncertainty=pd.DataFrame(float("nan"), index=range(n), columns=list(encoder.schema.names)),
             loss=float("nan"),
             seconds=time.perf_counter() - began,
         )
+
+    def _tables(self, update: ClientUpdate) -> tuple[TableEncoder, Marginals]:
+        if update.marginals is None:
+            raise ObservationError(f"{self.name} needs column marginals, and this observation carries none")
+        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        marginals = Marginals.from_dict(update.marginals)
+        marginals.require(encoder.schema)
+        return encoder, marginals
 
 
 @ATTACKS.register("random")

@@ -21,7 +21,7 @@ import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.unit import Unit, run_pack, unit_file
+from lightleak.audit.unit import Kept, Unit, run_pack, unit_file
 
 ROWS_PER_PACK = {"cpu": 1024, "cuda": 2**20}
 """Rows of one call, over all its updates and restarts. On a CPU more leaves the cache and less goes into overhead; a
@@ -50,7 +50,7 @@ def plan_packs(units: Iterable[Unit], device: torch.device) -> list[list[Unit]]:
 
 
 def run_units(
-    plan: Plan, folder: Path, device: torch.device, workers: int = 1, redact: bool = False, quiet: bool = False
+    plan: Plan, folder: Path, device: torch.device, workers: int = 1, kept: Kept = "values", quiet: bool = False
 ) -> list[dict[str, Any]]:
     """Run what is not done yet, keep every finished unit in ``folder/units``, and return all rows in the plan's order.
 
@@ -60,7 +60,7 @@ def run_units(
         device: where attacks run.
         workers: packs run at once on a CPU, one process and one thread each; 0 takes one per core. A GPU takes one pack
             at a time.
-        redact: keep no true or reconstructed value.
+        kept: what is kept of each cell.
         quiet: no progress bar.
 
     Raises:
@@ -79,9 +79,9 @@ def run_units(
         if workers <= 1:
             with _one_thread(device):
                 for i in waiting:
-                    run_pack(packs[i], folder, device, redact, report)
+                    run_pack(packs[i], folder, device, kept, report)
         else:
-            _run_in_processes(plan, waiting, workers, folder, device, redact, report)
+            _run_in_processes(plan, waiting, workers, folder, device, kept, report)
     return finished_rows(units, folder)
 
 
@@ -97,13 +97,13 @@ def _run_in_processes(
     workers: int,
     folder: Path,
     device: torch.device,
-    redact: bool,
+    kept: Kept,
     report: Callable[[float], None],
 ) -> None:
     # Spawned, not forked: a copy of a process that has trained holds the locks of threads it does not have.
     context = multiprocessing.get_context("spawn")
     done = context.Queue()
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (plan, folder, device, redact, done))
+    pool = ProcessPoolExecutor(workers, context, _start_worker, (plan, folder, device, kept, done))
     try:
         jobs = [pool.submit(_work, i) for i in waiting]
         left = set(jobs)
@@ -129,15 +129,15 @@ _worker: dict[str, Any] = {}
 """What a worker process keeps between its packs."""
 
 
-def _start_worker(plan: Plan, folder: Path, device: torch.device, redact: bool, done: Any) -> None:
+def _start_worker(plan: Plan, folder: Path, device: torch.device, kept: Kept, done: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     torch.set_num_threads(1)
     packs = plan_packs(plan(), device)
-    _worker.update(packs=packs, folder=folder, device=device, redact=redact, report=done.put)
+    _worker.update(packs=packs, folder=folder, device=device, kept=kept, report=done.put)
 
 
 def _work(index: int) -> None:
-    run_pack(_worker["packs"][index], _worker["folder"], _worker["device"], _worker["redact"], _worker["report"])
+    run_pack(_worker["packs"][index], _worker["folder"], _worker["device"], _worker["kept"], _worker["report"])
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """Clients attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -62,16 +64,17 @@ class FreshClients:
         draw = numpy_generator(self.seed, "client", batch_size, index)
         rows = torch.as_tensor(draw.integers(0, len(people.inputs), batch_size))
         network = build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
-        return client_update(
-            network,
-            self.spec,
-            people.encoder,
-            people.inputs[rows],
-            people.labels[rows],
-            share_labels=self.share_labels,
-            share_statistics=self.share_statistics,
-            marginals=people.marginals,
-        )
+        with _dropout_of(self.seed, "client", batch_size, index):
+            return client_update(
+                network,
+                self.spec,
+                people.encoder,
+                people.inputs[rows],
+                people.labels[rows],
+                share_labels=self.share_labels,
+                share_statistics=self.share_statistics,
+                marginals=people.marginals,
+            )
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,11 @@ class Federation:
         if done not in self._rounds:
             before = {name: p.clone().requires_grad_() for name, p in self._parameters(done - 1).items()}
             network, people = build_network(self.spec, seed=0), self.population
-            losses = [
-                cross_entropy(functional_call(network, before, (people.inputs[r],)), people.labels[r])
-                for r in self._rows
-            ]
+            losses = []
+            for index, rows in enumerate(self._rows):
+                with _dropout_of(self.seed, "federation", done, index):
+                    logits = functional_call(network, before, (people.inputs[rows],))
+                losses.append(cross_entropy(logits, people.labels[rows]))
             steps = torch.autograd.grad(torch.stack(losses).mean(), list(before.values()))
             self._rounds[done] = {
                 name: (p - self.learning_rate * step).detach()
@@ -123,17 +127,34 @@ class Federation:
         return self._rounds[done]
 
     def observe(self, epoch: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
-        """The update client ``index`` sends in round ``epoch``, counted from 1 as in the paper."""
+        """The update client ``index`` sends in round ``epoch``, counted from 1 as in the paper.
+
+        Raises:
+            UsageError: there is no such client or round.
+        """
+        if not 0 <= index < len(self._rows):
+            raise UsageError(f"the federation has {len(self._rows)} clients, numbered from 0; got client {index}")
+        if epoch < 1:
+            raise UsageError(f"rounds of the federation are counted from 1, got {epoch}")
         network, rows = build_network(self.spec, seed=0), self._rows[index]
         network.load_state_dict(self._parameters(epoch - 1), strict=False)
         people = self.population
-        return client_update(
-            network,
-            self.spec,
-            people.encoder,
-            people.inputs[rows],
-            people.labels[rows],
-            share_labels=self.share_labels,
-            marginals=people.marginals,
-            epoch=epoch,
-        )
+        with _dropout_of(self.seed, "federation", epoch, index):
+            return client_update(
+                network,
+                self.spec,
+                people.encoder,
+                people.inputs[rows],
+                people.labels[rows],
+                share_labels=self.share_labels,
+                marginals=people.marginals,
+                epoch=epoch,
+            )
+
+
+@contextmanager
+def _dropout_of(seed: int, *keys: str | int) -> Iterator[None]:
+    """Within the block dropout draws from a stream of its own; the global generator is then as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "dropout", *keys))
+        yield

@@ -1,6 +1,6 @@
 """What a config names, made: the table, the encoder and marginals a server knows, the network's specification."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +13,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
-from lightleak.targets import NETWORKS, NetworkSpec
+from lightleak.targets import NETWORKS, NetworkSpec, build_network
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
 
     Raises:
         DataError: the table cannot be read.
-        UsageError: no such dataset or network.
+        UsageError: no such dataset or network, options it does not take, or a batch larger than the training rows.
     """
-    if config.target.network not in NETWORKS:
-        NETWORKS.get(config.target.network)
+    NETWORKS.get(config.target.network)  # before a large table is read
     table = _load(config.data, config.seed)
     both = pd.concat([table.train, table.test], ignore_index=True)
     encoder = TableEncoder(table.schema, config.data.encoding)
     encoder.fit(both if config.data.statistics == "all" else table.train)
     marginals = Marginals.of(table.schema, both if config.data.marginals == "all" else table.test)
     spec = NetworkSpec(config.target.network, table.schema.n_classes, encoder.layout, config.target.options)
+    build_network(spec, seed=0)  # refuses options it does not take
     largest = max((config.training.batch_size, *config.initial.batch_sizes))
     if largest > len(table.train):
         raise UsageError(
@@ -71,8 +71,3 @@ def target_name(spec: NetworkSpec) -> str:
     """
     hidden = spec.options.get("hidden", (100, 100) if spec.name == "mlp" else ())
     return "-".join([spec.name, *map(str, hidden)])
-
-
-def with_data_folder(config: AuditConfig, folder: str | None) -> AuditConfig:
-    """The config with the raw files looked for in ``folder``."""
-    return config if folder is None else replace(config, data=replace(config.data, folder=folder))

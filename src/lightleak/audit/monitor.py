@@ -25,9 +25,12 @@ class LeakageMonitor(lightning.Callback):
     Args:
         capture: the callback that records updates; it must stand before the monitor in the Trainer's list.
         attack: name of the attack.
-        every: epochs between two looks.
+        every: epochs between two looks; only what was captured in that very epoch is attacked.
         seed: root seed of the attack.
         options: settings of the attack.
+
+    Raises:
+        UsageError: an unknown attack or setting, or a capture that keeps nothing.
     """
 
     def __init__(
@@ -39,8 +42,12 @@ class LeakageMonitor(lightning.Callback):
         options: dict[str, Any] | None = None,
     ) -> None:
         self.capture, self.every, self.seed = capture, every, seed
-        self.attack = ATTACKS.get(attack)(**(options or {}))
         self._seen = 0
+        if every < 1:
+            raise UsageError(f"every must be at least 1, got {every}")
+        if not capture.keep:
+            raise UsageError("LeakageMonitor reads what its GradientCapture keeps in memory: give it keep=True")
+        self.attack = ATTACKS.get(attack)(**(options or {}))
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
         """Raise `UsageError` where the capture is not among the Trainer's callbacks before the monitor."""
@@ -49,18 +56,18 @@ class LeakageMonitor(lightning.Callback):
             raise UsageError("LeakageMonitor needs its GradientCapture before it in Trainer(callbacks=[...])")
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Attack the updates recorded since the last look."""
+        """Attack the updates recorded in this epoch."""
         new = self.capture.captured[self._seen :]
-        if trainer.current_epoch % self.every or not new:
-            return
         self._seen = len(self.capture.captured)
+        if trainer.current_epoch % self.every:
+            return
         scores = []
         with torch.no_grad():
             for i, capture in enumerate(new):
                 seed = derive_seed(self.seed, "monitor", trainer.current_epoch, i)
                 update = capture.update
                 encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
-                scores.append(score(self.attack.run(update, seed), capture.truth, encoder))
+                scores.append(score(self.attack.run(update, seed, pl_module.device), capture.truth, encoder))
         for name in LOGGED:
             values = [one[name] for one in scores if not math.isnan(one[name])]
             if values:

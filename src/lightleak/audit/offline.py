@@ -8,12 +8,13 @@ from typing import Any
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
+from lightleak.audit.attack_settings import check_attacks, with_label_setting
 from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import target_name
 from lightleak.audit.results import print_summary, write_environment, write_results
-from lightleak.audit.run import check_attacks, load_capture, open_run_folder, with_label_setting
-from lightleak.audit.unit import Unit
+from lightleak.audit.run import load_capture, open_run_folder
+from lightleak.audit.unit import Unit, kept_cells
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
@@ -54,7 +55,7 @@ def attack_captures(
     open_run_folder(folder, config)
     write_environment(folder, device, command)
     try:
-        run_units(plan, folder, device, config.workers, config.redact, quiet=not console.is_interactive)
+        run_units(plan, folder, device, config.workers, kept_cells(config.redact), quiet=not console.is_interactive)
     finally:
         results = write_results(folder, finished_rows(units, folder))
         build_report(folder, redact=config.redact)

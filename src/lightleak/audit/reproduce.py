@@ -80,7 +80,12 @@ def reproduce(
         units = _units(cells, selection)
         try:
             run_units(
-                partial(_units, cells, selection), folder, where, workers, redact=True, quiet=not console.is_interactive
+                partial(_units, cells, selection),
+                folder,
+                where,
+                workers,
+                kept="nothing",
+                quiet=not console.is_interactive,
             )
         finally:
             rows = finished_rows(units, folder)

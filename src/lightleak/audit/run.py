@@ -1,42 +1,34 @@
 """``lightleak audit``: train the target with capture, attack captured and fresh updates, write the run folder."""
 
-import json
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightning
-import pandas as pd
 import yaml
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
-from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
-from lightleak.attacks import ATTACKS
+from lightleak.audit.attack_settings import check_attacks, label_setting, make_attack, with_label_setting
 from lightleak.audit.campaign import finished_rows, plan_packs, run_units
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.config import AuditConfig, load_config
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
-from lightleak.audit.monitor import LeakageMonitor
 from lightleak.audit.results import print_summary, write_environment, write_results
-from lightleak.audit.unit import Unit
-from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.audit.training import TRAINING_FILE, data_module, make_trainer, train
+from lightleak.audit.unit import Observed, Unit, kept_cells
+from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
-from lightleak.core.seeds import derive_seed
-from lightleak.data.datamodule import TableDataModule
 from lightleak.protocols.recorded_batch import FORWARD_FILE, RecordedBatch
 from lightleak.protocols.replay import require_replay
 from lightleak.report import build_report
-from lightleak.targets.classifier import TabularClassifier
 
 CONFIG_FILE = "config.yaml"
-TRAINING_FILE = "training.json"
+OFFLINE_FILE = "capture.json"
+"""Says which captures an offline attack read; a folder with it is no audit that could be resumed as one."""
 
 
 def run_audit(
@@ -52,15 +44,16 @@ def run_audit(
         console: where progress goes.
 
     Raises:
-        UsageError: the folder holds another run, or the config cannot be served.
+        UsageError: the folder holds another run, or the config cannot be served; before any work.
         KeyboardInterrupt: what is finished is kept and written.
     """
     console = console or Console()
     device = resolve_device(config.device)
     check_attacks(config.attacks)
+    experiment = prepare_experiment(config)
+    check_served(config, experiment)
     open_run_folder(folder, config)
     write_environment(folder, device, command)
-    experiment = prepare_experiment(config)
     if config.training.epochs > 0 and not (folder / TRAINING_FILE).is_file():
         train(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
@@ -73,7 +66,7 @@ def run_audit(
             folder,
             device,
             config.workers,
-            config.redact,
+            kept_cells(config.redact),
             quiet=not console.is_interactive,
         )
     finally:
@@ -89,20 +82,47 @@ def run_audit(
 
 def resume_audit(folder: Path, command: Sequence[str] = (), console: Console | None = None) -> dict[str, Any]:
     """Finish the run in ``folder``; errors as for `run_audit`."""
+    return run_audit(resumed_config(folder), folder, command, console)
+
+
+def resumed_config(folder: Path) -> AuditConfig:
+    """The config of the run in ``folder``.
+
+    Raises:
+        UsageError: the folder holds no audit.
+    """
     if not (folder / CONFIG_FILE).is_file():
         raise UsageError(f"nothing to resume in {folder}: it holds no {CONFIG_FILE}")
-    return run_audit(load_config(folder / CONFIG_FILE), folder, command, console)
+    if (folder / OFFLINE_FILE).is_file():
+        raise UsageError(f"{folder} was made by `lightleak attack`; to finish it, run the same command again")
+    return load_config(folder / CONFIG_FILE)
 
 
-def check_attacks(attacks: dict[str, dict[str, Any]]) -> None:
-    """Raise `UsageError` for an unknown attack or setting."""
-    for name, options in attacks.items():
-        ATTACKS.get(name)(**options)
+def check_served(config: AuditConfig, experiment: Experiment) -> None:
+    """Try everything that could fail in the middle of a run: the Trainer, the batches, every attack on a first update.
+
+    Raises:
+        UsageError: what cannot be served, and why.
+    """
+    settings, monitor = config.training, config.monitor
+    attacks = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
+    sizes = config.initial.batch_sizes if config.initial.batches else ()
+    if settings.epochs > 0:
+        make_trainer(settings, config.device, logger=False, enable_checkpointing=False)
+        data_module(config, experiment)
+        sizes = (*sizes, settings.batch_size)
+        if monitor.attack is not None:
+            attacks.append((monitor.attack, monitor.options, "monitor.options"))
+    update, _ = _fresh_clients(config, experiment).observe(min(sizes), 0)
+    for name, options, where in attacks:
+        make_attack(name, with_label_setting(config, name, options), where).check(update)
 
 
 def open_run_folder(folder: Path, config: AuditConfig) -> None:
     """Create the folder for its owner only and write the config, or check that it is the same."""
     saved = folder / CONFIG_FILE
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--output {folder} must be a folder, got a file")
     if saved.is_file():
         if yaml.safe_load(saved.read_text()) != config.to_dict():
             raise UsageError(f"{folder} holds a run of another config; choose another --output or remove the folder")
@@ -114,110 +134,43 @@ def open_run_folder(folder: Path, config: AuditConfig) -> None:
     saved.write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
 
 
-def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Console) -> None:
-    """Train the target with capture and monitor; goes on from the last finished epoch where there is a checkpoint."""
-    settings = config.training
-    data = TableDataModule(
-        experiment.table, experiment.encoder, settings.batch_size, settings.validation_fraction, seed=config.seed
-    )
-    model = TabularClassifier(experiment.spec, settings.optimizer, seed=derive_seed(config.seed, "network"))
-    capture = GradientCapture(
-        encoder=experiment.encoder,
-        epochs=config.capture.epochs,
-        per_epoch=config.capture.per_epoch,
-        at=config.capture.at,
-        root=folder / "captures",
-        share_labels=True,
-        share_statistics="gradinversion" in config.attacks,
-        marginals=experiment.marginals,
-        keep=True,
-    )
-    callbacks: list[lightning.Callback] = [capture]
-    if config.monitor.attack is not None:
-        options = with_label_setting(config, config.monitor.attack, config.monitor.options)
-        callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
-    callbacks.append(ModelCheckpoint(folder / "checkpoints", save_last=True, save_top_k=0))
-    if console.is_interactive:
-        callbacks.append(RichProgressBar())
-    last = folder / "checkpoints" / "last.ckpt"
-    earlier = _earlier_metrics(folder) if last.is_file() else None
-    loggers = [CSVLogger(folder, name="", version=""), TensorBoardLogger(str(folder), name="tensorboard", version="")]
-    lightning.seed_everything(derive_seed(config.seed, "training") % 2**32, verbose=False)
-    with warnings.catch_warnings():
-        # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
-        warnings.filterwarnings("ignore", module="lightning")
-        trainer = lightning.Trainer(
-            **{
-                "max_epochs": settings.epochs,
-                "accelerator": "cpu" if config.device == "cpu" else "auto",
-                "devices": 1,
-                "logger": loggers,
-                "callbacks": callbacks,
-                "enable_model_summary": False,
-                "enable_progress_bar": console.is_interactive,
-                "default_root_dir": folder,
-                **settings.trainer,
-            }
-        )
-        trainer.fit(model, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
-        if trainer.interrupted:
-            raise KeyboardInterrupt
-        test = trainer.test(model, datamodule=data, verbose=False)[0]
-    if earlier is not None:
-        _join_metrics(folder, earlier)
-    (folder / TRAINING_FILE).write_text(json.dumps({"epochs": settings.epochs, "test": test}))
-
-
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
-    fresh = FreshClients(
-        experiment.population(),
-        experiment.spec,
-        config.seed,
-        share_labels=True,
-        share_statistics="gradinversion" in config.attacks,
-    )
-    common = {
-        "dataset": experiment.table.card.name,
-        "target": target_name(experiment.spec),
-        "protocol": "fedsgd",
-        "labels": config.labels,
-        "defense": "none",
-    }
+    fresh = _fresh_clients(config, experiment)
+    observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
+    for size in config.initial.batch_sizes:
+        for i in range(config.initial.batches):
+            facts = {"batch_size": size, "batch_index": i, "source": "initial", "epoch": 0, "defense": "none"}
+            observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
+    root = folder / "captures"
+    for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
+        observed.append((taken.name, partial(load_capture, taken), capture_facts(taken, i)))
     units = []
-    for attack in config.attacks:
-        options = with_label_setting(config, attack, config.attacks[attack])
-
-        def unit(
-            where: str, observe: Callable[[], Any], attack: str = attack, options: Any = options, **facts: Any
-        ) -> Unit:
-            return Unit(f"{attack}-{where}", attack, options, observe, {**common, **facts}, config.seed)
-
-        for size in config.initial.batch_sizes:
-            units += [
-                unit(
-                    f"initial-b{size}-{i:03d}",
-                    partial(fresh.observe, size, i),
-                    batch_size=size,
-                    batch_index=i,
-                    source="initial",
-                    epoch=0,
-                )
-                for i in range(config.initial.batches)
-            ]
-        for i, taken in enumerate(sorted((folder / "captures").glob("*/observation"))):
-            facts = ClientUpdate.load(taken).facts
-            units.append(
-                unit(
-                    taken.parent.name,
-                    partial(load_capture, taken.parent),
-                    batch_size=facts.n_rows,
-                    batch_index=i,
-                    source="training",
-                    epoch=facts.epoch,
-                )
-            )
+    for attack, changed in config.attacks.items():
+        options = with_label_setting(config, attack, changed)
+        common = {
+            "dataset": experiment.table.card.name,
+            "target": target_name(experiment.spec),
+            "protocol": "fedsgd",
+            "labels": label_setting(config, options),
+        }
+        units += [
+            Unit(f"{attack}-{where}", attack, options, observe, common | facts, config.seed)
+            for where, observe, facts in observed
+        ]
     return units
+
+
+def capture_facts(folder: Path, index: int) -> dict[str, Any]:
+    """What the results row says of one capture, in the order of captures ``index``."""
+    update = ClientUpdate.load(folder / "observation")
+    return {
+        "batch_size": update.facts.n_rows,
+        "batch_index": index,
+        "source": "training",
+        "epoch": update.facts.epoch,
+        "defense": "none" if update.state == "raw" else update.state,
+    }
 
 
 def audit_units(config: AuditConfig, folder: Path) -> list[Unit]:
@@ -230,9 +183,10 @@ def describe_plan(config: AuditConfig, console: Console) -> None:
     check_attacks(config.attacks)
     device = resolve_device(config.device)
     experiment = prepare_experiment(config)
+    check_served(config, experiment)
     units = plan_units(config, experiment, Path(os.devnull))
     table, settings = experiment.table, config.training
-    captured = len(config.capture.epochs) * config.capture.per_epoch if settings.epochs else 0
+    captured = config.capture.per_epoch * sum(epoch < settings.epochs for epoch in set(config.capture.epochs))
     packs = len(plan_packs(units, device))
     lines = {
         "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
@@ -246,7 +200,7 @@ def describe_plan(config: AuditConfig, console: Console) -> None:
         console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
 
 
-def load_capture(folder: Path) -> tuple[ClientUpdate, GroundTruth | None]:
+def load_capture(folder: Path) -> Observed:
     """Observation and, where it lies beside it, the truth of one capture.
 
     Raises:
@@ -262,19 +216,6 @@ def load_capture(folder: Path) -> tuple[ClientUpdate, GroundTruth | None]:
     return update, truth
 
 
-def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The attack's settings with the config's label setting, where the attack uses labels."""
-    if "labels" not in ATTACKS.get(attack)().options():
-        return options
-    return {"labels": "true" if config.labels == "true" else config.label_method, **options}
-
-
-def _earlier_metrics(folder: Path) -> pd.DataFrame | None:
-    file = folder / "metrics.csv"
-    return pd.read_csv(file) if file.is_file() and file.stat().st_size else None
-
-
-def _join_metrics(folder: Path, earlier: pd.DataFrame) -> None:
-    """Lightning starts metrics.csv anew when it resumes; keep the epochs it did not repeat."""
-    later = pd.read_csv(folder / "metrics.csv")
-    pd.concat([earlier[earlier["epoch"] < later["epoch"].min()], later]).to_csv(folder / "metrics.csv", index=False)
+def _fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients:
+    share_statistics = "gradinversion" in config.attacks
+    return FreshClients(experiment.population(), experiment.spec, config.seed, True, share_statistics)

@@ -5,8 +5,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pandas as pd
 import torch
 
 from lightleak.attacks import ATTACKS
@@ -46,13 +47,37 @@ class Unit:
         return float(settings.get("restarts", 1) * settings.get("steps", 1) * self.facts["batch_size"])
 
 
+Kept = Literal["values", "marks", "nothing"]
+"""What is kept of each cell: its values, only whether it was right (a redacted run), or nothing (a reproduction)."""
+
+
+
+def kept_cells(redact: bool) -> Kept:
+    """A redacted run keeps of every cell only whether it was right.
+
+    >>> kept_cells(redact=True)
+    'marks'
+    """
+    return "marks" if redact else "values"
+
+
+SCORES = (
+    "cell_accuracy",
+    "categorical_accuracy",
+    "numerical_accuracy",
+    "exact_match_rate",
+    "rmse",
+)
+"""Columns every row has, empty where there is no truth to score against."""
+
+
 def unit_file(folder: Path, unit_id: str) -> Path:
     """Where the row of a finished unit is kept."""
     return folder / "units" / f"{unit_id}.json"
 
 
 def run_pack(
-    pack: Sequence[Unit], folder: Path, device: torch.device, redact: bool, report: Callable[[float], None]
+    pack: Sequence[Unit], folder: Path, device: torch.device, kept: Kept, report: Callable[[float], None]
 ) -> None:
     """Attack the observations of a pack in one call and keep what is not kept yet.
 
@@ -60,7 +85,7 @@ def run_pack(
         pack: units of one attack, with the same settings and shapes.
         folder: the run folder.
         device: where the attack runs.
-        redact: keep no true or reconstructed value.
+        kept: what is kept of each cell.
         report: told about work done, in the unit of `Unit.cost`.
     """
     observed = [unit.observe() for unit in pack]
@@ -71,7 +96,7 @@ def run_pack(
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
         file = unit_file(folder, unit.id)
         if not file.is_file():
-            row = _row(unit, update, truth, reconstruction, attack.options(), folder, redact)
+            row = _row(unit, update, truth, reconstruction, attack.options(), folder, kept)
             _write(file, json.dumps(row))
 
 
@@ -82,12 +107,11 @@ def _row(
     reconstruction: Reconstruction,
     options: dict[str, Any],
     folder: Path,
-    redact: bool,
+    kept: Kept,
 ) -> dict[str, Any]:
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
-    if truth is not None:
-        row |= score(reconstruction, truth, encoder)
+    row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder)
     row |= {
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
@@ -95,14 +119,32 @@ def _row(
         "options": options,
         "reconstruction": None,
     }
-    if not redact:
-        rows = matched(reconstruction, truth, encoder) if truth is not None else reconstruction.rows
+    if kept != "nothing":
+        cells = unscored(reconstruction) if truth is None else matched(reconstruction, truth, encoder)
+        if kept == "marks":
+            cells[["true", "reconstructed"]] = ""
         file = Path("reconstructions") / f"{unit.id}.csv"
         (folder / file).parent.mkdir(exist_ok=True)
-        _write(folder / file, rows.to_csv(index=False))
+        _write(folder / file, cells.to_csv(index=False))
         row["reconstruction"] = str(file)
     cleaned: dict[str, Any] = without_nan(row)
     return cleaned
+
+
+def unscored(reconstruction: Reconstruction) -> pd.DataFrame:
+    """Cells in the long form of `matched`; for want of a truth ``true`` and ``correct`` are empty."""
+    names = list(reconstruction.rows.columns)
+    n = len(reconstruction.rows)
+    return pd.DataFrame(
+        {
+            "row": [row for row in range(n) for _ in names],
+            "column": names * n,
+            "true": "",
+            "reconstructed": [reconstruction.rows[name].iloc[row] for row in range(n) for name in names],
+            "correct": "",
+            "entropy": [reconstruction.uncertainty[name].iloc[row] for row in range(n) for name in names],
+        }
+    )
 
 
 def without_nan(value: Any) -> Any:

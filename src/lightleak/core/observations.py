@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from safetensors import SafetensorError
@@ -90,9 +90,19 @@ class ClientUpdate:
         """Refuse what no attack could serve.
 
         Raises:
-            ObservationError: names or shapes of parameters and update differ, a value is not finite, or the labels do
-                not match the number of rows.
+            ObservationError: names or shapes of parameters and update differ, a value is not finite, the labels do not
+                match the number of rows, or a fact is not of its kind.
         """
+        for what, value, allowed in (("kind", self.kind, UpdateKind), ("state", self.state, GradientState)):
+            if value not in get_args(allowed):
+                raise ObservationError(f"{what} must be one of {', '.join(get_args(allowed))}, got {value!r}")
+        if not isinstance(self.training_mode, bool):
+            raise ObservationError(f"training_mode must be true or false, got {self.training_mode!r}")
+        for what in ("network", "encoder"):
+            if not isinstance(getattr(self, what), Mapping):
+                raise ObservationError(f"{what} must be a mapping, got {type(getattr(self, what)).__name__}")
+        if not self.parameters:
+            raise ObservationError("an update needs at least one parameter, got none")
         if set(self.parameters) != set(self.update):
             odd = sorted(set(self.parameters) ^ set(self.update))
             raise ObservationError(f"parameters and update must name the same tensors; only in one of them: {odd}")
@@ -103,11 +113,16 @@ class ClientUpdate:
             for what, tensor in (("parameter", parameter), ("update", self.update[name])):
                 if not torch.isfinite(tensor).all():
                     raise ObservationError(f"{what} {name!r} must be finite, got NaN or infinity")
-        if self.facts.n_rows < 1:
-            raise ObservationError(f"n_rows must be at least 1, got {self.facts.n_rows}")
+        for name, buffer in self.buffers.items():
+            if not torch.isfinite(buffer).all():
+                raise ObservationError(f"buffer {name!r} must be finite, got NaN or infinity")
+        if not isinstance(self.facts.n_rows, int) or self.facts.n_rows < 1:
+            raise ObservationError(f"n_rows must be at least 1, got {self.facts.n_rows!r}")
         if self.labels is not None and self.labels.shape != (self.facts.n_rows,):
             got = tuple(self.labels.shape)
             raise ObservationError(f"labels must have shape ({self.facts.n_rows},), one per row, got {got}")
+        if self.labels is not None and self.labels.dtype != torch.long:
+            raise ObservationError(f"labels must be int64, got {self.labels.dtype}")
 
     def save(self, folder: Path) -> None:
         """Write ``tensors.safetensors`` and ``facts.json`` into ``folder`` (created)."""
@@ -195,6 +210,11 @@ class GroundTruth:
         """
         tensors = _read_tensors(folder / "truth.safetensors", MAX_TENSOR_BYTES)
         loss = float(tensors["loss"]) if "loss" in tensors else None
+        if missing := {"inputs", "labels"} - tensors.keys():
+            raise ObservationError(f"{folder / 'truth.safetensors'} lacks {', '.join(sorted(missing))}")
+        if tensors["labels"].shape != tensors["inputs"].shape[:1]:
+            got = f"{tuple(tensors['inputs'].shape)} and {tuple(tensors['labels'].shape)}"
+            raise ObservationError(f"inputs must be [n, d] and labels [n], got {got}")
         return cls(tensors["inputs"], tensors["labels"], loss)
 
 
@@ -205,7 +225,7 @@ def _read_facts(path: Path) -> dict[str, Any]:
         raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {MAX_FACTS_BYTES} are read")
     try:
         facts = json.loads(path.read_text())
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, endless numbers, endless nesting
         raise ObservationError(f"{path} is not JSON: {error}") from error
     version = facts.pop("schema_version", None) if isinstance(facts, dict) else None
     if version != SCHEMA_VERSION:

@@ -19,12 +19,12 @@ def category_strings(cells: pd.Series) -> pd.Series:
         DataError: cells that are lists or other things without a value of their own.
     """
     if pd.api.types.infer_dtype(cells).startswith("mixed"):
+        odd = cells[~cells.map(pd.api.types.is_hashable).astype(bool)]
+        if len(odd):
+            raise DataError(f"column {cells.name!r}: expected numbers or strings, got {odd.iloc[0]!r}")
         # As keys of a table True, 1 and 1.0 would be one category; as text they are not.
         cells = cells.map(category_text, na_action="ignore")
-    try:
-        codes, distinct = pd.factorize(cells)
-    except TypeError as error:
-        raise DataError(f"column {cells.name!r}: expected numbers or strings, got {cells.iloc[0]!r}") from error
+    codes, distinct = pd.factorize(cells)
     texts = np.array([*(category_text(value) for value in distinct), None], dtype=object)
     return pd.Series(texts[codes], index=cells.index, name=cells.name, dtype=object)  # code -1 is a missing cell
 
@@ -45,6 +45,8 @@ def in_order(categories: Sequence[str]) -> list[str]:
 def infer_column(cells: pd.Series, max_categories: int = MAX_INFERRED_CATEGORIES) -> Column:
     """The column these cells make: whole numbers integer, other numbers continuous, booleans and strings categorical.
 
+    Whole numbers beyond 2**53, which float64 does not tell apart, are continuous.
+
     Raises:
         DataError: infinity, a constant column, or more than ``max_categories`` strings.
     """
@@ -64,7 +66,8 @@ def infer_column(cells: pd.Series, max_categories: int = MAX_INFERRED_CATEGORIES
     numbers = present.astype("float64")
     if not np.isfinite(numbers).all():
         raise DataError(f"column {name!r}: expected finite numbers, got infinity")
-    make = Column.integer if (numbers % 1 == 0).all() else Column.continuous
+    whole = ((numbers % 1 == 0) & (numbers.abs() <= LARGEST_INTEGER)).all()
+    make = Column.integer if whole else Column.continuous
     return make(name, float(numbers.min()), float(numbers.max()))
 
 

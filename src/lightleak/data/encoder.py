@@ -1,6 +1,6 @@
 """From a table to tensors and back: one-hot categories, scaled numbers, and the statistics a server would know."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from lightleak.core.errors import DataError, ObservationError
 from lightleak.data.layout import Block, EncodedLayout
+from lightleak.data.quantiles import rank_of, value_at
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation, Relaxation
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 
@@ -172,7 +173,7 @@ class TableEncoder(nn.Module):
         codes = [raw[..., block.slice].argmax(-1) for block in self.layout.categorical]
         numbers = raw[..., self.numerical_positions]
         if self.encoding == "quantile":
-            numbers = self._values(numbers)
+            numbers = self._scaled(numbers, value_at)
         if clamp:
             numbers = numbers.clamp(self.lower, self.upper)
         whole = [i for i, column in enumerate(self.schema.numerical) if column.kind is ColumnKind.INTEGER]
@@ -192,7 +193,7 @@ class TableEncoder(nn.Module):
         starts = torch.tensor([block.start for block in self.layout.categorical], dtype=torch.long, device=codes.device)
         x.scatter_(-1, codes + starts, present.float()[codes + starts])
         at = self.numerical_positions
-        raw = self._ranks(numbers) if self.encoding == "quantile" else numbers
+        raw = self._scaled(numbers, rank_of) if self.encoding == "quantile" else numbers
         x[..., at] = ((raw - self.shift[at]) / self.scale[at]).float()
         return x
 
@@ -295,28 +296,11 @@ class TableEncoder(nn.Module):
         constant[at] = numbers.amin(0) == numbers.amax(0)
         return mean, torch.where(constant, torch.ones_like(variance), variance.sqrt())
 
-    def _ranks(self, numbers: Tensor) -> Tensor:
-        """Rank in [0, 1] among the distinct values known, linear in between."""
-        out = torch.empty_like(numbers)
-        for i, knots in enumerate(self._numerical_knots()):
-            ranks = np.linspace(0.0, 1.0, len(knots)) if len(knots) > 1 else np.zeros(1)
-            flat = np.interp(numbers[..., i].reshape(-1).cpu().numpy(), knots, ranks)
-            out[..., i] = torch.as_tensor(flat, device=numbers.device).reshape(numbers.shape[:-1])
-        return out
-
-    def _values(self, ranks: Tensor) -> Tensor:
-        """Inverse of `_ranks`; a rank within float32 rounding of a known value is that value."""
-        out = torch.empty_like(ranks)
-        for i, knots in enumerate(self._numerical_knots()):
-            place = ranks[..., i].reshape(-1).cpu().numpy() * (len(knots) - 1)
-            nearest = np.round(place)
-            place = np.where(np.abs(place - nearest) <= 2.0**-24 * len(knots), nearest, place)
-            flat = np.interp(place, np.arange(len(knots)), knots)
-            out[..., i] = torch.as_tensor(flat, device=ranks.device).reshape(ranks.shape[:-1])
-        return out
-
-    def _numerical_knots(self) -> list[np.ndarray]:
-        return [self._knots[column.name].cpu().numpy() for column in self.schema.numerical]
+    def _scaled(self, numbers: Tensor, scale: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Every column of ``[..., m]`` through ``scale`` with its knots."""
+        knots = [self._knots[column.name].to(numbers.device) for column in self.schema.numerical]
+        each = [scale(of_column, of_knots) for of_column, of_knots in zip(numbers.unbind(-1), knots, strict=True)]
+        return torch.stack(each, -1) if each else numbers
 
 
 def _codes(column: Column, values: pd.Series) -> Tensor:

@@ -5,12 +5,15 @@ import math
 import pandas as pd
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from lightleak.attacks.gradient_inversion.config import EntropyMethod
 from lightleak.data.encoder import TableEncoder
 
 SMALLEST_VARIANCE = 1e-12
 """Restarts that agree exactly would have entropy minus infinity; this keeps ranks and means finite."""
+SMALLEST_WEIGHT = 1e-12
+"""Weight of a category that the pooled rows give none: where no category has any, all are equally likely."""
 
 
 def cell_entropy(
@@ -22,24 +25,22 @@ def cell_entropy(
         encoder: schema and statistics.
         aligned: matched ensemble ``[restarts, n, d]``; with one restart every entropy is NaN.
         pooled: pooled batch ``[n, d]``, read by the ``soft`` method.
-        method: ``frequency`` counts projected restarts (paper, Sec. 3.2); ``soft`` takes the pooled distribution (published
-            code).
+        method: ``frequency`` counts projected restarts (paper, Sec. 3.2); ``soft`` takes the pooled distribution
+            (published code).
 
     Returns:
         ``[n, columns]`` in the order of the schema.
     """
-    restarts, n, _ = aligned.shape
+    restarts = len(aligned)
     codes, numbers = encoder.project(aligned)
     cells: dict[str, Tensor] = {}
-    raw = (pooled.double() * encoder.scale + encoder.shift).clamp_min(0)
+    raw = (pooled.double() * encoder.scale + encoder.shift).clamp_min(SMALLEST_WEIGHT)
     for i, block in enumerate(encoder.layout.categorical):
         if method == "soft":
             weights = raw[:, block.slice]
-            probabilities = weights / weights.sum(-1, keepdim=True).clamp_min(SMALLEST_VARIANCE)
+            probabilities = weights / weights.sum(-1, keepdim=True)
         else:
-            counts = torch.zeros(n, block.width, dtype=torch.float64, device=aligned.device)
-            counts.scatter_add_(1, codes[:, :, i].T, torch.ones(n, restarts, dtype=torch.float64, device=aligned.device))
-            probabilities = counts / restarts
+            probabilities = one_hot(codes[:, :, i], block.width).double().mean(0)
         cells[block.name] = -torch.xlogy(probabilities, probabilities).sum(-1) / math.log(block.width)
     if restarts > 1:
         variance = (numbers / encoder.deviation).var(0).clamp_min(SMALLEST_VARIANCE)

@@ -1,7 +1,8 @@
 """The settings of a gradient-inversion attack. An attack is a declaration: these values under a name."""
 
+import math
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from lightleak.core.errors import UsageError
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation
@@ -26,14 +27,19 @@ class InversionConfig:
         categorical: relaxation of categorical blocks.
         numerical: relaxation of numbers.
         pooling: how matched restarts are merged; ``none`` keeps the one of least loss.
-        labels: ``true`` (shared with the attacker), or restored by ``geng`` (dummy activations) or ``bias`` (last bias).
-        entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published code).
+        labels: ``true`` (shared with the attacker), or restored by ``geng`` (dummy activations) or ``bias`` (last
+            bias).
+        entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published
+            code).
         l2_prior: weight of the squared norm of the batch (GradInversion).
         batch_norm_prior: weight of the distance to the client's BatchNorm statistics (GradInversion).
         stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
         precision: floating-point type of the optimisation.
         memory_mb: budget for one vectorised call; more work than that runs in chunks.
         keep_ensemble: return the matched restarts.
+
+    Raises:
+        UsageError: a value of the wrong type or out of range.
     """
 
     restarts: int = 30
@@ -54,7 +60,8 @@ class InversionConfig:
     keep_ensemble: bool = False
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
+        for name, hint in get_type_hints(type(self)).items():
+            _check(name, getattr(self, name), hint)
         for name in ("restarts", "steps", "memory_mb"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
@@ -63,23 +70,37 @@ class InversionConfig:
         for name in ("l2_prior", "batch_norm_prior"):
             if not getattr(self, name) >= 0:
                 raise UsageError(f"{name} must be at least 0, got {getattr(self, name)}")
-        for name, hint in get_type_hints(type(self)).items():
-            allowed = get_args(hint)
-            if allowed and all(isinstance(a, str) for a in allowed) and getattr(self, name) not in allowed:
-                raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
 
     def with_options(self, **options: Any) -> "InversionConfig":
         """A copy with some settings changed.
 
         Raises:
-            UsageError: no setting of that name.
+            UsageError: no setting of that name, or a value out of range.
         """
         known = [f.name for f in fields(self)]
         unknown = sorted(set(options) - set(known))
         if unknown:
-            raise UsageError(f"a gradient-inversion attack has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
+            raise UsageError(
+                f"a gradient-inversion attack has no setting {', '.join(unknown)}; settings: {', '.join(known)}"
+            )
         return replace(self, **options)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         return asdict(self)
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+    """Refuse a value that is not of the type a setting declares, before it fails in the middle of a run."""
+    words = get_args(hint) if get_origin(hint) is Literal else ()
+    if words and value not in words:
+        raise UsageError(f"{name} must be one of {', '.join(words)}, got {value!r}")
+    if hint is bool and not isinstance(value, bool):
+        raise UsageError(f"{name} must be true or false, got {value!r}")
+    if hint is int and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError(f"{name} must be a whole number, got {value!r}")
+    optional = type(None) in get_args(hint)
+    if hint is float or (optional and value is not None):
+        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not usable:
+            raise UsageError(f"{name} must be a finite number, got {value!r}")

@@ -1,4 +1,4 @@
-"""The published attacks of this family, each a configuration of the engine (TabLeak Sec. 4 and its published settings)."""
+"""The published attacks of this family, each a configuration of the engine (TabLeak Sec. 4, its published settings)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ _DECLARATIONS: dict[str, tuple[str, InversionConfig]] = {
         "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019",
         InversionConfig(restarts=1, pooling="none", categorical="none", numerical="none", objective="squared_error"),
     ),
-    # The weights are the middle of the grid TabLeak searches (1 to 1e-5, best kept); a grid is run by the reproductions.
+    # The weights are the middle of the grid TabLeak searches (1 to 1e-5, best kept); the reproductions run the grid.
     "gradinversion": (
         "Yin et al., See through Gradients: Image Batch Recovery via GradInversion, CVPR 2021",
         InversionConfig(

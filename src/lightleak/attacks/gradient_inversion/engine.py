@@ -1,8 +1,8 @@
 """The engine of every gradient-inversion attack: all restarts of several updates optimised in one go.
 
-The variable is ``z [updates, restarts, rows, d]``. Each step relaxes it to encoded rows, asks a matcher for the gradient
-of the objective, carries that back through the relaxation and lets Adam move ``z``. Restarts never interact, so they may be
-cut into chunks to fit a memory budget.
+The variable is ``z [updates, restarts, rows, d]``. Each step relaxes it to encoded rows, asks a matcher for the
+gradient of the objective, carries that back through the relaxation and lets Adam move ``z``. Restarts never interact,
+so they may be cut into chunks to fit a memory budget.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class Inversion:
 
     Attributes:
         x: relaxed rows ``[updates, restarts, rows, d]``.
-        loss: objective at the last step ``[updates, restarts]``.
+        loss: objective ``[updates, restarts]`` that the last step started from.
         steps: steps taken.
     """
 
@@ -42,6 +42,12 @@ def initial_candidates(seeds: Sequence[int], restarts: Sequence[int], rows: int,
     """Uniform [0, 1] starts ``[updates, restarts, rows, width]`` (TabLeak Alg. 1, line 12).
 
     Each (update, restart) has its own generator, so a start does not depend on what runs beside it.
+
+    Args:
+        seeds: one per update.
+        restarts: indices of the restarts.
+        rows: rows n of the batch.
+        width: encoded features d.
     """
     starts = [[torch.rand(rows, width, generator=generator(seed, "restart", r)) for r in restarts] for seed in seeds]
     return torch.stack([torch.stack(of_update) for of_update in starts])
@@ -57,10 +63,10 @@ def invert(
         relaxation: from ``z`` to encoded rows.
         matcher: loss and derivative of encoded rows.
         config: learning rate, steps, sign, early stop.
-        progress: told about steps done.
+        progress: told about steps done; those that an early stop saved count as done.
     """
     keep_freed_memory()
-    z = start.clone()
+    z, stop_below = start.clone(), config.stop_below
     optimizer = torch.optim.Adam([z], lr=config.learning_rate, fused=True)
     loss = torch.full(z.shape[:2], float("inf"), dtype=z.dtype, device=z.device)
     taken = 0
@@ -69,15 +75,17 @@ def invert(
         loss, by_x = matcher.value_and_grad(x)
         by_z = relaxation.backward(by_x, state)
         z.grad = by_z.sign_() if config.sign else by_z
-        before = z.clone() if config.stop_below is not None else None
-        optimizer.step()
-        if before is not None:
-            z.copy_(torch.where((loss < config.stop_below)[..., None, None], before, z))
+        if stop_below is None:
+            optimizer.step()
+        else:
+            before = z.clone()
+            optimizer.step()
+            z.copy_(torch.where((loss < stop_below)[..., None, None], before, z))
         taken = step + 1
         if taken % CHECK_EVERY == 0:
             if progress is not None:
                 progress(CHECK_EVERY)
-            if config.stop_below is not None and bool((loss < config.stop_below).all()):
+            if stop_below is not None and bool((loss < stop_below).all()):
                 break
     if progress is not None:
         progress(config.steps - taken // CHECK_EVERY * CHECK_EVERY)

@@ -7,12 +7,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from lightleak.core.errors import UnsupportedError
+from lightleak.data.encoder import TableEncoder
+from lightleak.targets.normalization import frozen_statistics
 
 DUMMY_ROWS = 1000  # rows Geng et al.'s estimate averages over, as in TabLeak's implementation
 
 
 def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
-    """Name and module of the layer that computes the logits.
+    """Name and module of the layer that computes the logits, which every network registers last.
 
     Raises:
         UnsupportedError: the network has no Linear layer.
@@ -21,6 +23,21 @@ def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
     if not linears:
         raise UnsupportedError(f"labels are restored from a last Linear layer; {type(network).__name__} has none")
     return linears[-1]
+
+
+def require_restorable(network: nn.Module, method: str) -> None:
+    """Check that ``method`` has a meaning for this network.
+
+    Raises:
+        UnsupportedError: no Linear layer, ``bias`` without a bias in the last one, or ``geng`` where that one is the
+            only layer: its formula divides by the mean sum of the layer's input, about 0 for standardised rows.
+    """
+    _, layer = last_linear(network)
+    if method == "bias" and layer.bias is None:
+        raise UnsupportedError("labels='bias' needs a bias in the last layer; use labels='geng'")
+    weights = [p for p in network.parameters() if p.dim() > 1]
+    if method == "geng" and len(weights) == 1:
+        raise UnsupportedError("labels='geng' needs a hidden layer, this network has none; use labels='bias'")
 
 
 def restore_counts(
@@ -34,40 +51,79 @@ def restore_counts(
 ) -> Tensor:
     """Estimated rows per class, real-valued ``[classes]``.
 
-    The gradient by the last bias is ``mean(p) - n_c / n``, and by the last weight ``mean((p - y) h)``. ``geng`` (Geng et al.
-    2021) takes the mean probability and the mean activation sum from dummy rows: ``n_c = n p - n sum(dW_c) / sum(h)``.
-    ``bias`` reads ``n_c = n (p - db_c)`` off the bias, where only the mean probability is estimated.
+    The gradient by the last bias is ``mean(p) - n_c / n``, and by the last weight ``mean((p - y) h)``. ``geng`` (Geng
+    et al. 2021) takes the mean probability and the mean activation sum from dummy rows:
+    ``n_c = n p - n sum(dW_c) / sum(h)``. ``bias`` reads ``n_c = n (p - db_c)`` off the bias, where only the mean
+    probability is estimated: the closer the dummy rows come to the client's, the surer the rounded count is exact.
 
     Args:
-        network: the target.
-        parameters: its parameters before the update.
-        buffers: its buffers.
-        gradient: mean-batch gradient by name.
+        network: the target, in the mode the client ran it in.
+        parameters: its parameters before the update, by name.
+        buffers: its buffers by name; those left out are the network's own. None is changed.
+        gradient: gradient of the mean loss by name.
         n_rows: rows behind the update.
-        dummy: rows ``[k, d]`` to average over: Gaussian noise for ``geng``, rows drawn from marginals for ``bias``.
+        dummy: rows ``[k, d]`` to average over: Gaussian noise for ``geng``, plausible rows for ``bias``.
         method: ``geng`` or ``bias``.
 
     Raises:
-        UnsupportedError: ``bias`` without a last bias.
+        UnsupportedError: see `require_restorable`.
     """
+    require_restorable(network, method)
     name, layer = last_linear(network)
     seen: list[Tensor] = []
     handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     try:
-        with torch.no_grad():
-            logits = functional_call(network, (dict(parameters), dict(buffers)), (dummy,))
+        with torch.no_grad(), frozen_statistics(network):
+            logits = functional_call(network, (_double(parameters), _double(buffers)), (dummy.double(),))
     finally:
         handle.remove()
     probability = logits.softmax(-1).mean(0)
     if method == "bias":
-        if layer.bias is None:
-            raise UnsupportedError("labels='bias' needs a bias in the last layer; use labels='geng'")
         return n_rows * (probability - gradient[f"{name}.bias"])
     return n_rows * probability - n_rows * gradient[f"{name}.weight"].sum(1) / seen[0].sum(1).mean()
 
 
+def _double(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: t.double() if t.is_floating_point() else t.clone() for name, t in tensors.items()}
+
+
+def plausible_rows(encoder: TableEncoder, n: int, draws: torch.Generator) -> Tensor:
+    """Encoded rows ``[n, d]`` from what the server's encoder statistics say of each column, independently.
+
+    Categories by their shares and numbers by mean and deviation where the encoding holds them; else evenly over the
+    categories, and over the encoded bounds.
+
+    Args:
+        encoder: schema and statistics.
+        n: rows to draw.
+        draws: where the randomness comes from.
+    """
+    codes = []
+    for block in encoder.layout.categorical:
+        shares = encoder.shift[block.slice].clamp_min(0)
+        weights = shares if float(shares.sum()) > 0 else torch.ones_like(shares)
+        codes.append(torch.multinomial(weights, n, replacement=True, generator=draws))
+    at = encoder.numerical_positions
+    lower, upper = (bound[at] for bound in encoder.encoded_bounds())
+    if encoder.encoding in ("standardized", "onehot"):
+        numbers = torch.randn(n, len(at), generator=draws, dtype=torch.float64).clamp(lower, upper)
+    else:
+        numbers = lower + (upper - lower) * torch.rand(n, len(at), generator=draws, dtype=torch.float64)
+    unset = torch.zeros(n, len(at), dtype=torch.float64)
+    rows = encoder.assemble(torch.stack(codes, -1) if codes else torch.empty(n, 0, dtype=torch.long), unset)
+    rows[:, at] = numbers.float()
+    return rows
+
+
 def round_counts(counts: Tensor, n_rows: int) -> Tensor:
     """Whole counts that sum to ``n_rows``: give one row at a time to the class that has most left.
+
+    Args:
+        counts: real-valued counts ``[classes]``; their sum need not be ``n_rows``, and some may be below 0.
+        n_rows: rows to give.
+
+    Returns:
+        LongTensor ``[classes]``.
 
     >>> round_counts(torch.tensor([1.6, 2.4]), 4)
     tensor([2, 2])

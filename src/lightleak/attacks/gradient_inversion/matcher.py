@@ -1,12 +1,12 @@
 """Loss of a candidate batch and its derivative by the batch: the one step every gradient-inversion attack repeats.
 
-Two implementations of one interface. `NetworkMatcher` serves any network through ``torch.func``;
-`lightleak.attacks.gradient_inversion.mlp_matcher.MLPMatcher` writes the first and second derivative of a ReLU network out
-as matrix products. A test holds them equal.
+Two implementations of one interface. `NetworkMatcher` serves any network through ``torch.func``; the `MLPMatcher` of
+the neighbouring file writes the first and second derivative of a ReLU network out as matrix products. A test holds them
+equal.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import torch
@@ -81,7 +81,8 @@ class NetworkMatcher:
 
         def loss(named: dict[str, Tensor], held: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Tensor, Statistics]:
             # Statistics of one row do not exist, so they are taken only where a prior compares them.
-            with nullcontext({}) if penalty is None else record_statistics(network) as statistics:
+            nothing: AbstractContextManager[dict[str, BatchStatistics]] = nullcontext({})
+            with nothing if penalty is None else record_statistics(network) as statistics:
                 value = cross_entropy(functional_call(network, (named, held), (x,)), y)
             return value, dict(statistics)
 

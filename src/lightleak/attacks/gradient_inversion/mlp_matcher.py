@@ -134,7 +134,10 @@ class _GramLayer:
 
 
 def _layer(hidden: Tensor, error: Tensor, target: Tensor, n: int) -> _ExplicitLayer | _GramLayer:
-    """Gram form where ``n (in + out) < in out``: twice the break-even of the operation count, as it moves less memory."""
+    """Gram form where ``n (in + out) < in out``.
+
+    That is twice the break-even of the operation count, as this form moves less memory.
+    """
     fan_out, fan_in = target.shape[1:]
     kind = _GramLayer if n * (fan_in + fan_out) < fan_in * fan_out else _ExplicitLayer
     return kind(hidden, error, target, n)

@@ -1,8 +1,8 @@
 """How far a candidate's gradient is from the client's.
 
 Every objective here is a function of inner products alone: ``<g, t>`` and ``<g, g>`` per parameter tensor, with g the
-candidate's gradient and t the client's. So a matcher needs no gradient in memory where it can compute those products more
-cheaply, and the derivative by g is ``by_inner * t + 2 * by_norm * g``.
+candidate's gradient and t the client's. So a matcher needs no gradient in memory where it can compute those products
+more cheaply, and the derivative by g is ``by_inner * t + 2 * by_norm * g``.
 """
 
 from collections.abc import Callable
@@ -11,9 +11,12 @@ import torch
 from torch import Tensor
 
 Objective = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""From ``inner``, ``norm`` ``[updates, restarts, tensors]``, ``target_norm`` ``[updates, 1, tensors]`` (all squared norms)
-and ``sizes`` ``[tensors]`` to the loss ``[updates, restarts]``, ``by_inner`` and ``by_norm`` ``[updates, restarts,
-tensors]``."""
+"""From inner products to the loss and its derivatives by them.
+
+Arguments: ``inner`` and ``norm`` ``[updates, restarts, tensors]``, ``target_norm`` ``[updates, 1, tensors]`` (squared
+norms) and ``sizes`` ``[tensors]``. Results: the loss ``[updates, restarts]``, ``by_inner`` and ``by_norm``
+``[updates, restarts, tensors]``.
+"""
 
 
 def cosine(inner: Tensor, norm: Tensor, target_norm: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

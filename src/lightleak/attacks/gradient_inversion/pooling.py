@@ -46,7 +46,13 @@ def align(encoder: TableEncoder, ensemble: Tensor, best: int) -> Tensor:
 
 
 def pool(aligned: Tensor, best: int, pooling: Pooling) -> Tensor:
-    """One batch ``[n, d]`` from the aligned ensemble ``[restarts, n, d]``; the median of an even number is the lower one."""
+    """One batch ``[n, d]`` from the aligned ensemble (TabLeak Eq. 3-4).
+
+    Args:
+        aligned: ``[restarts, n, d]``.
+        best: restart that ``none`` keeps.
+        pooling: ``median`` (of an even number the lower one), ``mean``, or ``none``.
+    """
     if pooling == "median":
         return aligned.median(0).values
     return aligned.mean(0) if pooling == "mean" else aligned[best]

@@ -1,11 +1,11 @@
-"""From observations to a matching problem: the client's network, its stacked tensors, and the matcher that serves it."""
+"""From observations to a matching problem: the client's network, its stacked tensors, the matcher that serves it."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.gradient_inversion.config import InversionConfig
+from lightleak.attacks.gradient_inversion.config import InversionConfig, Precision
 from lightleak.attacks.gradient_inversion.matcher import Matcher, NetworkMatcher
 from lightleak.attacks.gradient_inversion.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
@@ -30,9 +30,9 @@ def client_network(update: ClientUpdate) -> nn.Module:
     return network
 
 
-def batch_norms(network: nn.Module) -> list[str]:
-    """Names of the BatchNorm layers."""
-    return [name for name, module in network.named_modules() if isinstance(module, nn.BatchNorm1d)]
+def batch_norms(network: nn.Module) -> dict[str, nn.BatchNorm1d]:
+    """The BatchNorm layers by name."""
+    return {name: module for name, module in network.named_modules() if isinstance(module, nn.BatchNorm1d)}
 
 
 def relu_chain(network: nn.Module) -> list[str] | None:
@@ -85,8 +85,9 @@ def build_matcher(
     )
 
 
-def bytes_per_restart(update: ClientUpdate, precision: str) -> int:
-    """Memory one restart takes in a step, from the sizes of its gradient and of its rows in every layer."""
+def bytes_per_restart(update: ClientUpdate, precision: Precision) -> int:
+    """Memory one restart takes in a step, in bytes, from the sizes of its gradient and of its rows in every layer."""
     gradient = sum(p.numel() for p in update.parameters.values())
-    width = NetworkSpec.from_dict(update.network).layout.width + sum(len(p) for p in update.parameters.values())
+    units = sum(p.shape[0] for p in update.parameters.values() if p.dim())
+    width = NetworkSpec.from_dict(update.network).layout.width + units
     return LIVE_COPIES * (gradient + update.facts.n_rows * width) * (8 if precision == "float64" else 4)

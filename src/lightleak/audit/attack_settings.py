@@ -1,0 +1,41 @@
+"""What a config says of its attacks: checked before any work, completed with the config's label setting."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lightleak.attacks import ATTACKS, UpdateAttack
+from lightleak.audit.config import AuditConfig
+from lightleak.core.errors import UsageError
+
+
+def make_attack(name: str, options: Mapping[str, Any], where: str) -> UpdateAttack:
+    """The attack with its settings; ``where`` names their place in the config.
+
+    Raises:
+        UsageError: an unknown attack or setting, or a value of the wrong type or range.
+    """
+    make = ATTACKS.get(name)
+    try:
+        return make(**options)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def check_attacks(attacks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `UsageError` for an unknown attack or setting."""
+    for name, options in attacks.items():
+        make_attack(name, options, f"attacks.{name}")
+
+
+def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The attack's settings with the config's label setting, where the attack uses labels and sets none itself."""
+    if "labels" not in ATTACKS.get(attack)().options():
+        return options
+    return {"labels": "true" if config.labels == "true" else config.label_method, **options}
+
+
+def label_setting(config: AuditConfig, options: Mapping[str, Any]) -> str:
+    """``true`` or ``restored``: what an attack with these completed settings does, for its results row."""
+    if "labels" not in options:
+        return config.labels
+    return "true" if options["labels"] == "true" else "restored"

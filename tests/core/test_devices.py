@@ -1,0 +1,69 @@
+"""A device by name, or one clear error; and the allocator setting, which is never needed for a right result."""
+
+import ctypes
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from lightleak.core.devices import keep_freed_memory, resolve_device
+from lightleak.core.errors import UsageError
+
+
+def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let torch report ``count`` CUDA devices."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+
+
+def test_names_become_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert resolve_device("cpu") == torch.device("cpu")
+    pretend_gpus(monkeypatch, 0)
+    assert resolve_device() == torch.device("cpu")
+    pretend_gpus(monkeypatch, 2)
+    assert resolve_device("auto") == torch.device("cuda")
+    assert resolve_device("cuda:1") == torch.device("cuda", 1)
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "cuda:x", "meta", "mps", "cuda:-1"])
+def test_names_of_no_device_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match=f"device must be auto, cpu, cuda or cuda:N, got {name!r}"):
+        resolve_device(name)
+
+
+@pytest.mark.parametrize(("name", "count"), [("cuda", 0), ("cuda:0", 0), ("cuda:2", 2)])
+def test_devices_this_machine_lacks_are_refused(monkeypatch: pytest.MonkeyPatch, name: str, count: int) -> None:
+    pretend_gpus(monkeypatch, count)
+    with pytest.raises(UsageError, match=rf"device {name!r} is not on this machine \({count} CUDA devices found\)"):
+        resolve_device(name)
+
+
+@pytest.mark.parametrize(
+    ("largest", "kept", "calls"),
+    [
+        (2**40, True, [(-3, 2**30), (-1, 2**31 - 1)]),
+        (2**25, True, [(-3, 2**30), (-3, 2**25), (-1, 2**31 - 1)]),  # glibc before 2.35
+        (0, False, [(-3, 2**30), (-3, 2**25)]),
+    ],
+)
+def test_freed_memory_is_kept_as_far_as_glibc_allows(
+    monkeypatch: pytest.MonkeyPatch, largest: int, kept: bool, calls: list[tuple[int, int]]
+) -> None:
+    made: list[tuple[int, int]] = []
+
+    def mallopt(which: int, size: int) -> int:
+        made.append((which, size))
+        return int(which != -3 or size <= largest)
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: SimpleNamespace(mallopt=mallopt))
+    assert keep_freed_memory.__wrapped__() is kept
+    assert made == calls
+
+
+def test_a_system_without_glibc_goes_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise OSError(name)
+
+    for library in (missing, lambda name: SimpleNamespace()):
+        monkeypatch.setattr(ctypes, "CDLL", library)
+        assert keep_freed_memory.__wrapped__() is False
