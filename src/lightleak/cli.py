@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from lightleak import __version__
-from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.errors import UsageError
 
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
@@ -20,34 +20,37 @@ DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error is one message, without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    console, errors = Console(), Console(stderr=True)
-    folder: Path | None = None
+    console = Console()
+    folder, command = None, ""
     try:
         parsed, rest = _parser().parse_known_args(arguments)
         if rest and not parsed.takes_settings:
             raise UsageError(f"unknown argument {rest[0]!r}; see lightleak {parsed.command} --help")
         folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
+        command = parsed.command
         parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
         return DONE
     except UsageError as error:
-        errors.print(f"lightleak: {error}", markup=False, highlight=False, soft_wrap=True)
+        _complain(str(error))
         return WRONG_USE
     except KeyboardInterrupt:
-        errors.print(f"lightleak: interrupted{_resume_hint(folder)}", markup=False, highlight=False, soft_wrap=True)
+        _complain(f"interrupted{_resume_hint(command, folder)}")
         return INTERRUPTED
-    except (LightLeakError, OSError, RuntimeError, MemoryError) as error:
+    except Exception as error:  # whatever it is: one message, and a folder that can be resumed
         logging.getLogger(__name__).debug("failed", exc_info=True)
-        errors.print(
-            f"lightleak: {type(error).__name__}: {error}{_resume_hint(folder)}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
+        _complain(f"{type(error).__name__}: {error}{_resume_hint(command, folder)}")
         return FAILED
 
 
+def _complain(message: str) -> None:
+    Console(stderr=True).print(f"lightleak: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
 class _Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are our own errors."""
+    """An argument parser whose complaints are our own errors, and which takes no flag for the beginning of another."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -131,17 +134,18 @@ def _reproduce_folder(parsed: argparse.Namespace) -> Path:
     return parsed.output or Path("runs") / parsed.name
 
 
-def _resume_hint(folder: Path | None) -> str:
-    from lightleak.audit.run import CONFIG_FILE
-
+def _resume_hint(command: str, folder: Path | None) -> str:
     if folder is None or not folder.is_dir():
         return ""
-    again = f"lightleak audit --resume {folder}" if (folder / CONFIG_FILE).is_file() else "the same command"
+    resumable = command == "audit" and (folder / "config.yaml").is_file()
+    again = f"lightleak audit --resume {folder}" if resumable else "the same command"
     return f". What is finished is kept in {folder}; go on with: {again}"
 
 
 def _settings(rest: Sequence[str]) -> dict[str, Any]:
     """``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values."""
+    from lightleak.audit.config import read_yaml
+
     settings: dict[str, Any] = {}
     queue = list(rest)
     while queue:
@@ -153,27 +157,34 @@ def _settings(rest: Sequence[str]) -> dict[str, Any]:
             if not queue or queue[0].startswith("--"):
                 raise UsageError(f"--{key} needs a value")
             text = queue.pop(0)
-        settings[key.replace("-", "_")] = yaml.safe_load(text)
+        try:
+            settings[key.replace("-", "_")] = read_yaml(text)
+        except yaml.YAMLError as error:
+            raise UsageError(f"--{key} needs a YAML value, got {text!r}") from error
     return settings
 
 
 def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     from lightleak.audit.config import load_config
-    from lightleak.audit.run import describe_plan, resume_audit, run_audit
+    from lightleak.audit.run import describe_plan, resumed_config, run_audit
 
     _quiet_lightning()
-    if (parsed.config is None) == (parsed.resume is None):
+    if parsed.config is None and parsed.resume is None:
         raise UsageError("audit needs either a config or --resume DIR; see lightleak audit --help")
     if parsed.resume is not None:
         if rest:
             raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well")
-        resume_audit(folder, command, console)
+        if parsed.output is not None:
+            raise UsageError("--resume goes on in its own folder, got --output as well")
+        config = resumed_config(folder)
+        if parsed.config is not None and load_config(parsed.config) != config:
+            raise UsageError(f"{folder} holds a run of another config than {parsed.config}")
     else:
         config = load_config(parsed.config, _settings(rest))
-        if parsed.plan:
-            describe_plan(config, console)
-            return
-        run_audit(config, folder, command, console)
+    if parsed.plan:
+        describe_plan(config, console)
+        return
+    run_audit(config, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 

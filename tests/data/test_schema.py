@@ -279,7 +279,7 @@ def test_a_column_of_100_000_distinct_strings_is_refused() -> None:
         TableSchema.infer(frame, "ill")
     with pytest.raises(DataError, match="label 'id' has 100000 distinct values; at most 100 classes are allowed"):
         TableSchema.infer(frame, "id")
-    with pytest.raises(DataError, match="column 'id': expected one of .* got"):
+    with pytest.raises(DataError, match=r"column 'id': expected one of .* got"):
         TableSchema(
             (Column.categorical("id", ["patient-1", "patient-2"]),), Column.categorical("ill", ["no", "yes"])
         ).validate(frame)

@@ -73,12 +73,11 @@ def test_what_does_not_exist_is_nan(make_case: Callable):
 
 
 def test_truth_outside_the_known_bounds_is_not_clamped(make_case: Callable):
-    case = make_case(0, N, wrong=0.0)
-    reconstruction, _ = _observed(case)
-    old = case.truth.assign(age=case.truth["age"].where(case.truth.index != 2, 400))
+    case = make_case(0, N)
+    old, bounded = (case.truth.assign(age=case.truth["age"].where(case.truth.index != 2, age)) for age in (400, 90))
+    reconstruction = replace(_observed(case)[0], rows=bounded)  # right but for one age, which is at the upper bound
     truth = GroundTruth(case.encoder.encode(old), torch.zeros(N, dtype=torch.long))
-    cells = matched(reconstruction, truth, case.encoder)
-    assert cells.query("column == 'age'")["true"].tolist() == old["age"].tolist()
+    assert matched(reconstruction, truth, case.encoder).query("column == 'age'")["true"].tolist() == old["age"].tolist()
     assert score(reconstruction, truth, case.encoder)["exact_match_rate"] == pytest.approx((N - 1) / N)
 
 
@@ -105,7 +104,7 @@ def test_long_form_has_every_cell_beside_its_match(make_case: Callable):
 
 
 def test_long_form_writes_whole_numbers_as_such(make_case: Callable):
-    case = make_case(5, N)
+    case = make_case(5, N, columns=[Column.continuous("height"), Column.integer("age", 18, 90)])
     written = matched(*_observed(case), case.encoder).to_csv(index=False)
     ages = pd.read_csv(io.StringIO(written), dtype=str).query("column == 'age'")
     assert ages["true"].str.isdigit().all() and ages["reconstructed"].str.isdigit().all()

@@ -75,7 +75,7 @@ def run_units(
     waiting = [i for i, pack in enumerate(packs) if any(unit.id in missing for unit in pack)]
     workers = 1 if device.type != "cpu" else min(workers or os.cpu_count() or 1, len(waiting))
     total = sum(unit.cost for i in waiting for unit in packs[i])
-    with _progress_bar(f"{len(missing)} attacks", total, quiet or not waiting) as report:
+    with progress_bar(f"{len(missing)} attacks", total, quiet or not waiting) as report:
         if workers <= 1:
             with _one_thread(device):
                 for i in waiting:
@@ -132,8 +132,15 @@ _worker: dict[str, Any] = {}
 def _start_worker(plan: Plan, folder: Path, device: torch.device, kept: Kept, done: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     torch.set_num_threads(1)
+    parent = os.getppid()
+
+    def report(amount: float) -> None:
+        if os.getppid() != parent:
+            os._exit(1)  # the parent was killed: nobody waits for this work, and the run can be resumed
+        done.put(amount)
+
     packs = plan_packs(plan(), device)
-    _worker.update(packs=packs, folder=folder, device=device, kept=kept, report=done.put)
+    _worker.update(packs=packs, folder=folder, device=device, kept=kept, report=report)
 
 
 def _work(index: int) -> None:
@@ -141,7 +148,8 @@ def _work(index: int) -> None:
 
 
 @contextmanager
-def _progress_bar(title: str, total: float, quiet: bool) -> Iterator[Callable[[float], None]]:
+def progress_bar(title: str, total: float, quiet: bool) -> Iterator[Callable[[float], None]]:
+    """A bar with the time left; the function it yields is told about work done, in units of ``total``."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),

@@ -41,13 +41,26 @@ class Compared:
 
     @property
     def agrees(self) -> bool | None:
-        """Within 3 points or the combined 95% interval; ``None`` where the paper prints no value or ours is missing."""
-        if math.isnan(self.difference):
+        """Within 3 points, the combined 95% interval, or what rounding hides in the paper's last digit.
+
+        ``None`` where the paper prints no value, ours is missing, or nothing says how far it may lie (a correlation).
+        """
+        if math.isnan(self.difference) or self.cell.unit == "correlation":
             return None
         spread = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
         paper = 1.96 * (self.cell.std or 0.0) / math.sqrt(PAPER_BATCHES)
-        tolerance = TOLERANCE_POINTS if self.cell.unit == "percent" else 0.0
+        tolerance = TOLERANCE_POINTS if self.cell.unit == "percent" else _half_digit(self.cell.mean)
         return abs(self.difference) <= max(tolerance, math.hypot(spread, paper))
+
+
+def _half_digit(printed: float) -> float:
+    """Half a unit of the last digit the paper prints, with room for the float itself.
+
+    >>> round(_half_digit(4.2), 6), round(_half_digit(33699.0), 6)
+    (0.05, 0.5)
+    """
+    _, _, decimals = f"{printed:.12g}".partition(".")
+    return 0.5 * 10.0 ** -len(decimals) + 1e-9
 
 
 def markdown(
@@ -60,8 +73,8 @@ def markdown(
     verdict = "The paper prints no numbers to compare with."
     if answers:
         verdict = (
-            f"{sum(answers)} of {len(answers)} cells agree: within {TOLERANCE_POINTS:.0f} points or the combined "
-            f"95% interval (the paper's from its deviation over {PAPER_BATCHES} batches)."
+            f"{sum(answers)} of {len(answers)} cells agree: within {TOLERANCE_POINTS:.0f} points (of percentages), the "
+            f"combined 95% interval (the paper's from its deviation over {PAPER_BATCHES} batches), or its last digit."
         )
     header = [*keys, "paper", "ours", "95% interval", "n", "difference", "agrees"]
     lines = [

@@ -4,6 +4,7 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -84,6 +85,10 @@ class TrainingConfig:
         """Raise `UsageError` for a value out of range."""
         _at_least("training.epochs", self.epochs, 0)
         _at_least("training.batch_size", self.batch_size, 1)
+        if not 0 <= self.validation_fraction < 1:
+            raise UsageError(
+                f"training.validation_fraction must be at least 0 and below 1, got {self.validation_fraction}"
+            )
 
 
 @dataclass(frozen=True)
@@ -99,6 +104,14 @@ class CaptureConfig:
     epochs: tuple[int, ...] = (0, 1)
     per_epoch: int = 2
     at: Literal["raw", "clipped", "noised"] = "raw"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        _at_least("capture.per_epoch", self.per_epoch, 1)
+        if not self.epochs:
+            raise UsageError("capture.epochs must name at least one epoch; training.epochs 0 leaves the training out")
+        for epoch in self.epochs:
+            _at_least("capture.epochs", epoch, 0)
 
 
 @dataclass(frozen=True)
@@ -182,6 +195,12 @@ class AuditConfig:
         _at_least("workers", self.workers, 0)
         if not self.attacks:
             raise UsageError("attacks must name at least one attack")
+        if self.training.epochs == 0 and not (self.initial.batches and self.initial.batch_sizes):
+            raise UsageError("nothing to attack: training.epochs is 0, and initial names no batches")
+        if self.training.epochs and self.capture.at == "clipped" and not self.training.trainer.get("gradient_clip_val"):
+            raise UsageError("capture.at 'clipped' needs training.trainer.gradient_clip_val; nothing clips here")
+        if self.training.epochs and self.capture.at == "noised":
+            raise UsageError("capture.at 'noised' needs a training that adds noise, which no setting of an audit does")
 
     def to_dict(self) -> dict[str, Any]:
         """YAML- and JSON-ready form."""
@@ -196,10 +215,10 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
         UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or range.
     """
     if not path.is_file():
-        raise UsageError(f"config {path} does not exist")
+        raise UsageError(f"config {path} does not exist or is no file")
     try:
-        content = yaml.safe_load(path.read_text())
-    except yaml.YAMLError as error:
+        content = read_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"config {path} is not YAML: {error}") from error
     if not isinstance(content, dict):
         raise UsageError(f"config {path} must hold a mapping of settings, got {type(content).__name__}")
@@ -211,20 +230,59 @@ def parse_config(
 ) -> AuditConfig:
     """Build a config of plain values, with their types checked; errors as for `load_config`."""
     merged = _plain(content)
+    _write_out(merged)
     for key, value in (overrides or {}).items():
-        _set(merged, key, value)
-    if isinstance(merged.get("attacks"), list):
-        merged["attacks"] = {name: {} for name in merged["attacks"]}
-    merged["attacks"] = {name: options or {} for name, options in (merged.get("attacks") or {}).items()}
-    if not merged["attacks"]:
-        del merged["attacks"]
+        _set(merged, key, _plain(value))
+        _write_out(merged)
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(AuditConfig)
     try:
-        config = parser.instantiate_classes(parser.parse_object(merged))
+        config = parser.instantiate(parser.parse_object(merged))
     except (jsonargparse.ArgumentError, TypeError, ValueError, KeyError) as error:
         raise UsageError(f"{source}: {' '.join(str(error).split())}") from error
     return AuditConfig(**config.as_dict())
+
+
+def read_yaml(text: str) -> Any:
+    """Plain values of a YAML text, with ``1e-3`` as a number, as in YAML 1.2.
+
+    >>> read_yaml("[1e-3, 1e3, 2.5e-1, e3]")
+    [0.001, 1000.0, 0.25, 'e3']
+
+    Raises:
+        yaml.YAMLError: the text is no YAML.
+    """
+    return yaml.load(text, _Loader)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 takes a number without a decimal point, such as 1e-3, for a word."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def _write_out(tree: dict[str, Any]) -> None:
+    """Turn what may be written short into its full form: ``attacks: [random]`` and the unquoted ``labels: true``."""
+    if "attacks" in tree:
+        tree["attacks"] = _attacks(tree["attacks"])
+    monitor = tree.get("monitor")
+    of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
+    for holder in (tree, of_monitor, *tree.get("attacks", {}).values()):
+        if isinstance(holder, dict) and holder.get("labels") is True:
+            holder["labels"] = "true"  # YAML reads the word as a boolean
+
+
+def _attacks(value: Any) -> dict[str, Any]:
+    """One name, a list of names, or a mapping of names to settings, as the mapping."""
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return {name: {} for name in names}
+    if names is not None and not isinstance(names, dict):
+        raise UsageError(f"attacks must be names, or a mapping of names to settings, got {value!r}")
+    return {name: {} if options is None else options for name, options in (names or {}).items()}
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.attack_settings import check_attacks, with_label_setting
+from lightleak.audit.attack_settings import check_attacks, label_setting, with_label_setting
 from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import target_name
 from lightleak.audit.results import print_summary, write_environment, write_results
-from lightleak.audit.run import load_capture, open_run_folder
+from lightleak.audit.run import capture_facts, load_capture, open_run_folder
 from lightleak.audit.unit import Unit, kept_cells
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
@@ -28,7 +28,8 @@ def find_captures(root: Path) -> list[Path]:
     Raises:
         UsageError: there is none.
     """
-    found = sorted(path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else []
+    folders = (path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else ()
+    found = sorted(path for path in folders if not path.name.startswith("."))  # a hidden one was interrupted
     if not found:
         raise UsageError(f"--capture {root} holds no captured update (a folder with observation/facts.json)")
     return found
@@ -42,7 +43,8 @@ def attack_captures(
     Without truth the rows carry no accuracy: the reconstruction, its loss and its entropy are what an attacker has.
 
     Raises:
-        UsageError: no capture, an unknown attack, or an update an attack cannot serve; before any work.
+        UsageError: no capture, an unknown attack, a truth that is not the update's, an update an attack cannot serve,
+            or a folder that holds another run; before any work.
     """
     console = console or Console()
     device = resolve_device(config.device)
@@ -52,7 +54,7 @@ def attack_captures(
     for unit in units:
         update, _ = unit.observe()
         ATTACKS.get(unit.attack)(**unit.options).check(update)
-    open_run_folder(folder, config)
+    open_run_folder(folder, config, root)
     write_environment(folder, device, command)
     try:
         run_units(plan, folder, device, config.workers, kept_cells(config.redact), quiet=not console.is_interactive)
@@ -69,18 +71,15 @@ def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
     captures = [(path, ClientUpdate.load(path / "observation")) for path in find_captures(root)]
     for attack in config.attacks:
         options = with_label_setting(config, attack, config.attacks[attack])
+        labels = label_setting(config, options)
         for i, (path, update) in enumerate(captures):
             facts = {
                 "dataset": config.data.name or config.data.table,
                 "target": target_name(NetworkSpec.from_dict(update.network)),
                 "protocol": "fedsgd" if update.kind == "gradient" else "fedavg",
-                "labels": config.labels,
-                "defense": "none" if update.state == "raw" else update.state,
-                "batch_size": update.facts.n_rows,
-                "batch_index": i,
-                "source": "training",
-                "epoch": update.facts.epoch,
+                "labels": labels,
+                **capture_facts(update, i),
             }
-            name = "-".join(path.relative_to(root).parts) or root.name
+            name = "-".join(path.relative_to(root).parts) or root.resolve().name
             units.append(Unit(f"{attack}-{name}", attack, options, partial(load_capture, path), facts, config.seed))
     return units

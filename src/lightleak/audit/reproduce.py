@@ -15,8 +15,6 @@ from lightleak.attacks import ATTACKS
 from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import Federation, FreshClients
 from lightleak.audit.comparison import Compared, markdown
-from lightleak.audit.config import AuditConfig, DataConfig, TargetConfig
-from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.audit.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.audit.reproduction_settings import (
     BATCHES,
@@ -25,9 +23,8 @@ from lightleak.audit.reproduction_settings import (
     Selection,
     Setting,
     attacked,
-    dataset_options,
+    experiment_of,
     figure_cells,
-    network_spec,
     setting_of,
 )
 from lightleak.audit.results import write_environment, write_results
@@ -70,7 +67,7 @@ def reproduce(
     table = load_paper_table(name)
     cells = [cell for cell in reproducible_cells(table) if selection.keeps(cell)]
     if not cells and name not in SPECIAL:
-        raise UsageError(f"nothing of {name} is left to run with {selection}")
+        raise UsageError(f"nothing of {name} is left to run with {selection.chosen()}")
     _open(folder, name, selection)
     write_environment(folder, where, command)
     if name in SPECIAL:
@@ -135,6 +132,9 @@ def _rank_correlation(rows: Sequence[dict[str, Any]], kind: str) -> Summary:
 def _units(cells: Sequence[PaperCell], selection: Selection) -> list[Unit]:
     batches = selection.batches or BATCHES
     settings = list(dict.fromkeys(_as_run(setting_of(cell)) for cell in cells))
+    clients = Federation.clients
+    if batches > clients and any(setting.epoch for setting in settings):
+        raise UsageError(f"--batches must be at most {clients}, the clients of the federation; got {batches}")
     for setting in settings:
         ATTACKS.get(setting.attack)(**dict(setting.options))
     return [
@@ -171,7 +171,7 @@ def _as_run(setting: Setting) -> Setting:
 
 
 def _observe(setting: Setting, seed: int, data_folder: str | None, index: int) -> Any:
-    experiment = _experiment(setting.dataset, setting.network, data_folder)
+    experiment = experiment_of(setting.dataset, setting.network, data_folder)
     if setting.epoch:
         return _federation(setting.dataset, setting.network, seed, data_folder).observe(setting.epoch, index)
     statistics = setting.attack == "gradinversion"
@@ -180,22 +180,13 @@ def _observe(setting: Setting, seed: int, data_folder: str | None, index: int) -
 
 
 @cache
-def _experiment(dataset: str, network: str, data_folder: str | None) -> Experiment:
-    """TabLeak takes statistics, bounds and marginals from all rows; so does its reproduction."""
-    name, options = dataset_options(dataset)
-    kind, widths = network_spec(network)
-    data = DataConfig(name=name, folder=data_folder, options=options, statistics="all", marginals="all")
-    return prepare_experiment(AuditConfig(data=data, target=TargetConfig(kind, widths)))
-
-
-@cache
 def _population(dataset: str, data_folder: str | None) -> Any:
-    return _experiment(dataset, "mlp-100-100", data_folder).population()
+    return experiment_of(dataset, "mlp-100-100", data_folder).population()
 
 
 @cache
 def _federation(dataset: str, network: str, seed: int, data_folder: str | None) -> Federation:
-    experiment = _experiment(dataset, network, data_folder)
+    experiment = experiment_of(dataset, network, data_folder)
     return Federation(_population(dataset, data_folder), experiment.spec, seed, share_labels=True)
 
 

@@ -2,8 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
+from lightleak.audit.config import AuditConfig, DataConfig, TargetConfig
+from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.core.errors import UsageError
 
@@ -81,6 +84,17 @@ class Selection:
             raise UsageError(f"--batches must be at least 1, got {self.batches}")
         if not self.seeds:
             raise UsageError("--seeds must be at least 1")
+
+    def chosen(self) -> str:
+        """What narrows the reproduction down, for messages.
+
+        >>> Selection(dataset="adult", batch_sizes=(8, 16)).chosen()
+        'dataset adult, batch sizes 8,16'
+        """
+        sizes = self.batch_sizes and ",".join(map(str, self.batch_sizes))
+        attacks = self.attacks and ",".join(self.attacks)
+        told = {"dataset": self.dataset, "batch sizes": sizes, "attacks": attacks, "labels": self.labels}
+        return ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
 
     def keeps(self, cell: PaperCell) -> bool:
         """Whether the selection contains this cell."""
@@ -229,3 +243,15 @@ def dataset_options(name: str) -> tuple[str, dict[str, Any]]:
         _, discrete, continuous = name.split("-")
         return "synthetic", {"n_discrete": int(discrete[1:]), "n_continuous": int(continuous[1:])}
     return name, {}
+
+
+@cache
+def experiment_of(dataset: str, network: str, data_folder: str | None) -> Experiment:
+    """Table, encoder and network as tables name them; made once.
+
+    TabLeak takes statistics, bounds and marginals from all rows; so does its reproduction.
+    """
+    name, options = dataset_options(dataset)
+    kind, widths = network_spec(network)
+    data = DataConfig(name=name, folder=data_folder, options=options, statistics="all", marginals="all")
+    return prepare_experiment(AuditConfig(data=data, target=TargetConfig(kind, widths)))

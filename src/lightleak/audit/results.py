@@ -50,32 +50,48 @@ def write_environment(folder: Path, device: torch.device, command: Sequence[str]
 
 
 def print_summary(results: dict[str, Any], console: Console) -> None:
-    """The summary as a table: one line per group."""
-    grid = Grid(title=None, header_style="bold")
-    for name in ("dataset", "target", "clients", "batch", "labels", "attack"):
-        grid.add_column(name)
-    for name in ("cells right", "95% interval", "rows exact", "n", "s/batch"):
-        grid.add_column(name, justify="right")
-    for entry in results["summary"]:
-        accuracy, exact = entry.get("cell_accuracy"), entry.get("exact_match_rate")
-        source = "untrained" if entry.get("source") == "initial" else f"epoch {entry.get('epoch')}"
-        interval = "-"
-        if accuracy and accuracy["low"] is not None:
-            interval = f"{100 * accuracy['low']:.1f} to {100 * accuracy['high']:.1f}"
-        grid.add_row(
-            str(entry.get("dataset")),
-            str(entry.get("target")),
-            source,
-            str(entry.get("batch_size")),
-            str(entry.get("labels")),
-            str(entry.get("attack")),
-            f"{100 * accuracy['mean']:.1f}%" if accuracy and accuracy["mean"] is not None else "-",
-            interval,
-            f"{100 * exact['mean']:.1f}%" if exact and exact["mean"] is not None else "-",
-            str((accuracy or entry["seconds"])["n"]),
-            f"{entry['seconds']['mean']:.2f}",
-        )
-    console.print(grid)
+    """The summary as a table that fits a terminal of 80 columns: a line per group, what they share said above it."""
+    groups = results["summary"]
+    lines = [
+        {
+            "dataset": str(group.get("dataset")),
+            "target": str(group.get("target")),
+            "labels": str(group.get("labels")),
+            "clients": "untrained" if group.get("source") == "initial" else f"epoch {group.get('epoch')}",
+            "batch": str(group.get("batch_size")),
+            "attack": str(group.get("attack")),
+            "cells": _percent(group.get("cell_accuracy")),
+            "95% interval": _interval(group.get("cell_accuracy")),
+            "rows": _percent(group.get("exact_match_rate")),
+            "n": str(group["seconds"]["n"]),
+            "s/batch": f"{group['seconds']['mean']:.2f}",
+        }
+        for group in groups
+    ]
+    if not lines:
+        console.print("nothing is finished yet")
+        return
+    shared = [name for name in ("dataset", "target", "labels") if len({line[name] for line in lines}) == 1]
+    told = [*(f"{name} {lines[0][name]}" for name in shared), "cells and rows: share that was recovered"]
+    console.print("; ".join(told), soft_wrap=True, highlight=False)
+    grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
+    names = [name for name in lines[0] if name not in shared]
+    for name in names:
+        is_number = name not in ("dataset", "target", "labels", "clients", "attack")
+        grid.add_column(name, justify="right" if is_number else "left", no_wrap=True)
+    for line in lines:
+        grid.add_row(*(line[name] for name in names))
+    console.print(grid, highlight=False)
+
+
+def _percent(summary: dict[str, Any] | None) -> str:
+    return "-" if summary is None or summary["mean"] is None else f"{100 * summary['mean']:.1f}%"
+
+
+def _interval(summary: dict[str, Any] | None) -> str:
+    if summary is None or summary["low"] is None:
+        return "-"
+    return f"{100 * summary['low']:.1f} to {100 * summary['high']:.1f}"
 
 
 def _version(package: str) -> str | None:

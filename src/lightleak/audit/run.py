@@ -1,5 +1,6 @@
 """``lightleak audit``: train the target with capture, attack captured and fresh updates, write the run folder."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -118,12 +119,26 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
         make_attack(name, with_label_setting(config, name, options), where).check(update)
 
 
-def open_run_folder(folder: Path, config: AuditConfig) -> None:
-    """Create the folder for its owner only and write the config, or check that it is the same."""
-    saved = folder / CONFIG_FILE
+def open_run_folder(folder: Path, config: AuditConfig, capture: Path | None = None) -> None:
+    """Create the folder for its owner only and write what it is about, or check that it is about the same.
+
+    Args:
+        folder: the run folder.
+        config: the experiment.
+        capture: the captures that are attacked offline; ``None`` for an audit, which makes its own.
+
+    Raises:
+        UsageError: the folder holds something else.
+    """
+    saved, origin = folder / CONFIG_FILE, folder / OFFLINE_FILE
+    read = "" if capture is None else str(capture.resolve())
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--output {folder} must be a folder, got a file")
+        raise UsageError(f"--output must be a folder, got the file {folder}")
     if saved.is_file():
+        before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
+        if before != read:
+            held = f"an attack on {before}" if before else "an audit"
+            raise UsageError(f"{folder} holds {held}; choose another --output")
         if yaml.safe_load(saved.read_text()) != config.to_dict():
             raise UsageError(f"{folder} holds a run of another config; choose another --output or remove the folder")
         return
@@ -131,6 +146,8 @@ def open_run_folder(folder: Path, config: AuditConfig) -> None:
         raise UsageError(f"{folder} is not empty and holds no run; choose another --output")
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
+    if capture is not None:
+        origin.write_text(json.dumps({"capture": read}))
     saved.write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
 
 
@@ -144,7 +161,8 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
-        observed.append((taken.name, partial(load_capture, taken), capture_facts(taken, i)))
+        update = ClientUpdate.load(taken / "observation")
+        observed.append((taken.name, partial(load_capture, taken), capture_facts(update, i)))
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
@@ -161,9 +179,8 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     return units
 
 
-def capture_facts(folder: Path, index: int) -> dict[str, Any]:
-    """What the results row says of one capture, in the order of captures ``index``."""
-    update = ClientUpdate.load(folder / "observation")
+def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
+    """What the results row says of a captured update, number ``index`` of the captures in their order."""
     return {
         "batch_size": update.facts.n_rows,
         "batch_index": index,

@@ -1,7 +1,8 @@
 """Reproductions that no attack campaign covers: facts of a table, accuracy of networks, the variance study."""
 
 import json
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,21 @@ import torch
 from lightleak.attacks.gradient_inversion.attack import GradientInversion
 from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.pooling import TOLERANCE, align, pool
+from lightleak.audit.campaign import progress_bar
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.comparison import Compared
-from lightleak.audit.config import AuditConfig, DataConfig, TargetConfig
-from lightleak.audit.experiment import Experiment, prepare_experiment
+from lightleak.audit.experiment import Experiment
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.audit.reproduction_settings import (
+    BATCHES,
     NETWORKS_BY_SIZE,
     TABLEAK_DATASETS,
     Selection,
-    dataset_options,
-    network_spec,
+    experiment_of,
 )
+from lightleak.audit.training import interrupts
+from lightleak.audit.unit import unit_file, write_whole
+from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.metrics.cells import cell_hits
@@ -34,6 +38,7 @@ Rows = list[dict[str, Any]]
 Special = Callable[[PaperTable, Selection, Path, torch.device, int, bool], tuple[list[Compared], Rows, list[str]]]
 
 EPOCHS, INITIALISATIONS = 50, 5  # App. C.2
+SYNTHETIC_TABLES = tuple(f"synthetic-d{n}-c{10 - n}" for n in range(0, 11, 2))  # App. E.1
 ENSEMBLE, MINI_ENSEMBLE = 30, 5  # App. E.1: 30 restarts, pooled in six ensembles of 5
 
 
@@ -42,12 +47,11 @@ def table_facts(
 ) -> tuple[list[Compared], Rows, list[str]]:
     """Table 7 (tolerance of each column) and Table 8 (columns, encoded width, rows): read off the loaded tables."""
     compared, rows, notes = [], [], []
-    for cell in table.cells:
-        if not selection.keeps(cell) or cell.dataset is None:
-            continue
+    for cell in _selected(table, table.cells, selection):
+        assert cell.dataset is not None  # cells of both tables name one
         try:
-            experiment = _experiment(cell.dataset, "mlp-100-100", selection)
-        except Exception as error:  # a table nobody holds is reported, not fatal: the others are still compared
+            experiment = experiment_of(cell.dataset, "mlp-100-100", selection.data_folder)
+        except LightLeakError as error:  # a table nobody holds is reported, not fatal: the others are still compared
             notes.append(f"{cell.dataset}: {error}")
             compared.append(Compared(cell, summarise([])))
             continue
@@ -82,39 +86,46 @@ def network_accuracy(
         for d in TABLEAK_DATASETS
         for n in NETWORKS_BY_SIZE
     ]
-    cells = [cell for cell in cells if selection.keeps(cell)]
-    runs = selection.batches or INITIALISATIONS
+    cells = _selected(table, cells, selection)
+    runs = [(seed, i) for seed in selection.seeds for i in range(selection.batches or INITIALISATIONS)]
     compared, rows = [], []
-    for cell in cells:
-        curves = [_accuracy_curve(cell, selection, seed, folder) for seed in range(runs)]
-        compared.append(Compared(cell, summarise([100 * max(curve) for curve in curves])))
-        rows += [
-            {
-                "dataset": cell.dataset,
-                "target": cell.network,
-                "seed_index": seed,
-                "epoch": epoch,
-                "test_accuracy": accuracy,
-            }
-            for seed, curve in enumerate(curves)
-            for epoch, accuracy in enumerate(curve, 1)
-        ]
+    with progress_bar("training", len(cells) * len(runs) * EPOCHS, quiet) as report:
+        for cell in cells:
+            curves = [_accuracy_curve(cell, selection, seed, index, folder, report) for seed, index in runs]
+            compared.append(Compared(cell, summarise([100 * max(curve) for curve in curves])))
+            rows += [
+                {
+                    "dataset": cell.dataset,
+                    "target": cell.network,
+                    "seed": seed,
+                    "seed_index": index,
+                    "epoch": epoch,
+                    "test_accuracy": accuracy,
+                }
+                for (seed, index), curve in zip(runs, curves, strict=True)
+                for epoch, accuracy in enumerate(curve, 1)
+            ]
     return compared, rows, ["The peak over epochs on the test rows, as in the paper; n counts initialisations."]
 
 
-def _accuracy_curve(cell: PaperCell, selection: Selection, seed: int, folder: Path) -> list[float]:
+def _accuracy_curve(
+    cell: PaperCell, selection: Selection, seed: int, index: int, folder: Path, report: Callable[[float], None]
+) -> list[float]:
     """Test accuracy after each epoch; kept in the folder, so that an interrupted run goes on."""
-    kept = folder / "curves" / f"{cell.dataset}_{cell.network}_{seed}.json"
+    kept = unit_file(folder, f"{cell.dataset}_{cell.network}-s{seed}-{index:03d}")
     if kept.is_file():
+        report(EPOCHS)
         curve: list[float] = json.loads(kept.read_text())
         return curve
     assert cell.dataset is not None and cell.network is not None  # cells of Table 9 name both
-    experiment = _experiment(cell.dataset, cell.network, selection)
+    experiment = experiment_of(cell.dataset, cell.network, selection.data_folder)
     # Validation rows are the test rows here: the paper shows test accuracy after every epoch.
-    table = experiment.table
-    data = TableDataModule(table, experiment.encoder, 64 if cell.dataset == "german" else 256, 0.0, seed=seed)
-    model = TabularClassifier(experiment.spec, OptimizerConfig("adam", 1e-3), seed=derive_seed(seed, "network"))
-    record = _RecordAccuracy()
+    batch_size = 64 if cell.dataset == "german" else 256
+    data = TableDataModule(
+        experiment.table, experiment.encoder, batch_size, 0.0, seed=derive_seed(seed, "batches", index)
+    )
+    model = TabularClassifier(experiment.spec, OptimizerConfig("adam", 1e-3), seed=derive_seed(seed, "network", index))
+    record = _RecordAccuracy(report)
     trainer = lightning.Trainer(
         max_epochs=EPOCHS,
         accelerator="cpu",
@@ -126,18 +137,23 @@ def _accuracy_curve(cell: PaperCell, selection: Selection, seed: int, folder: Pa
         num_sanity_val_steps=0,
         callbacks=[record],
     )
-    trainer.fit(model, data.train_dataloader(), data.test_dataloader())
+    with warnings.catch_warnings(), interrupts(trainer):
+        # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
+        warnings.filterwarnings("ignore", module="lightning")
+        trainer.fit(model, data.train_dataloader(), data.test_dataloader())
     kept.parent.mkdir(exist_ok=True)
-    kept.write_text(json.dumps(record.curve))
+    write_whole(kept, json.dumps(record.curve))
     return record.curve
 
 
 class _RecordAccuracy(lightning.Callback):
-    def __init__(self) -> None:
+    def __init__(self, report: Callable[[float], None]) -> None:
         self.curve: list[float] = []
+        self.report = report
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.curve.append(float(trainer.callback_metrics["val/accuracy"]))
+        self.report(1)
 
 
 def variance_study(
@@ -145,42 +161,56 @@ def variance_study(
 ) -> tuple[list[Compared], Rows, list[str]]:
     """Fig. 13: deviation of the accuracy within one batch, over 30 restarts and over six ensembles of 5."""
     attack = GradientInversion("tableak", "", InversionConfig(restarts=ENSEMBLE, numerical="none", keep_ensemble=True))
-    compared, rows = [], []
-    for discrete in range(0, 11, 2):
-        name = f"synthetic-d{discrete}-c{10 - discrete}"
-        experiment = _experiment(name, "mlp-100-100", selection)
-        clients = FreshClients(experiment.population(), experiment.spec, selection.seeds[0], share_labels=True)
-        single, pooled = [], []
-        for index in range(selection.batches or 50):
-            update, truth = clients.observe(32, index)
-            found = attack.run(update, derive_seed(selection.seeds[0], name, index), device)
-            assert found.ensemble is not None  # the configuration keeps it
-            encoder = experiment.encoder
-            true_rows = encoder.decode(truth.inputs, clamp=False)
-            accuracies = torch.tensor([_accuracy(encoder, true_rows, one) for one in found.ensemble])
-            minis = [
-                _accuracy(encoder, true_rows, pool(align(encoder, part, 0), 0, "median"))
-                for part in found.ensemble.split(MINI_ENSEMBLE)
-            ]
-            single.append(100 * float(accuracies.std()))
-            pooled.append(100 * float(torch.tensor(minis).std()))
-            rows.append(
-                {
-                    "dataset": name,
-                    "batch_index": index,
-                    "std_restarts": single[-1] / 100,
-                    "std_ensembles": pooled[-1] / 100,
-                }
-            )
-        for restarts, values in ((1, single), (MINI_ENSEMBLE, pooled)):
-            cell = PaperCell(
-                table.metric, "percent", float("nan"), dataset=name, attack="tableak", batch_size=32, restarts=restarts
-            )
-            compared.append(Compared(cell, summarise(values)))
+    cells = [
+        PaperCell(table.metric, "percent", float("nan"), dataset=name, attack="tableak", batch_size=32, restarts=n)
+        for name in SYNTHETIC_TABLES
+        for n in (1, MINI_ENSEMBLE)
+    ]
+    cells = _selected(table, cells, selection)
+    draws = [(seed, index) for seed in selection.seeds for index in range(selection.batches or BATCHES)]
+    names = list(dict.fromkeys(str(cell.dataset) for cell in cells))
+    rows: Rows = []
+    with progress_bar("batches", len(names) * len(draws), quiet) as report:
+        for name in names:
+            experiment = experiment_of(name, "mlp-100-100", selection.data_folder)
+            for seed, index in draws:
+                kept = unit_file(folder, f"{name}-s{seed}-{index:03d}")
+                if not kept.is_file():
+                    kept.parent.mkdir(exist_ok=True)
+                    write_whole(kept, json.dumps(_spread(attack, experiment, name, seed, index, device)))
+                rows.append(json.loads(kept.read_text()))
+                report(1)
+    compared = []
+    for cell in cells:
+        measured = "std_restarts" if cell.restarts == 1 else "std_ensembles"
+        values = [100 * row[measured] for row in rows if row["dataset"] == cell.dataset]
+        compared.append(Compared(cell, summarise(values)))
     note = (
         "restarts 1: deviation over 30 single restarts; 5: over six median-pooled ensembles. No sigmoid, as in App. E."
     )
     return compared, rows, [note]
+
+
+def _spread(
+    attack: GradientInversion, experiment: Experiment, name: str, seed: int, index: int, device: torch.device
+) -> dict[str, Any]:
+    """Deviation of the accuracy over the restarts of one batch, and over their small ensembles."""
+    clients = FreshClients(experiment.population(), experiment.spec, seed, share_labels=True)
+    update, truth = clients.observe(32, index)
+    found = attack.run(update, derive_seed(seed, name, index), device)
+    assert found.ensemble is not None  # the configuration keeps it
+    encoder = experiment.encoder
+    true_rows = encoder.decode(truth.inputs, clamp=False)
+    single = torch.tensor([_accuracy(encoder, true_rows, one) for one in found.ensemble])
+    parts = found.ensemble.split(MINI_ENSEMBLE)
+    pooled = torch.tensor([_accuracy(encoder, true_rows, pool(align(encoder, part, 0), 0, "median")) for part in parts])
+    return {
+        "dataset": name,
+        "seed": seed,
+        "batch_index": index,
+        "std_restarts": float(single.std()),
+        "std_ensembles": float(pooled.std()),
+    }
 
 
 def _accuracy(encoder: Any, true_rows: Any, encoded: torch.Tensor) -> float:
@@ -188,11 +218,11 @@ def _accuracy(encoder: Any, true_rows: Any, encoded: torch.Tensor) -> float:
     return float(hits.double().mean())
 
 
-def _experiment(dataset: str, network: str, selection: Selection) -> Experiment:
-    name, options = dataset_options(dataset)
-    kind, widths = network_spec(network)
-    data = DataConfig(name=name, folder=selection.data_folder, options=options, statistics="all", marginals="all")
-    return prepare_experiment(AuditConfig(data=data, target=TargetConfig(kind, widths)))
+def _selected(table: PaperTable, cells: Sequence[PaperCell], selection: Selection) -> list[PaperCell]:
+    kept = [cell for cell in cells if selection.keeps(cell)]
+    if not kept:
+        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}")
+    return kept
 
 
 SPECIAL: dict[str, Special] = {

@@ -10,9 +10,9 @@ from typing import Any
 import lightning
 import pandas as pd
 import torch
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
-from lightning.pytorch.utilities.exceptions import MisconfigurationException
 from rich.console import Console
 
 from lightleak.audit.attack_settings import with_label_setting
@@ -162,7 +162,7 @@ def _metrics_of_all_epochs(folder: Path, resumed: bool) -> Iterator[None]:
 
 def _join(earlier: Path, later: Path) -> pd.DataFrame:
     """Rows of both; where both hold an epoch, those of the later."""
-    frames = [pd.read_csv(path) for path in (earlier, later) if _has_rows(path)]
+    frames = [pd.read_csv(path, float_precision="round_trip") for path in (earlier, later) if _has_rows(path)]
     if len(frames) == 2:
         frames[0] = frames[0][~frames[0]["epoch"].isin(frames[1]["epoch"])]
     return pd.concat(frames)

@@ -51,7 +51,6 @@ Kept = Literal["values", "marks", "nothing"]
 """What is kept of each cell: its values, only whether it was right (a redacted run), or nothing (a reproduction)."""
 
 
-
 def kept_cells(redact: bool) -> Kept:
     """A redacted run keeps of every cell only whether it was right.
 
@@ -97,7 +96,7 @@ def run_pack(
         file = unit_file(folder, unit.id)
         if not file.is_file():
             row = _row(unit, update, truth, reconstruction, attack.options(), folder, kept)
-            _write(file, json.dumps(row))
+            write_whole(file, json.dumps(row))
 
 
 def _row(
@@ -125,7 +124,7 @@ def _row(
             cells[["true", "reconstructed"]] = ""
         file = Path("reconstructions") / f"{unit.id}.csv"
         (folder / file).parent.mkdir(exist_ok=True)
-        _write(folder / file, cells.to_csv(index=False))
+        write_whole(folder / file, cells.to_csv(index=False))
         row["reconstruction"] = str(file)
     cleaned: dict[str, Any] = without_nan(row)
     return cleaned
@@ -156,7 +155,7 @@ def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _write(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
     """Write whole or not at all: a file that exists is complete."""
     partial = path.with_suffix(path.suffix + ".part")
     partial.write_text(text)

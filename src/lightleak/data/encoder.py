@@ -292,7 +292,8 @@ class TableEncoder(nn.Module):
             mean[block.slice], variance[block.slice] = share, share * (1 - share) * n / (n - 1)
             constant[block.slice] = (share == 0) | (share == 1)
         at = self.numerical_positions
-        mean[at], variance[at] = numbers.mean(0), numbers.var(0)
+        mean[at] = numbers.mean(0)
+        variance[at] = (numbers - mean[at]).square().sum(0) / (n - 1)
         constant[at] = numbers.amin(0) == numbers.amax(0)
         return mean, torch.where(constant, torch.ones_like(variance), variance.sqrt())
 

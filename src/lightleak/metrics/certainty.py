@@ -15,7 +15,7 @@ from lightleak.metrics.matched_batch import CellKind, MatchedBatch
 QUARTER = 0.25
 """Share of the cells at either end of the ranking (TabLeak Table 4)."""
 
-_ROUNDING = 1e-9  # 0.1 of 30 cells are 3, which floating point makes 3.0000000000000004
+_ROUNDING = 1e-9  # 0.07 of 100 cells are 7, which floating point makes 7.000000000000001
 
 End = Literal["top", "bottom"]
 

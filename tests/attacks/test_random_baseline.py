@@ -1,0 +1,101 @@
+"""The baseline guesses from marginals alone: the update is not read, and neither are the labels."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.random_baseline import RandomConfig
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+
+MakeUpdate = Callable[..., tuple[ClientUpdate, GroundTruth]]
+
+
+def test_rows_are_records_of_the_table(make_update: MakeUpdate, encoder: TableEncoder) -> None:
+    update, _ = make_update(9)
+    found = ATTACKS.get("random")().run(update, seed=4)
+    encoder.schema.validate(found.rows, require_label=False)
+    assert list(found.rows.columns) == list(encoder.schema.names) and len(found.rows) == 9
+    torch.testing.assert_close(found.encoded, encoder.encode(found.rows))
+    assert found.uncertainty.isna().all(axis=None) and found.uncertainty.shape == found.rows.shape
+    assert np.isnan(found.loss) and found.labels.shape == (9,)
+    assert found.threat_model.labels == "none" and not found.threat_model.update and found.threat_model.marginals
+
+
+def test_the_update_is_not_read(make_update: MakeUpdate) -> None:
+    attack = ATTACKS.get("random")()
+    update, _ = make_update(9)
+    other = replace(make_update(9, "resnet", seed=5)[0], labels=None)
+    pd.testing.assert_frame_equal(attack.run(update, seed=4).rows, attack.run(other, seed=4).rows)
+    assert not attack.run(update, seed=5).rows.equals(attack.run(update, seed=4).rows)
+
+
+def test_cells_follow_the_marginals(make_update: MakeUpdate) -> None:
+    update, _ = make_update(300)
+    marginals = Marginals.from_dict(update.marginals)
+    rows = pd.concat([found.rows for found in ATTACKS.get("random")().run_many([update] * 10, list(range(10)))])
+    assert len(rows) == 3000
+    shares = rows["d0"].value_counts(normalize=True)
+    for category, share in zip(marginals.values["d0"], marginals.probabilities["d0"], strict=True):
+        assert shares.get(category, 0.0) == pytest.approx(share, abs=0.05)
+    assert set(rows["c0"]) <= set(marginals.values["c0"])
+
+
+def test_numbers_can_be_drawn_once_a_batch(make_update: MakeUpdate) -> None:
+    update, _ = make_update(50)
+    by_row = ATTACKS.get("random")().run(update)
+    by_batch = ATTACKS.get("random")(numerical_draw="batch").run(update)
+    assert by_row.rows["c0"].nunique() > 5
+    assert by_batch.rows["c0"].nunique() == by_batch.rows["c1"].nunique() == 1
+    assert by_batch.rows["d0"].tolist() == by_row.rows["d0"].tolist()
+    assert ATTACKS.get("random")(numerical_draw="batch").options() == {"numerical_draw": "batch"}
+
+
+def test_results_depend_on_update_and_seed_alone(make_update: MakeUpdate) -> None:
+    updates = [make_update(n)[0] for n in (3, 5, 4)]
+    told: list[float] = []
+    together = ATTACKS.get("random")().run_many(updates, [1, 2, 3], progress=told.append)
+    assert sum(told) == pytest.approx(3)
+    for update, seed, found in zip(updates, [1, 2, 3], together, strict=True):
+        pd.testing.assert_frame_equal(ATTACKS.get("random")().run(update, seed).rows, found.rows)
+
+
+def without_column(update: ClientUpdate) -> ClientUpdate:
+    return replace(update, marginals={name: entry for name, entry in update.marginals.items() if name != "d1"})
+
+
+REFUSED = {
+    "no marginals": (
+        lambda u: replace(u, marginals=None),
+        "random needs column marginals, and this observation carries none",
+    ),
+    "a column missing": (without_column, "the marginals hold no categorical values of column 'd1'"),
+    "damaged": (
+        lambda u: replace(u, marginals={**u.marginals, "d1": [1]}),
+        "the marginal of column 'd1' must be values",
+    ),
+    "no encoder": (lambda u: replace(u, encoder={}), "the encoder of an observation needs 'schema'"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_observations_nothing_can_be_drawn_for_are_refused(make_update: MakeUpdate, case: str) -> None:
+    change, message = REFUSED[case]
+    good, _ = make_update(4)
+    attack, told = ATTACKS.get("random")(), []
+    for use in (attack.check, attack.run, lambda update: attack.run_many([good, update], [0, 1], progress=told.append)):
+        with pytest.raises(ObservationError, match=message):
+            use(change(good))
+    assert not told
+
+
+def test_an_unknown_draw_is_refused() -> None:
+    with pytest.raises(UsageError, match="numerical_draw must be row or batch, got 'table'"):
+        RandomConfig("table")

@@ -1,0 +1,55 @@
+"""A tiny audit: a made table of 120 rows, a network of 6 units, attacks of 20 steps; one run takes about a second."""
+
+import copy
+import io
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lightleak.audit.config import AuditConfig, parse_config
+from lightleak.audit.run import run_audit
+
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+TINY: dict[str, Any] = {
+    "data": {"name": "synthetic", "options": {"n_discrete": 2, "n_continuous": 2, "n_rows": 120}},
+    "target": {"network": "mlp", "options": {"hidden": [6]}},
+    "training": {"epochs": 2, "batch_size": 8},
+    "capture": {"epochs": [0, 1], "per_epoch": 1},
+    "initial": {"batch_sizes": [4], "batches": 2},
+    "attacks": {"tableak": {"steps": 20, "restarts": 2}, "random": {}},
+    "device": "cpu",
+    "workers": 1,
+}
+
+Settings = Callable[..., AuditConfig]
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Settings:
+    """Makes the tiny config; arguments are dotted keys with ``__`` for the dot, such as ``training__epochs=1``."""
+
+    def make(**overrides: Any) -> AuditConfig:
+        changed = {key.replace("__", "."): value for key, value in overrides.items()}
+        return parse_config(copy.deepcopy(TINY), changed)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def silent() -> Console:
+    """A console nobody sees."""
+    return Console(file=io.StringIO())
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny: Settings, silent: Console) -> Path:
+    """The folder of an uninterrupted run of the tiny config with a monitor; tests only read it."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    monitored = tiny(monitor__attack="inverting_gradients", monitor__options={"steps": 5})
+    run_audit(monitored, folder, ["lightleak", "audit"], silent)
+    return folder
