@@ -28,7 +28,8 @@ def test_defaults_are_those_of_the_classes(tmp_path: Path) -> None:
 
 
 def test_dotted_overrides_win_over_the_file(tmp_path: Path) -> None:
-    path = written(tmp_path, "{data: {name: fair}, training: {epochs: 9, batch_size: 4}, attacks: {tableak: {steps: 7}}}")
+    text = "{data: {name: fair}, training: {epochs: 9, batch_size: 4}, attacks: {tableak: {steps: 7}}}"
+    path = written(tmp_path, text)
     config = load_config(
         path,
         {
@@ -67,9 +68,23 @@ def test_unquoted_true_is_the_label_setting_and_not_a_boolean(tmp_path: Path) ->
     assert parse_config(MINIMAL, {"labels": True}).labels == "true"
 
 
+def test_settings_of_others_keep_their_types() -> None:
+    options = {"word": "true", "number": "1e3", "nothing": None, "deep": {"list": ["no", 1]}}
+    for key in ("data.options", "target.options", "training.trainer", "monitor.options", "attacks.mine"):
+        plain = parse_config(MINIMAL, {key: options}).to_dict()
+        for part in key.split("."):
+            plain = plain[part]
+        assert plain == options
+
+
+def test_a_key_without_a_value_is_left_to_its_default(tmp_path: Path) -> None:
+    text = "data: {name: fair, folder: }\ntraining:\ncapture: {per_epoch: }\nseed:\n"
+    assert load_config(written(tmp_path, text)) == parse_config(MINIMAL)
+
+
 def test_numbers_without_a_decimal_point_are_numbers(tmp_path: Path) -> None:
-    text = "{data: {name: fair}, attacks: {tableak: {learning_rate: 6e-2}}, training: {optimizer: {learning_rate: 1e-3}}}"
-    config = load_config(written(tmp_path, text))
+    attacks, training = "{tableak: {learning_rate: 6e-2}}", "{optimizer: {learning_rate: 1e-3}}"
+    config = load_config(written(tmp_path, f"{{data: {{name: fair}}, attacks: {attacks}, training: {training}}}"))
     assert config.attacks["tableak"]["learning_rate"] == 0.06
     assert config.training.optimizer.learning_rate == 0.001
 
@@ -112,7 +127,6 @@ def test_parsing_leaves_its_arguments_as_they_were() -> None:
         ({"training.optimizer.lr": 0.1}, "lr"),
         ({"training.epochs": "many"}, "training.epochs"),
         ({"training.epochs": 1.5}, "training.epochs"),
-        ({"training.batch_size": None}, "training.batch_size"),
         ({"training.epochs": -1}, "training.epochs must be at least 0, got -1"),
         ({"training.batch_size": 0}, "training.batch_size must be at least 1, got 0"),
         ({"training.validation_fraction": 1.0}, "training.validation_fraction must be at least 0 and below 1, got 1.0"),
@@ -132,8 +146,12 @@ def test_parsing_leaves_its_arguments_as_they_were() -> None:
         ({"attacks": None}, "attacks must name at least one attack"),
         ({"attacks": 5}, "attacks must be names, or a mapping of names to settings, got 5"),
         ({"attacks": [{"tableak": {}}]}, "attacks must be names"),
-        ({"attacks.tableak": 5}, "attacks"),
-        ({"attacks.tableak.steps.more": 5, "attacks.tableak.steps": 1, "data.name.x": 1}, "--data.name.x: 'name' holds"),
+        ({"attacks.tableak": 5}, "attacks.tableak must be a mapping of settings, got 5"),
+        ({"target.options": [100]}, "target.options must be a mapping of settings, got [100]"),
+        ({"training": 3}, "training must be a mapping of settings, got 3"),
+        ({"training.optimizer": "adam"}, "training.optimizer must be a mapping of settings, got 'adam'"),
+        ({"data": "fair"}, "data must be a mapping of settings, got 'fair'"),
+        ({"data.name.x": 1}, "--data.name.x: 'name' holds a value, not settings"),
         ({"labels": "guessed"}, "labels"),
         ({"label_method": "magic"}, "label_method"),
         ({"workers": -1}, "workers must be at least 0, got -1"),

@@ -6,7 +6,7 @@ of the wrong type are refused with their place.
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,9 @@ from lightleak.data.encoder import Encoding
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
+
+FREE = ("data.options", "target.options", "training.trainer", "monitor.options", "attacks")
+"""Settings of loaders, networks, the Trainer and attacks, which check them themselves."""
 
 
 @dataclass(frozen=True)
@@ -234,13 +237,19 @@ def parse_config(
     for key, value in (overrides or {}).items():
         _set(merged, key, _plain(value))
         _write_out(merged)
+    _require_mappings(AuditConfig, merged)
+    free = {key: _take(merged, key) for key in FREE}
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(AuditConfig)
     try:
-        config = parser.instantiate(parser.parse_object(merged))
+        values = parser.instantiate(parser.parse_object(merged)).as_dict()
     except (jsonargparse.ArgumentError, TypeError, ValueError, KeyError) as error:
         raise UsageError(f"{source}: {' '.join(str(error).split())}") from error
-    return AuditConfig(**config.as_dict())
+    for key, settings in free.items():
+        section, _, name = key.partition(".")
+        if settings is not None:
+            values[section] = replace(values[section], **{name: settings}) if name else settings
+    return AuditConfig(**values)
 
 
 def read_yaml(text: str) -> Any:
@@ -265,7 +274,11 @@ _Loader.add_implicit_resolver(
 
 
 def _write_out(tree: dict[str, Any]) -> None:
-    """Turn what may be written short into its full form: ``attacks: [random]`` and the unquoted ``labels: true``."""
+    """Turn what may be written short into its full form.
+
+    That is ``attacks: [random]``, the unquoted ``labels: true``, and a key without a value, which is left to its
+    default.
+    """
     if "attacks" in tree:
         tree["attacks"] = _attacks(tree["attacks"])
     monitor = tree.get("monitor")
@@ -273,6 +286,33 @@ def _write_out(tree: dict[str, Any]) -> None:
     for holder in (tree, of_monitor, *tree.get("attacks", {}).values()):
         if isinstance(holder, dict) and holder.get("labels") is True:
             holder["labels"] = "true"  # YAML reads the word as a boolean
+    for holder in (tree, *tree.values()):
+        if isinstance(holder, dict) and holder is not tree.get("attacks"):
+            for key in [key for key, value in holder.items() if value is None]:
+                del holder[key]
+
+
+def _require_mappings(kind: Any, tree: Mapping[str, Any], prefix: str = "") -> None:
+    """Raise `UsageError` for a value where a section of settings is expected."""
+    for section in fields(kind):
+        value = tree.get(section.name)
+        if value is not None and is_dataclass(section.type):
+            if not isinstance(value, dict):
+                raise UsageError(f"{prefix}{section.name} must be a mapping of settings, got {value!r}")
+            _require_mappings(section.type, value, f"{prefix}{section.name}.")
+
+
+def _take(tree: dict[str, Any], dotted: str) -> dict[str, Any] | None:
+    """Settings of others, taken out before types are checked: jsonargparse reads ``'true'`` in them as a boolean."""
+    *parents, last = dotted.split(".")
+    holder = tree.get(parents[0]) if parents else tree
+    found = holder.pop(last, None) if isinstance(holder, dict) else None
+    if found is not None and not isinstance(found, dict):
+        raise UsageError(f"{dotted} must be a mapping of settings, got {found!r}")
+    for name, settings in (found or {}).items():
+        if dotted == "attacks" and not isinstance(settings, dict):
+            raise UsageError(f"attacks.{name} must be a mapping of settings, got {settings!r}")
+    return found
 
 
 def _attacks(value: Any) -> dict[str, Any]:
