@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lightleak.audit.clients import FreshClients
 from lightleak.audit.config import AuditConfig, parse_config
+from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.run import run_audit
+from lightleak.callbacks.capture_store import Capture
 
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
@@ -53,3 +56,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory, tiny: Settings, silent: C
     monitored = tiny(monitor__attack="inverting_gradients", monitor__options={"steps": 5})
     run_audit(monitored, folder, ["lightleak", "audit"], silent)
     return folder
+
+
+@pytest.fixture(scope="session")
+def save_captures(tiny: Settings) -> Callable[..., list[Path]]:
+    """Writes captures of fresh clients, one per batch size, below a folder, and returns theirs in order."""
+
+    def save(root: Path, sizes: tuple[int, ...] = (3, 4), share_labels: bool = True, **overrides: Any) -> list[Path]:
+        experiment = prepare_experiment(tiny(**overrides))
+        clients = FreshClients(experiment.population(), experiment.spec, 0, share_labels)
+        return [Capture(*clients.observe(size, i), rank=i).save(root) for i, size in enumerate(sizes)]
+
+    return save

@@ -212,6 +212,7 @@ def test_named_members_are_unpacked_and_nothing_else(server, monkeypatch, tmp_pa
         (tarred(other=b""), "it has no 'feats'"),
         (b"no archive", "ReadError"),
     ],
+    ids=["zip", "tar", "none"],
 )
 def test_a_bad_archive_is_named_with_the_reason(tmp_path: Path, content: bytes, reason: str) -> None:
     archive = tmp_path / "toy.arc"

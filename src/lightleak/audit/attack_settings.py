@@ -39,3 +39,10 @@ def label_setting(config: AuditConfig, options: Mapping[str, Any]) -> str:
     if "labels" not in options:
         return config.labels
     return "true" if options["labels"] == "true" else "restored"
+
+
+def shares_labels(config: AuditConfig) -> bool:
+    """Whether updates carry their labels: only where an attack, or the monitor, is given the true ones."""
+    chosen = [*config.attacks.items(), (config.monitor.attack, config.monitor.options)]
+    completed = [with_label_setting(config, name, options) for name, options in chosen if name is not None]
+    return any(options.get("labels") == "true" for options in completed)

@@ -28,8 +28,7 @@ def find_captures(root: Path) -> list[Path]:
     Raises:
         UsageError: there is none.
     """
-    folders = (path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else ()
-    found = sorted(path for path in folders if not path.name.startswith("."))  # a hidden one was interrupted
+    found = sorted(path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else []
     if not found:
         raise UsageError(f"--capture {root} holds no captured update (a folder with observation/facts.json)")
     return found

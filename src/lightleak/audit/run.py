@@ -11,7 +11,13 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from lightleak.audit.attack_settings import check_attacks, label_setting, make_attack, with_label_setting
+from lightleak.audit.attack_settings import (
+    check_attacks,
+    label_setting,
+    make_attack,
+    shares_labels,
+    with_label_setting,
+)
 from lightleak.audit.campaign import finished_rows, plan_packs, run_units
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.config import AuditConfig, load_config
@@ -235,4 +241,4 @@ def load_capture(folder: Path) -> Observed:
 
 def _fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients:
     share_statistics = "gradinversion" in config.attacks
-    return FreshClients(experiment.population(), experiment.spec, config.seed, True, share_statistics)
+    return FreshClients(experiment.population(), experiment.spec, config.seed, shares_labels(config), share_statistics)

@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
-from lightleak.audit.attack_settings import with_label_setting
+from lightleak.audit.attack_settings import shares_labels, with_label_setting
 from lightleak.audit.config import AuditConfig, TrainingConfig
 from lightleak.audit.experiment import Experiment
 from lightleak.audit.monitor import LeakageMonitor
@@ -56,7 +56,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
         per_epoch=config.capture.per_epoch,
         at=config.capture.at,
         root=folder / "captures",
-        share_labels=True,
+        share_labels=shares_labels(config),
         share_statistics="gradinversion" in config.attacks,
         marginals=experiment.marginals,
         keep=config.monitor.attack is not None,

@@ -1,10 +1,11 @@
 """From observations to a matcher: the closed form where it holds, the client's mode, nobody else's randomness."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.matcher import NetworkMatcher
@@ -12,11 +13,12 @@ from lightleak.attacks.gradient_inversion.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.problem import build_matcher, bytes_per_restart, client_network, relu_chain
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
-from lightleak.targets.spec import NetworkSpec, build_network
+from lightleak.data.layout import EncodedLayout
+from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network
 
 MakeUpdate = Callable[..., tuple[ClientUpdate, object]]
 CPU = torch.device("cpu")
-NETWORKS = [
+CASES = [
     ("linear", {}, ["linears.0"]),
     ("mlp", {"hidden": [9, 8]}, ["linears.0", "linears.1", "linears.2"]),
     ("mlp", {"hidden": [9], "dropout": 0.5}, ["linears.0", "linears.1"]),
@@ -28,7 +30,7 @@ NETWORKS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options", "chain"), NETWORKS, ids=str)
+@pytest.mark.parametrize(("name", "options", "chain"), CASES, ids=str)
 def test_plain_relu_networks_take_the_closed_form(
     encoder: TableEncoder, make_update: MakeUpdate, name: str, options: dict[str, object], chain: list[str] | None
 ) -> None:
@@ -61,6 +63,33 @@ def test_the_network_is_in_the_clients_mode_without_dropout(make_update: MakeUpd
     dropouts = [mode for module, mode in modes if isinstance(module, nn.Dropout)]
     assert len(dropouts) > 0 and not any(dropouts)
     assert all(mode is training for module, mode in modes if not isinstance(module, nn.Dropout))
+
+
+class OnPlainTorch(nn.Module):
+    """A user's network with PyTorch's own normalisation."""
+
+    def __init__(self, layout: EncodedLayout, n_classes: int) -> None:
+        super().__init__()
+        self.linears = nn.ModuleList([nn.Linear(layout.width, 9), nn.Linear(9, n_classes)])
+        self.norms = nn.ModuleList([nn.BatchNorm1d(9)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.linears[1](torch.relu(self.norms[0](self.linears[0](x))))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_network_on_pytorchs_normalisation_is_attacked_rightly(
+    encoder: TableEncoder, make_update: MakeUpdate, monkeypatch: pytest.MonkeyPatch, training: bool
+) -> None:
+    monkeypatch.setitem(NETWORKS._entries, "plain", OnPlainTorch)
+    ours, _ = make_update(4, "mlp", hidden=[9], norm="batch", training_mode=training)
+    theirs = replace(ours, network={**ours.network, "name": "plain", "options": {}})
+    x = torch.randn(1, 2, 4, encoder.width)
+    config, labels = InversionConfig(), ours.labels.unsqueeze(0)
+    one, other = (
+        build_matcher([update], labels, config, CPU, torch.float32).value_and_grad(x) for update in (ours, theirs)
+    )
+    assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
 
 
 def test_memory_grows_with_gradient_rows_and_precision(make_update: MakeUpdate) -> None:

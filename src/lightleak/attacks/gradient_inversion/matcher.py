@@ -15,7 +15,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks.gradient_inversion.objective import Objective
-from lightleak.targets.normalization import BatchStatistics, frozen_statistics, record_statistics
+from lightleak.targets.normalization import BatchStatistics, record_statistics
 
 Stacked = Mapping[str, Tensor]
 """Named tensors with a leading dimension over updates."""
@@ -56,7 +56,8 @@ class NetworkMatcher:
     """Any network: per-candidate parameter gradients by ``vmap(grad)``, their derivative by autograd.
 
     Args:
-        network: the target, in the mode (train or eval) in which the gradient was taken.
+        network: the target, in the mode (train or eval) in which the gradient was taken; its normalisation layers are
+            those of `lightleak.targets.normalization`.
         parameters: ``[updates, ...]`` per name.
         buffers: ``[updates, ...]`` per name.
         targets: observed gradients, ``[updates, ...]`` per name.
@@ -92,7 +93,7 @@ class NetworkMatcher:
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `Matcher`."""
         x = x.detach().requires_grad_()
-        with torch.enable_grad(), frozen_statistics(self.network):
+        with torch.enable_grad():
             named, statistics = self._gradients(self.parameters, self.buffers, x, self.labels)
             gradients = [named[name] for name in self.parameters]
             with torch.no_grad():

@@ -28,8 +28,9 @@ def cosine(inner: Tensor, norm: Tensor, target_norm: Tensor, sizes: Tensor) -> t
     >>> loss
     tensor([[0.]])
     """
-    # Roots first: the product of two squared norms may be too small for float32. A squared norm may round below zero.
-    total, squares = inner.sum(-1, keepdim=True), norm.sum(-1, keepdim=True).clamp_min(0)
+    # Roots first: the product of two squared norms may be too small for float32. A squared norm that rounding left
+    # below zero has no root and counts as vanished.
+    total, squares = inner.sum(-1, keepdim=True), norm.sum(-1, keepdim=True)
     scale = squares.sqrt() * target_norm.sum(-1, keepdim=True).sqrt()
     alive = scale > 0
     by_inner = torch.where(alive, -1 / scale, torch.zeros_like(scale))

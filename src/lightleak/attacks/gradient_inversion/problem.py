@@ -12,6 +12,7 @@ from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
 from lightleak.attacks.gradient_inversion.priors import inversion_penalty
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.mlp import FullyConnected
+from lightleak.targets.normalization import with_functional_normalization
 from lightleak.targets.spec import NetworkSpec, build_network
 
 LIVE_COPIES = 12
@@ -22,8 +23,14 @@ def client_network(update: ClientUpdate) -> nn.Module:
     """The target in the mode the client ran it in; dropout is off, as its masks are unknown to the server.
 
     Its own weights are never read; the seed keeps the global generator, which a training may be using, untouched.
+    PyTorch's own normalisation layers, whose second derivative is wrong under ``torch.func``, are replaced by ours.
+
+    Raises:
+        ObservationError: the specification is incomplete.
+        UsageError: no such network, or options it does not take.
     """
-    network = build_network(NetworkSpec.from_dict(update.network), seed=0).train(update.training_mode)
+    network = build_network(NetworkSpec.from_dict(update.network), seed=0)
+    network = with_functional_normalization(network).train(update.training_mode)
     for module in network.modules():
         if isinstance(module, nn.Dropout):
             module.eval()
