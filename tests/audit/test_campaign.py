@@ -1,12 +1,13 @@
 """Results depend on a unit and its seed alone: not on packs or what else is attacked (workers: tests/e2e)."""
 
 import json
+import queue
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from time import sleep
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,6 +149,7 @@ class InThreads(ThreadPoolExecutor):
 @pytest.fixture
 def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "ProcessPoolExecutor", InThreads)
+    monkeypatch.setattr(campaign.multiprocessing, "get_context", lambda _: SimpleNamespace(Queue=queue.SimpleQueue))
     monkeypatch.setattr(campaign.signal, "signal", lambda *_: None)
     monkeypatch.setattr(campaign, "_worker", {})
 
@@ -164,16 +166,15 @@ def test_workers_share_the_packs_and_tell_their_progress(
         assert sum(told) == pytest.approx(total)
 
     monkeypatch.setattr(campaign, "progress_bar", bar)
-    monkeypatch.setattr(campaign, "run_pack", slow_pack)
+    monkeypatch.setattr(campaign, "run_pack", told_pack)
     rows = run_units(partial(_units, several), tmp_path, CPU, workers=2)
     assert [row["unit"] for row in rows] == [unit.id for unit in _units(several)]
 
 
-def slow_pack(pack: list[Unit], folder: Path, device: torch.device, kept: Any, report: Callable[[float], None]) -> None:
+def told_pack(pack: list[Unit], folder: Path, device: torch.device, kept: Any, report: Callable[[float], None]) -> None:
     for unit in pack:
         report(unit.cost)
         unit_file(folder, unit.id).write_text(json.dumps({"unit": unit.id}))
-    sleep(0.05)
 
 
 @pytest.mark.usefixtures("in_threads")

@@ -102,6 +102,7 @@ def _run_in_processes(
 ) -> None:
     # Spawned, not forked: a copy of a process that has trained holds the locks of threads it does not have.
     context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     done = context.Queue()
     pool = ProcessPoolExecutor(workers, context, _start_worker, (plan, folder, device, kept, done))
     try:
@@ -120,7 +121,8 @@ def _run_in_processes(
         # An interrupt, or a pack that failed: what runs is abandoned. Files are written whole, so none is half there.
         pool.shutdown(wait=False, cancel_futures=True)
         for process in multiprocessing.active_children():
-            process.terminate()
+            if process not in others:
+                process.terminate()
         raise
     pool.shutdown()
 

@@ -105,7 +105,7 @@ class TableSchema:
 
     def to_yaml(self, path: Path) -> None:
         """Write the schema as YAML."""
-        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True), encoding="utf-8")
+        path.write_text(yaml.safe_dump(self.to_dict(), sort_keys=False), encoding="utf-8")
 
     @classmethod
     def from_yaml(cls, path: Path) -> "TableSchema":

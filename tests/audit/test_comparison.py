@@ -1,0 +1,106 @@
+"""``comparison.md``: the paper's cells beside ours, and when they agree."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightleak.audit.comparison import PAPER_BATCHES, Compared, markdown
+from lightleak.audit.paper.values import PaperCell, PaperTable
+from lightleak.metrics.summary import Summary, summarise
+
+CELL = PaperCell("cell_accuracy", "percent", 79.3, 4.5, dataset="adult", attack="tableak", batch_size=32)
+ENVIRONMENT = {
+    "date": "2026-01-02T03:04:05+00:00",
+    "cores": 2,
+    "device": "cpu",
+    "python": "3.11.7",
+    "packages": {"torch": "2.13.0", "lightleak": "0.1.0"},
+}
+
+
+def table(*cells: PaperCell, **changes: Any) -> PaperTable:
+    made = PaperTable("t", "Someone, 2023", "Sec. 9", "A caption", "cell_accuracy", "percent", cells, table=17)
+    return replace(made, **changes)
+
+
+def exactly(value: float) -> Summary:
+    return Summary(value, math.nan, 1, math.nan, math.nan)
+
+
+@pytest.mark.parametrize(
+    ("ours", "agrees"),
+    [(79.3, True), (82.3, True), (76.3, True), (82.4, False), (76.2, False), (float("nan"), None)],
+)
+def test_percentages_agree_within_three_points(ours: float, agrees: bool | None) -> None:
+    assert Compared(CELL, exactly(ours)).agrees is agrees
+
+
+def test_wide_intervals_agree_beyond_three_points() -> None:
+    far = replace(CELL, mean=60.0, std=20.0)
+    half = 1.96 * 20 / math.sqrt(PAPER_BATCHES)
+    assert Compared(far, exactly(60 + half - 0.01)).agrees is True
+    assert Compared(far, exactly(60 + half + 0.01)).agrees is False
+    ours = Summary(70.0, 5.0, 5, 62.0, 78.0)
+    assert Compared(far, ours).agrees is True  # 10 apart; the combined half width is 9.7
+    assert Compared(replace(far, std=None), ours).agrees is False
+
+
+@pytest.mark.parametrize(
+    ("printed", "ours", "agrees"),
+    [
+        (4.2, 4.24, True),
+        (4.2, 4.26, False),
+        (33699.0, 33699.4, True),
+        (33699.0, 33700.0, False),
+        (105.0, 105.0, True),
+        (105.0, 106.0, False),
+        (0.8, 0.75, True),
+    ],
+)
+def test_facts_agree_to_the_digit_that_is_printed(printed: float, ours: float, agrees: bool) -> None:
+    cell = PaperCell("tolerance", "column units", printed, dataset="adult", column="age")
+    assert Compared(cell, exactly(ours)).agrees is agrees
+
+
+def test_nothing_is_said_of_correlations_and_of_values_that_are_missing() -> None:
+    assert Compared(PaperCell("kendall_tau", "correlation", -0.1), exactly(0.4)).agrees is None
+    assert Compared(replace(CELL, mean=float("nan")), exactly(50)).agrees is None
+    assert Compared(CELL, summarise([])).agrees is None
+
+
+@given(st.lists(st.floats(0, 100), min_size=2, max_size=8))
+def test_difference_is_ours_minus_theirs(values: list[float]) -> None:
+    assert Compared(CELL, summarise(values)).difference == pytest.approx(sum(values) / len(values) - 79.3)
+
+
+def test_page_shows_every_cell_with_what_varies() -> None:
+    compared = [
+        Compared(CELL, summarise([78.0, 80.0])),
+        Compared(replace(CELL, attack="random", std=None), summarise([])),
+        Compared(replace(CELL, batch_size=64, mean=math.nan, std=None), exactly(12345.6)),
+    ]
+    page = markdown(table(CELL, notes="Said in a footnote."), compared, ENVIRONMENT, "lightleak reproduce t", ["Ours."])
+    lines = page.splitlines()
+    assert lines[0] == "# t: A caption"
+    assert "Someone, 2023, Table 17, Sec. 9." in page
+    assert "Made by `lightleak reproduce t` on 2026-01-02, 2 cores, cpu, Python 3.11.7, torch 2.13.0" in page
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
+    assert rows[0] == (
+        "dataset attack batch_size metric paper ours".split() + ["95% interval", "n", "difference", "agrees"]
+    )
+    assert rows[2][:6] == ["adult", "tableak", "32", "cell_accuracy", "79.3 ± 4.50", "79.0 ± 1.41"]
+    assert rows[2][7:] == ["2", "-0.30", "yes"]
+    assert "| adult | random | 32 | cell_accuracy | 79.3 | not run |  | 0 |  |  |" in lines
+    assert "| adult | tableak | 64 | cell_accuracy | - | 12346 |  | 1 |  |  |" in lines
+    assert "1 of 1 cells agree" in page
+    assert lines[-2:] == ["- Said in a footnote.", "- Ours."]
+
+
+def test_page_of_a_figure_has_no_verdict() -> None:
+    figure = table(table=None, figure=9, description="Curves.")
+    page = markdown(figure, [Compared(replace(CELL, mean=math.nan, std=None), exactly(50))], ENVIRONMENT, "x", [])
+    assert "Figure 9" in page and "The paper prints no numbers to compare with." in page and "- Curves." in page
