@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lightleak.core.errors import DataError, ObservationError
@@ -47,6 +47,8 @@ def test_frequencies_are_those_of_the_table() -> None:
 
 
 @settings(max_examples=60)
+@example(low=-3, span=BINS - 1, seed=0)
+@example(low=-3, span=BINS, seed=0)
 @given(low=st.integers(-50, 50), span=st.integers(1, 150), seed=st.integers(0, 100))
 def test_whole_numbers_of_a_narrow_range_have_a_bin_each(low: int, span: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -1,6 +1,7 @@
 """Schemas: what is written comes back, what is inferred accepts its table, and bad input is refused by name."""
 
 import math
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightleak.core.errors import DataError
-from lightleak.data.cells import category_strings
+from lightleak.data.cells import category_strings, in_order
 from lightleak.data.column import MISSING_CATEGORY, Column, ColumnKind
 from lightleak.data.schema import TableSchema
 
@@ -137,6 +138,20 @@ def test_categories_are_the_same_text_whatever_type_held_them(cells: object, tex
     assert category_strings(column).tolist() == texts
     # ... and whatever other cells stand beside them.
     assert [category_strings(column.iloc[[i]]).iloc[0] for i in range(len(column))] == texts
+
+
+@pytest.mark.parametrize(
+    ("categories", "ordered"),
+    [
+        (["10", "9", "1e1"], ["9", "10", "1e1"]),
+        (["2", "01", "1", "1.0"], ["01", "1", "1.0", "2"]),
+        (["b", "10", "9"], ["10", "9", "b"]),
+        (["9", "nan", "10"], ["10", "9", "nan"]),
+    ],
+)
+def test_the_order_of_categories_does_not_depend_on_the_rows(categories: list[str], ordered: list[str]) -> None:
+    for turned in permutations(categories):
+        assert in_order(turned) == ordered
 
 
 def test_infer_reads_kinds_categories_and_bounds() -> None:

@@ -141,7 +141,6 @@ def _accuracy_curve(
         # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
         warnings.filterwarnings("ignore", module="lightning")
         trainer.fit(model, data.train_dataloader(), data.test_dataloader())
-    kept.parent.mkdir(exist_ok=True)
     write_whole(kept, json.dumps(record.curve))
     return record.curve
 
@@ -176,8 +175,7 @@ def variance_study(
             for seed, index in draws:
                 kept = unit_file(folder, f"{name}-s{seed}-{index:03d}")
                 if not kept.is_file():
-                    kept.parent.mkdir(exist_ok=True)
-                    write_whole(kept, json.dumps(_spread(attack, experiment, name, seed, index, device)))
+                                    write_whole(kept, json.dumps(_spread(attack, experiment, name, seed, index, device)))
                 rows.append(json.loads(kept.read_text()))
                 report(1)
     compared = []

@@ -123,7 +123,6 @@ def _row(
         if kept == "marks":
             cells[["true", "reconstructed"]] = ""
         file = Path("reconstructions") / f"{unit.id}.csv"
-        (folder / file).parent.mkdir(exist_ok=True)
         write_whole(folder / file, cells.to_csv(index=False))
         row["reconstruction"] = str(file)
     cleaned: dict[str, Any] = without_nan(row)
@@ -156,7 +155,8 @@ def without_nan(value: Any) -> Any:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write whole or not at all: a file that exists is complete."""
+    """Write whole or not at all, into a folder made if need be: a file that exists is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(path.suffix + ".part")
     partial.write_text(text)
     partial.replace(path)

@@ -1,5 +1,6 @@
 """The cells of one column: what kind of column they make, and their canonical values under a given one."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,6 +39,10 @@ def in_order(categories: Sequence[str]) -> list[str]:
     try:
         values = {category: float(category) for category in categories}
     except ValueError:
+        return sorted(categories)
+    if any(
+        math.isnan(value) for value in values.values()
+    ):  # "nan" is a word that float reads, and has no place in order
         return sorted(categories)
     return sorted(categories, key=lambda category: (values[category], category))
 

@@ -106,6 +106,7 @@ def test_an_attack_changes_neither_the_observation_nor_any_generator(
     groups = ("parameters", "update", "buffers", "batch_statistics", "encoder_tensors")
     held = {(g, k): v.clone() for g in groups for k, v in getattr(update, g).items()}
     labels_held = update.labels.clone()
+    torch.rand(3), np.random.rand(3), random.random()  # no generator is where a seed would put it
     states = torch.get_rng_state(), np.random.get_state(), random.getstate()
     with torch.no_grad():  # as in a callback
         ATTACKS.get(name)(**settings).run(update)
@@ -190,7 +191,7 @@ def test_work_in_chunks_is_the_same_work(
 @pytest.mark.parametrize("pooling", ["median", "mean", "none"])
 def test_what_is_reported_belongs_together(make_update: MakeUpdate, encoder: TableEncoder, pooling: str) -> None:
     update, _ = make_update(4, hidden=[20, 15])
-    found = ATTACKS.get("tableak")(steps=30, restarts=5, pooling=pooling, keep_ensemble=True).run(update, seed=2)
+    found = ATTACKS.get("tableak")(steps=30, restarts=5, pooling=pooling, keep_ensemble=True).run(update, seed=1)
     assert found.ensemble is not None and found.ensemble.shape == (5, 4, encoder.width)
     pd.testing.assert_frame_equal(found.rows, encoder.decode(found.encoded))
     encoder.schema.validate(found.rows, require_label=False)
@@ -206,6 +207,7 @@ def test_what_is_reported_belongs_together(make_update: MakeUpdate, encoder: Tab
         )
         losses.append(matcher.value_and_grad(rows.view(1, 1, 4, -1))[0].item())
     best = int(np.argmin(losses))
+    assert best != 0
     assert found.loss == pytest.approx(losses[best], abs=1e-5)
     assert torch.equal(align(encoder, found.ensemble, best), found.ensemble)
     assert torch.equal(pool(found.ensemble, best, pooling), found.encoded)
