@@ -20,7 +20,8 @@ ENCODINGS = get_args(Encoding)
 LABEL = Column.categorical("y", ["no", "yes"])
 CELLS = {
     ColumnKind.INTEGER: st.integers(-1_490_400, 1_490_400),
-    ColumnKind.CONTINUOUS: st.floats(-1e6, 1e6, allow_subnormal=False),
+    # Numbers whose spread has a square in float64.
+    ColumnKind.CONTINUOUS: st.floats(-1e6, 1e6, allow_subnormal=False).filter(lambda x: x == 0 or abs(x) > 1e-100),
 }
 
 
@@ -141,6 +142,14 @@ def test_a_column_constant_but_for_rounding_is_constant() -> None:
     encoder = TableEncoder(schema).fit(frame)
     assert (encoder.scale[0], encoder.deviation[0]) == (1.0, 1.0)
     assert encoder.decode(encoder.encode(frame))["rate"].tolist() == [0.1] * 7
+
+
+def test_numbers_without_a_usable_deviation() -> None:
+    schema = TableSchema((Column.continuous("rate"),), LABEL)
+    tiny = pd.DataFrame({"rate": [0.0, 1e-200, 2e-200], "y": "no"})
+    assert TableEncoder(schema).fit(tiny).encode(tiny).isfinite().all()
+    with pytest.raises(DataError, match="column 'rate': numbers too large for their variance to be a float64"):
+        TableEncoder(schema).fit(pd.DataFrame({"rate": [0.0, 1e200], "y": "no"}))
 
 
 def mixed(encoding: Encoding = "standardized") -> tuple[TableEncoder, pd.DataFrame]:

@@ -102,13 +102,18 @@ def reproducible_cells(table: PaperTable) -> list[PaperCell]:
 
 def reproductions() -> tuple[str, ...]:
     """Names of the tables and figures that can be run."""
-    return tuple(name for name in paper_tables() if name in SPECIAL or reproducible_cells(load_paper_table(name)))
+    return tuple(table.name for table in _runnable())
 
 
 def list_reproductions(console: Console) -> None:
     """Print name and title of every reproduction."""
-    for name in reproductions():
-        console.print(f"{name:20}{load_paper_table(name).title}", soft_wrap=True, highlight=False)
+    for table in _runnable():
+        console.print(f"{table.name:20}{table.title}", soft_wrap=True, highlight=False)
+
+
+def _runnable() -> list[PaperTable]:
+    tables = [load_paper_table(name) for name in paper_tables()]
+    return [table for table in tables if table.name in SPECIAL or reproducible_cells(table)]
 
 
 def measured(cell: PaperCell, rows: Sequence[dict[str, Any]]) -> Summary:

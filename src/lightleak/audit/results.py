@@ -91,7 +91,8 @@ def _percent(summary: dict[str, Any] | None) -> str:
 def _interval(summary: dict[str, Any] | None) -> str:
     if summary is None or summary["low"] is None:
         return "-"
-    return f"{100 * summary['low']:.1f} to {100 * summary['high']:.1f}"
+    low, high = max(0.0, summary["low"]), min(1.0, summary["high"])  # Student's interval knows no bounds; a share has
+    return f"{100 * low:.1f} to {100 * high:.1f}"
 
 
 def _version(package: str) -> str | None:

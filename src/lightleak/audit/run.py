@@ -146,7 +146,7 @@ def open_run_folder(folder: Path, config: AuditConfig, capture: Path | None = No
             held = f"an attack on {before}" if before else "an audit"
             raise UsageError(f"{folder} holds {held}; choose another --output")
         if yaml.safe_load(saved.read_text()) != config.to_dict():
-            raise UsageError(f"{folder} holds a run of another config; choose another --output or remove the folder")
+            raise UsageError(f"{folder} holds a run of another config; choose another --output")
         return
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty and holds no run; choose another --output")

@@ -175,7 +175,7 @@ def variance_study(
             for seed, index in draws:
                 kept = unit_file(folder, f"{name}-s{seed}-{index:03d}")
                 if not kept.is_file():
-                                    write_whole(kept, json.dumps(_spread(attack, experiment, name, seed, index, device)))
+                    write_whole(kept, json.dumps(_spread(attack, experiment, name, seed, index, device)))
                 rows.append(json.loads(kept.read_text()))
                 report(1)
     compared = []

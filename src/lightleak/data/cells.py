@@ -40,9 +40,7 @@ def in_order(categories: Sequence[str]) -> list[str]:
         values = {category: float(category) for category in categories}
     except ValueError:
         return sorted(categories)
-    if any(
-        math.isnan(value) for value in values.values()
-    ):  # "nan" is a word that float reads, and has no place in order
+    if any(math.isnan(value) for value in values.values()):  # the word "nan": float reads it, but it has no place
         return sorted(categories)
     return sorted(categories, key=lambda category: (values[category], category))
 
@@ -120,10 +118,7 @@ def _fill(column: Column, values: pd.Series) -> pd.Series:
 
 
 def _numbers(column: Column, cells: pd.Series) -> pd.Series:
-    try:
-        numbers = pd.to_numeric(cells, errors="coerce").astype("float64")
-    except TypeError as error:
-        raise DataError(f"{column}: expected a number ({column.kind}), got {cells.iloc[0]!r}") from error
+    numbers = pd.to_numeric(cells, errors="coerce").astype("float64")
     broken = cells[numbers.isna() & cells.notna()]
     if len(broken):
         raise DataError(f"{column}: expected a number ({column.kind}), got {broken.iloc[0]!r}")

@@ -28,8 +28,9 @@ class TableEncoder(nn.Module):
     their bounds; ``quantile`` keeps 0/1 and maps numbers to their rank in [0, 1].
 
     Decoding gives back every valid row: categories exactly, whole numbers exactly as long as they lie within 8 million
-    (2**23) of their mean (an encoded value has the 24 bits of float32), other numbers to 24 bits. Numbers beyond the
-    bounds come back as the bound unless ``clamp`` is off; ``quantile`` knows no number beyond the bounds.
+    (2**23) of their mean (an encoded value has the 24 bits of float32), other numbers to 24 bits. ``quantile`` gives
+    back exactly the numbers it was fitted on; one that falls between two of them to the 24 bits of its rank. Numbers
+    beyond the bounds come back as the bound unless ``clamp`` is off; ``quantile`` knows no number beyond the bounds.
 
     Statistics are buffers in float64:
 
@@ -91,7 +92,7 @@ class TableEncoder(nn.Module):
         """Take the statistics from ``frame``; bounds the schema declares win over those seen.
 
         Raises:
-            DataError: the frame does not fit the schema or has fewer than two rows.
+            DataError: the frame does not fit the schema, has fewer than two rows, or numbers past 1e150.
         """
         if len(frame) < 2:
             raise DataError(f"an encoder needs at least 2 rows to take statistics from, got {len(frame)}")
@@ -285,7 +286,7 @@ class TableEncoder(nn.Module):
         A constant column carries nothing; dividing by 1 keeps it finite (the reference implementation does the same).
         """
         mean, variance = (torch.zeros(self.width, dtype=torch.float64) for _ in range(2))
-        constant = torch.zeros(self.width, dtype=torch.bool)
+        constant = torch.zeros(self.width, dtype=torch.bool)  # by value: a mean rounds, so a deviation may miss 0
         n = len(codes)
         for block, of_column in zip(self.layout.categorical, codes.unbind(-1), strict=True):
             share = torch.bincount(of_column, minlength=block.width).double() / n
@@ -295,7 +296,10 @@ class TableEncoder(nn.Module):
         mean[at] = numbers.mean(0)
         variance[at] = (numbers - mean[at]).square().sum(0) / (n - 1)
         constant[at] = numbers.amin(0) == numbers.amax(0)
-        return mean, torch.where(constant, torch.ones_like(variance), variance.sqrt())
+        for block in self.layout.numerical:
+            if not variance[block.start].isfinite():
+                raise DataError(f"column {block.name!r}: numbers too large for their variance to be a float64")
+        return mean, torch.where(constant | (variance == 0), torch.ones_like(variance), variance.sqrt())
 
     def _scaled(self, numbers: Tensor, scale: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Every column of ``[..., m]`` through ``scale`` with its knots."""

@@ -62,7 +62,8 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
     make = NETWORKS.get(spec.name)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
-            torch.manual_seed(seed)
+            # Not torch.manual_seed: that reseeds every GPU as well, and a training that is watched would change.
+            torch.default_generator.manual_seed(seed)
         try:
             return make(spec.layout, spec.n_classes, **spec.options)
         except TypeError as error:

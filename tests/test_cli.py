@@ -1,0 +1,414 @@
+"""The command: exit codes, one message per error, and what each command prints."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import yaml
+
+import lightleak
+from lightleak.attacks import ATTACKS
+from lightleak.audit import reproduce, run
+from lightleak.cli import main
+from lightleak.core.errors import DataError, ObservationError, UnsupportedError
+from lightleak.data.datasets import DATASETS
+from lightleak.targets import NETWORKS
+
+CONFIG: dict[str, Any] = {
+    "data": {"name": "synthetic", "options": {"n_discrete": 1, "n_continuous": 1, "n_rows": 60}},
+    "target": {"options": {"hidden": [3]}},
+    "training": {"epochs": 1, "batch_size": 4},
+    "capture": {"epochs": [0], "per_epoch": 1},
+    "initial": {"batch_sizes": [2], "batches": 1},
+    "attacks": {"random": {}},
+    "device": "cpu",
+    "workers": 1,
+}
+
+Command = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def lightleak_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command in a folder with ``config.yaml``; returns exit code, output and errors."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(CONFIG))
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return command
+
+
+@pytest.fixture
+def finished(lightleak_command: Command) -> Path:
+    code, _, err = lightleak_command("audit", "config.yaml", "--output", "done")
+    assert code == 0, err
+    return Path("done")
+
+
+def assert_one_message(err: str, *parts: str) -> None:
+    assert err.startswith("lightleak: ") and err.count("\n") == 1 and "Traceback" not in err
+    for part in parts:
+        assert part in err
+
+
+AUDIT = ("audit", "config.yaml", "--output", "new")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "the following arguments are required: command"),
+        (["audti"], "'audti'"),
+        (["--verbose"], "the following arguments are required: command"),
+        (["audit"], "audit needs either a config or --resume DIR"),
+        (["audit", "--plan"], "audit needs either a config or --resume DIR"),
+        (["audit", "missing.yaml"], "config missing.yaml does not exist"),
+        (["audit", "."], "config . does not exist or is no file"),
+        ([*AUDIT, "--trainig.epochs", "1"], "trainig"),
+        ([*AUDIT, "--training.epoch", "1"], "epoch"),
+        ([*AUDIT, "--plann"], "--plann needs a value"),
+        ([*AUDIT, "--training.epochs"], "--training.epochs needs a value"),
+        ([*AUDIT, "--training.epochs", "--plan"], "--training.epochs needs a value"),
+        ([*AUDIT, "--training.epochs", "-2"], "training.epochs must be at least 0, got -2"),
+        ([*AUDIT, "--training.epochs", "few"], "training.epochs"),
+        ([*AUDIT, "--title", "[open"], "--title needs a YAML value, got '[open'"),
+        ([*AUDIT, "stray"], "expected a flag such as --training.epochs, got 'stray'"),
+        ([*AUDIT, "--attacks", "tabbleak"], "did you mean 'tableak'"),
+        ([*AUDIT, "--attacks.random.tries", "3"], "attacks.random: random has no setting tries"),
+        ([*AUDIT, "--data.name", "adlut"], "did you mean 'adult'"),
+        ([*AUDIT, "--target.network", "restnet"], "did you mean 'resnet'"),
+        ([*AUDIT, "--initial.batch_sizes", "[49]"], "batch_size must be at most 48 (training rows of 'synthetic')"),
+        ([*AUDIT, "--device", "abacus"], "device must be auto, cpu, cuda or cuda:N, got 'abacus'"),
+        ([*AUDIT, "--device", "cuda:99"], "device 'cuda:99' is not on this machine"),
+        ([*AUDIT, "--training.trainer.acelerator", "cpu"], "training.trainer:"),
+        (["audit", "config.yaml", "--output", ".."], "is not empty and holds no run"),
+        (["audit", "config.yaml", "--output", "."], "holds a run of another config"),
+        (["audit", "config.yaml", "--output", "config.yaml"], "--output must be a folder"),
+        (["audit", "--resume", "nowhere"], "nothing to resume in nowhere"),
+        (["audit", "--resume"], "--resume"),
+        (["attack", "config.yaml"], "--capture"),
+        (["attack", "config.yaml", "--capture", "nowhere"], "--capture nowhere holds no captured update"),
+        (["reproduce"], "name"),
+        (["reproduce", "tableak-tabel17"], "did you mean 'tableak-table17'"),
+        (["reproduce", "tableak-table17", "--batches", "0"], "--batches must be at least 1, got 0"),
+        (["reproduce", "tableak-table17", "--batches", "two"], "--batches"),
+        (["reproduce", "tableak-table17", "--batch-sizes", "8;16"], "--batch-sizes must be whole numbers"),
+        (["reproduce", "tableak-table17", "--seeds", "0"], "--seeds must be at least 1"),
+        (["reproduce", "tableak-table17", "--dataset", "bank"], "nothing of tableak-table17 is left to run"),
+        (["reproduce", "tableak-table17", "--steps", "3"], "unknown argument '--steps'"),
+        (["report"], "DIR"),
+        (["report", "nowhere"], "nowhere is no run folder"),
+        (["report", "nowhere", "--pages", "3"], "unknown argument '--pages'"),
+        (["data"], "step"),
+        (["data", "prepare", "adlut"], "did you mean 'adult'"),
+        (["data", "describe", "adlut"], "did you mean 'adult'"),
+        (["data", "describe", "table.csv"], "table.csv is a file: name its label column with --label"),
+        (["data", "describe", "table.csv", "--label", "ill"], "table table.csv does not exist"),
+        (["list"], "what"),
+        (["list", "attakcs"], "'attakcs'"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_use_is_exit_code_2_and_one_message(
+    lightleak_command: Command, arguments: list[str], message: str
+) -> None:
+    code, out, err = lightleak_command(*arguments)
+    assert code == 2
+    assert_one_message(err, message)
+    assert out == ""
+    assert sorted(path.name for path in Path().iterdir()) == ["config.yaml"]  # nothing was begun
+
+
+def test_a_flag_is_never_the_beginning_of_another(lightleak_command: Command) -> None:
+    code, _, err = lightleak_command("reproduce", "LIST", "--batch", "3")
+    assert code == 2
+    assert_one_message(err, "--batch")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (OSError("disk full"), 1, "OSError: disk full"),
+        (RuntimeError("broken"), 1, "RuntimeError: broken"),
+        (MemoryError(), 1, "MemoryError"),
+        (ZeroDivisionError("by nought"), 1, "ZeroDivisionError: by nought"),
+        (KeyError("gone"), 1, "KeyError: 'gone'"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (ObservationError("not finite"), 2, "not finite"),
+        (DataError("bad [bold]cell[/bold]"), 2, "bad [bold]cell[/bold]"),
+        (UnsupportedError("no such loss"), 2, "no such loss"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_every_failure_has_its_code_and_one_message(
+    lightleak_command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(run, "run_audit", fail)
+    got, _, err = lightleak_command(*AUDIT)
+    assert got == code
+    assert_one_message(err, message)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("broken"), KeyboardInterrupt()], ids=["failed", "interrupted"])
+def test_what_broke_off_says_how_to_go_on(
+    lightleak_command: Command, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "run_units", fail)
+        code, _, err = lightleak_command(*AUDIT)
+    assert code in (1, 130)
+    assert_one_message(err, "What is finished is kept in new; go on with: lightleak audit --resume new")
+    code, out, err = lightleak_command("audit", "--resume", "new")
+    assert (code, err) == (0, "")
+    assert "report: new/report.html" in out
+
+
+def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(
+    lightleak_command: Command, finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    arguments = ("attack", "config.yaml", "--capture", str(finished / "captures"), "--output", "offline")
+    with monkeypatch.context() as patch:
+        patch.setattr("lightleak.audit.offline.run_units", stop)
+        code, _, err = lightleak_command(*arguments)
+    assert code == 130
+    assert_one_message(err, "kept in offline; go on with: the same command")
+    code, _, err = lightleak_command("audit", "--resume", "offline")
+    assert code == 2
+    assert_one_message(err, "was made by `lightleak attack`")
+    assert lightleak_command(*arguments)[0] == 0
+
+
+def test_an_interruption_before_anything_was_kept_promises_nothing(
+    lightleak_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "run_audit", stop)
+    assert lightleak_command(*AUDIT)[2] == "lightleak: interrupted\n"
+
+
+def test_audit_prints_its_table_and_where_the_report_is(lightleak_command: Command) -> None:
+    code, out, err = lightleak_command("audit", "config.yaml", "--output", "runs/a", "--seed=3", "--title", "Mine")
+    assert (code, err) == (0, "")
+    assert "report: runs/a/report.html" in out and "untrained" in out and "epoch 0" in out
+    written = yaml.safe_load(Path("runs/a/config.yaml").read_text())
+    assert (written["seed"], written["title"]) == (3, "Mine")
+    assert json.loads(Path("runs/a/environment.json").read_text())["command"][:2] == ["lightleak", "audit"]
+
+
+def test_default_folder_is_named_after_the_config(lightleak_command: Command) -> None:
+    assert lightleak_command("audit", "config.yaml")[0] == 0
+    assert Path("runs/config/results.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--resume", "done", "--seed", "1"], "--resume takes its settings from the run folder, got '--seed'"),
+        (["--resume", "done", "--output", "other"], "--resume goes on in its own folder, got --output"),
+        (["other.yaml", "--resume", "done"], "done holds a run of another config than other.yaml"),
+        (["other.yaml", "--output", "done"], "done holds a run of another config"),
+    ],
+)
+def test_a_run_is_resumed_with_its_own_settings(
+    lightleak_command: Command, finished: Path, flags: list[str], message: str
+) -> None:
+    Path("other.yaml").write_text(yaml.safe_dump(CONFIG | {"seed": 9}))
+    before = (finished / "results.json").read_bytes()
+    code, _, err = lightleak_command("audit", *flags)
+    assert code == 2
+    assert_one_message(err, message)
+    assert (finished / "results.json").read_bytes() == before
+
+
+def test_resuming_with_the_same_config_named_again_is_no_mistake(lightleak_command: Command, finished: Path) -> None:
+    rows = json.loads((finished / "results.json").read_text())["rows"]
+    assert lightleak_command("audit", "config.yaml", "--resume", "done")[0] == 0
+    assert json.loads((finished / "results.json").read_text())["rows"] == rows
+
+
+def test_plan_says_what_would_be_done_and_does_nothing(lightleak_command: Command) -> None:
+    code, out, err = lightleak_command(*AUDIT, "--plan", "--initial.batches", "5")
+    assert (code, err) == (0, "")
+    assert "synthetic: 48 training and 12 test rows" in out
+    assert "mlp-3, 1 epochs at batch size 4" in out
+    assert "5 on fresh clients in 1 packs, 1 on the training run" in out
+    assert not Path("new").exists()
+
+
+def test_attack_reads_captures_of_a_run(lightleak_command: Command, finished: Path) -> None:
+    code, out, err = lightleak_command("attack", "config.yaml", "--capture", "done/captures")
+    assert (code, err) == (0, "")
+    assert "report: runs/attack-config/report.html" in out
+    (row,) = json.loads(Path("runs/attack-config/results.json").read_text())["rows"]
+    (expected,) = (r for r in json.loads((finished / "results.json").read_text())["rows"] if r["source"] == "training")
+    assert row["cell_accuracy"] == expected["cell_accuracy"]
+
+
+def test_tampered_truth_is_wrong_use(lightleak_command: Command, finished: Path) -> None:
+    (truth,) = (finished / "captures").glob("*/truth/truth.safetensors")
+    truth.write_bytes(truth.read_bytes()[:-4] + b"\x00\x00\x80\x3f")
+    code, _, err = lightleak_command("attack", "config.yaml", "--capture", "done", "--output", "new")
+    assert code == 2
+    assert_one_message(err)
+    assert not Path("new").exists()
+
+
+def test_report_is_built_again_elsewhere_and_of_several_runs(lightleak_command: Command, finished: Path) -> None:
+    assert lightleak_command("audit", "config.yaml", "--output", "second", "--seed", "1")[0] == 0
+    code, out, err = lightleak_command("report", "done", "--output", "one.html", "--redact")
+    assert (code, out, err) == (0, "report: one.html\n", "")
+    code, out, err = lightleak_command("report", "done", "second", "--output", "both.html")
+    assert (code, out, err) == (0, "report: both.html\n", "")
+    assert "<html" in Path("both.html").read_text()[:300]
+    code, _, err = lightleak_command("report", "done", "second")
+    assert code == 2
+    assert_one_message(err, "needs an output file")
+
+
+def test_reproduce_prints_and_writes_the_comparison(
+    lightleak_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The random baseline of Table 14 is the one run of TabLeak that needs neither files nor minutes.
+    code, out, err = lightleak_command(
+        *("reproduce", "tableak-table14", "--batches", "2", "--batch-sizes", "16"),
+        *("--attacks", "random", "--workers", "1", "--device", "cpu", "--output", "new"),
+    )
+    assert (code, err) == (0, "")
+    assert "comparison: new/comparison.md" in out
+    page = Path("new/comparison.md").read_text()
+    assert page.startswith("# tableak-table14") and "synthetic-d125-c125" in page and "random" in page
+    results = json.loads(Path("new/results.json").read_text())
+    assert [row["batch_size"] for row in results["rows"]] == [16, 16]
+    assert results["summary"][0]["cell_accuracy"]["n"] == 2
+
+
+def test_selection_reaches_the_reproduction(lightleak_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(reproduce, "reproduce", lambda *arguments: seen.extend(arguments))
+    code, _, err = lightleak_command(
+        *("reproduce", "tableak-fig9", "--dataset", "german", "--batches", "3", "--batch-sizes", "8,16", "--attacks"),
+        *(
+            "tableak,random",
+            "--labels",
+            "restored",
+            "--seed",
+            "5",
+            "--seeds",
+            "2",
+            "--data",
+            "tables",
+            "--workers",
+            "2",
+        ),
+    )
+    assert (code, err) == (0, "")
+    name, selection, folder, device, workers, command, _ = seen
+    assert (name, folder, device, workers) == ("tableak-fig9", Path("runs/tableak-fig9"), "auto", 2)
+    assert command[:3] == ["lightleak", "reproduce", "tableak-fig9"]
+    assert selection == reproduce.Selection(
+        "german", 3, (8, 16), ("tableak", "random"), "restored", seeds=(5, 6), data_folder="tables"
+    )
+
+
+def test_reproduce_list_names_them_all(lightleak_command: Command) -> None:
+    code, out, _ = lightleak_command("reproduce", "LIST")
+    assert code == 0
+    names = [line.split()[0] for line in out.splitlines()]
+    assert {"tableak-table17", "tableak-fig9"} <= set(names)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("what", "names"),
+    [
+        ("attacks", ATTACKS.names()),
+        ("datasets", DATASETS.names()),
+        ("targets", NETWORKS.names()),
+        ("metrics", ("CellAccuracy",)),
+        ("reproductions", ("tableak-table1", "tableak-fig13")),
+    ],
+)
+def test_list_names_everything_with_a_word_about_it(
+    lightleak_command: Command, what: str, names: tuple[str, ...]
+) -> None:
+    code, out, err = lightleak_command("list", what)
+    assert (code, err) == (0, "")
+    listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in out.splitlines()}
+    assert set(names) <= set(listed)
+    assert all(listed.values())
+
+
+def test_data_list_says_which_files_are_here(
+    lightleak_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIGHTLEAK_DATA_DIR", str(tmp_path / "tables"))
+    (tmp_path / "tables" / "german").mkdir(parents=True)
+    for file in DATASETS.get("german").card.files:
+        (tmp_path / "tables" / "german" / file).touch()
+    code, out, _ = lightleak_command("data", "list")
+    assert code == 0
+    lines = {line.strip("│┃ ").split()[0]: line for line in out.splitlines() if line.strip("│┃ ")}
+    assert set(DATASETS.names()) <= set(lines)
+    assert "yes" in lines["german"] and "0 of" in lines["adult"] and "not needed" in lines["synthetic"]
+
+
+def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_command: Command) -> None:
+    code, out, err = lightleak_command("data", "describe", "fair")
+    assert (code, err) == (0, "")
+    assert "5093 training rows, 1273 test rows" in out
+    assert "encoded width 25" in out and "rate_marriage" in out and "5 categories" in out
+    frame = pd.DataFrame(
+        {"age": [20, 30, 40, 50, 60] * 4, "sex": ["f", "m"] * 10, "ill": ["no", "no", "yes", "no"] * 5}
+    )
+    frame.to_csv("mine.csv", index=False)
+    code, out, err = lightleak_command("data", "describe", "mine.csv", "--label", "ill")
+    assert (code, err) == (0, "")
+    assert "16 training rows, 4 test rows" in out
+    assert "1 categorical and 1 numerical columns, encoded width 3" in out
+    code, _, err = lightleak_command("data", "describe", "mine.csv", "--label", "sick")
+    assert code == 2
+    assert_one_message(err, "sick")
+
+
+@pytest.mark.parametrize("flag", ["--version", "--help"])
+def test_version_and_help(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_info:
+        main([flag])
+    assert exit_info.value.code == 0
+    out = capsys.readouterr().out
+    assert lightleak.__version__ in out if flag == "--version" else "reproduce" in out
+
+
+def test_audit_of_ones_own_table(lightleak_command: Command) -> None:
+    frame = pd.DataFrame(
+        {
+            "age": range(20, 80),
+            "clinic": ["north", "south", "<b>east</b>"] * 20,
+            "ill": ["no", "no", "no", "yes", "no"] * 12,
+        }
+    )
+    frame.to_csv("patients.csv", index=False)
+    Path("mine.yaml").write_text(yaml.safe_dump(CONFIG | {"data": {"table": "patients.csv", "label": "ill"}}))
+    code, _, err = lightleak_command("audit", "mine.yaml", "--output", "mine")
+    assert (code, err) == (0, "")
+    assert {row["dataset"] for row in json.loads(Path("mine/results.json").read_text())["rows"]} == {"patients"}
+    assert "<b>east</b>" not in Path("mine/report.html").read_text()

@@ -1,0 +1,86 @@
+"""What README.md shows works: its Python runs, its commands parse, its files and names exist."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lightleak.attacks import ATTACKS
+from lightleak.audit.config import parse_config
+from lightleak.cli import _parser, _settings
+
+README = Path(__file__).parents[1] / "README.md"
+PLACEHOLDERS = {"CONFIG": "config.yaml", "DIR": "folder", "NAME": "adult"}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def commands() -> Iterator[str]:
+    """Every ``lightleak ...`` line of a shell block, and every one quoted in the text, without comments."""
+    for block in blocks("bash"):
+        yield from (line for line in block.splitlines() if line.startswith("lightleak "))
+    text = re.sub(r"^```.*?^```$", "", README.read_text(), flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"`(lightleak [^`]+)`", text)
+
+
+def test_python_blocks_run_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, Any] = {"__name__": "readme"}
+    found = blocks("python")
+    assert found
+    for number, block in enumerate(found, 1):
+        exec(compile(block, f"README.md, python block {number}", "exec"), namespace)
+    assert capsys.readouterr().out.strip()
+
+
+def test_there_are_commands_to_check() -> None:
+    assert len(list(commands())) >= 8
+
+
+@pytest.mark.parametrize("line", list(commands()))
+def test_command_parses(line: str) -> None:
+    words = [PLACEHOLDERS.get(word, word) for word in shlex.split(line, comments=True)]
+    parsed, rest = _parser().parse_known_args(words[1:])
+    assert rest == [] or parsed.takes_settings
+    settings = _settings(rest)
+    parse_config({"data": {"name": "fair"}}, settings)
+    for key in settings:
+        if key.startswith("attacks."):
+            ATTACKS.get(key.split(".")[1])
+
+
+def test_flags_that_its_comments_mention_are_settings() -> None:
+    mentioned = [flags for block in blocks("bash") for flags in re.findall(r"#.*?((?:--[a-z_.]+ \S+\s?)+)", block)]
+    assert mentioned
+    for flags in mentioned:
+        parse_config({"data": {"name": "fair"}}, _settings(flags.split()))
+
+
+@pytest.mark.parametrize("block", blocks("yaml"))
+def test_configs_parse(block: str) -> None:
+    config = parse_config(yaml.safe_load(block))
+    for name, options in config.attacks.items():
+        ATTACKS.get(name)(**options)
+
+
+def test_make_targets_exist() -> None:
+    makefile = (README.parent / "Makefile").read_text()
+    targets = {line.split()[1] for block in blocks("bash") for line in block.splitlines() if line.startswith("make ")}
+    assert {"audit", "test"} <= targets
+    for target in targets:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE)
+
+
+def test_linked_files_exist() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README.read_text()) if "://" not in link]
+    assert links
+    for link in links:
+        assert (README.parent / link).exists(), link
