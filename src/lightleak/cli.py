@@ -203,6 +203,7 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
     if parsed.name.upper() == "LIST":
         list_reproductions(console)
         return
+    _quiet_lightning()
     selection = Selection(
         dataset=parsed.dataset,
         batches=parsed.batches,

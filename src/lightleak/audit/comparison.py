@@ -98,25 +98,28 @@ def markdown(
 
 
 def _line(compared: Compared, keys: Sequence[str]) -> str:
-    cell, ours = compared.cell, compared.ours
+    cell, ours, unit = compared.cell, compared.ours, compared.cell.unit
     coordinates = ["" if (value := getattr(cell, key)) is None else str(value) for key in keys]
-    paper = (
-        "-" if math.isnan(cell.mean) else _number(cell.mean) + ("" if cell.std is None else f" ± {_number(cell.std)}")
-    )
-    mine = (
-        "not run" if ours.n == 0 else _number(ours.mean) + ("" if math.isnan(ours.std) else f" ± {_number(ours.std)}")
-    )
-    interval = "" if math.isnan(ours.low) else f"{_number(ours.low)} to {_number(ours.high)}"
-    difference = "" if math.isnan(compared.difference) else f"{compared.difference:+.2f}"
+    paper = "-" if math.isnan(cell.mean) else _with_deviation(cell.mean, cell.std, unit)
+    mine = "not run" if ours.n == 0 else _with_deviation(ours.mean, ours.std, unit)
+    interval = "" if math.isnan(ours.low) else f"{_number(ours.low, unit)} to {_number(ours.high, unit)}"
+    decimals = 0 if unit == "count" else 2
+    difference = "" if math.isnan(compared.difference) else f"{compared.difference:+.{decimals}f}"
     agrees = {True: "yes", False: "no", None: ""}[compared.agrees]
     return "| " + " | ".join([*coordinates, paper, mine, interval, str(ours.n), difference, agrees]) + " |"
 
 
-def _number(value: float) -> str:
-    """Two decimals below 10 and one above, none above 1000: the precision the papers print.
+def _with_deviation(mean: float, std: float | None, unit: str) -> str:
+    return _number(mean, unit) + ("" if std is None or math.isnan(std) else f" ± {_number(std, unit)}")
 
-    >>> _number(79.31), _number(0.394), _number(45222)
-    ('79.3', '0.39', '45222')
+
+def _number(value: float, unit: str = "percent") -> str:
+    """Two decimals below 10 and one above, none above 1000 or for counts: the precision the papers print.
+
+    >>> _number(79.31), _number(0.394), _number(45222), _number(8.0, "count")
+    ('79.3', '0.39', '45222', '8')
     """
     magnitude = abs(value)
-    return f"{value:.0f}" if magnitude >= 1000 else f"{value:.1f}" if magnitude >= 10 else f"{value:.2f}"
+    if magnitude >= 1000 or unit == "count":
+        return f"{value:.0f}"
+    return f"{value:.1f}" if magnitude >= 10 else f"{value:.2f}"

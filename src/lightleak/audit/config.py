@@ -173,7 +173,9 @@ class AuditConfig:
         title: heading of the report.
         seed: root seed.
         device: auto, cpu, cuda or cuda:N.
-        workers: attacks run at once on a CPU, one thread each; 0 takes one per core.
+        workers: attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A script that
+            calls `lightleak.audit.run.run_audit` with more than one needs ``if __name__ == "__main__":`` around the
+            call: every process imports the script.
         redact: leave true and reconstructed values out of everything that is written.
     """
 

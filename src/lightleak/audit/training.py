@@ -1,6 +1,8 @@
 """Training the target of an audit: captured, monitored, kept after every epoch, and resumed to the same bits."""
 
 import json
+import signal
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +69,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
         options = with_label_setting(config, config.monitor.attack, config.monitor.options)
         callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
     checkpoints = folder / "checkpoints"
+    callbacks.append(_WholeEpochs())
     # After the training part of the epoch, so that a resumed run repeats neither its validation nor its monitor.
     callbacks.append(
         ModelCheckpoint(checkpoints, "last", save_on_train_epoch_end=True, enable_version_counter=False, verbose=False)
@@ -135,6 +138,39 @@ def interrupts(trainer: lightning.Trainer) -> Iterator[None]:
             raise
     if trainer.interrupted:
         raise KeyboardInterrupt
+
+
+class _WholeEpochs(lightning.Callback):
+    """Ctrl-C between an epoch's checkpoint and the logging of its metrics would lose the latter: it waits that long."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+        self._asked = False
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        # The checkpoint follows: Lightning calls it after all other callbacks. Only the main thread may set handlers.
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGINT, self._ask)
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self._release()
+
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self._release()
+
+    def teardown(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        self._release()
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
+
+    def _release(self) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+            self._handler = None
+        if self._asked:
+            self._asked = False
+            raise KeyboardInterrupt
 
 
 class _SeedEveryEpoch(lightning.Callback):
