@@ -15,6 +15,7 @@ from lightleak.audit import reproduce, run
 from lightleak.cli import main
 from lightleak.core.errors import DataError, ObservationError, UnsupportedError
 from lightleak.data.datasets import DATASETS
+from lightleak.metrics import METRICS
 from lightleak.targets import NETWORKS
 
 CONFIG: dict[str, Any] = {
@@ -343,7 +344,7 @@ def test_reproduce_list_names_them_all(lightleak_command: Command) -> None:
         ("attacks", ATTACKS.names()),
         ("datasets", DATASETS.names()),
         ("targets", NETWORKS.names()),
-        ("metrics", ("CellAccuracy",)),
+        ("metrics", METRICS.names()),
         ("reproductions", ("tableak-table1", "tableak-fig13")),
     ],
 )
@@ -355,6 +356,13 @@ def test_list_names_everything_with_a_word_about_it(
     listed = {line.split()[0]: line.split(maxsplit=1)[1] for line in out.splitlines()}
     assert set(names) <= set(listed)
     assert all(listed.values())
+
+
+def test_settings_may_stand_before_the_config(lightleak_command: Command, tmp_path: Path) -> None:
+    config = tmp_path / "a.yaml"
+    config.write_text("data: {name: fair}\n")
+    code, out, err = lightleak_command("audit", "--seed", "3", "--training.epochs=0", str(config), "--plan")
+    assert (code, err) == (0, "") and "0 epochs" in out
 
 
 def test_data_list_says_which_files_are_here(

@@ -14,6 +14,10 @@ from rich.table import Table as Grid
 from lightleak import __version__
 from lightleak.core.errors import UsageError
 
+TAKES_SETTINGS = ("audit", "attack")
+OWN_FLAGS = ("--output", "--resume", "--capture", "--plan", "--help")
+"""Flags of these commands that are no settings of a config; the first three take a value."""
+
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -23,7 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     folder, command = None, ""
     try:
-        parsed, rest = _parser().parse_known_args(arguments)
+        own, settings = _split(arguments)
+        parsed, unknown = _parser().parse_known_args(own)
+        rest = [*settings, *unknown]
         if rest and not parsed.takes_settings:
             raise UsageError(f"unknown argument {rest[0]!r}; see lightleak {parsed.command} --help")
         folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
@@ -140,6 +146,28 @@ def _resume_hint(command: str, folder: Path | None) -> str:
     resumable = command == "audit" and (folder / "config.yaml").is_file()
     again = f"lightleak audit --resume {folder}" if resumable else "the same command"
     return f". What is finished is kept in {folder}; go on with: {again}"
+
+
+def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command's own arguments, and its settings (``--training.epochs 3``), wherever among them they stand.
+
+    >>> _split(["audit", "--seed", "3", "a.yaml", "--plan"])
+    (['audit', 'a.yaml', '--plan'], ['--seed', '3'])
+    """
+    if not arguments or arguments[0] not in TAKES_SETTINGS:
+        return list(arguments), []
+    own, settings, queue = [], [], list(arguments)
+    while queue:
+        word = queue.pop(0)
+        if not word.startswith("--") or word.partition("=")[0] in OWN_FLAGS:
+            own.append(word)
+            if word in OWN_FLAGS[:3] and queue:
+                own.append(queue.pop(0))
+            continue
+        settings.append(word)
+        if "=" not in word and queue and not queue[0].startswith("--"):
+            settings.append(queue.pop(0))
+    return own, settings
 
 
 def _settings(rest: Sequence[str]) -> dict[str, Any]:
@@ -285,8 +313,11 @@ def _data_describe(
         schema.label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
     )
     console.print(grid)
-    if table.card.notes:
-        console.print(table.card.notes, soft_wrap=True, highlight=False)
+    card = table.card
+    checksums = [f"{file} sha256 {digest}" for file, digest in card.sha256.items()] or ["no checksum known"]
+    for text in (card.notes, card.citation, card.licence, *card.urls, *(checksums if card.files else [])):
+        if text:
+            console.print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def _list(
@@ -308,15 +339,18 @@ def _list(
 
         for name in NETWORKS:
             console.print(
-                f"{name:24}{(NETWORKS.get(name).__doc__ or '').splitlines()[0]}", soft_wrap=True, highlight=False
+                f"{name:24}{(NETWORKS.get(name).__doc__ or '').splitlines()[0]}",
+                soft_wrap=True,
+                highlight=False,
+                markup=False,
             )
     elif parsed.what == "metrics":
-        import lightleak.metrics as metrics
+        from lightleak.metrics import METRICS
 
-        for name in metrics.__all__:
-            console.print(
-                f"{name:32}{(getattr(metrics, name).__doc__ or '').splitlines()[0]}", soft_wrap=True, highlight=False
-            )
+        for name in METRICS:
+            make = METRICS.get(name)
+            about = (getattr(make, "func", make).__doc__ or "").splitlines()[0]
+            console.print(f"{name:28}{about}", soft_wrap=True, highlight=False, markup=False)
     else:
         from lightleak.audit.reproduce import list_reproductions
 

@@ -43,6 +43,16 @@ def label_setting(config: AuditConfig, options: Mapping[str, Any]) -> str:
 
 def shares_labels(config: AuditConfig) -> bool:
     """Whether updates carry their labels: only where an attack, or the monitor, is given the true ones."""
-    chosen = [*config.attacks.items(), (config.monitor.attack, config.monitor.options)]
-    completed = [with_label_setting(config, name, options) for name, options in chosen if name is not None]
-    return any(options.get("labels") == "true" for options in completed)
+    return any(attack.options().get("labels") == "true" for attack in _all_attacks(config))
+
+
+def shares_statistics(config: AuditConfig) -> bool:
+    """Whether updates carry their BatchNorm statistics: only where an attack, or the monitor, is to know them."""
+    return any(attack.threat_model.batch_statistics for attack in _all_attacks(config))
+
+
+def _all_attacks(config: AuditConfig) -> list[UpdateAttack]:
+    chosen = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
+    if config.monitor.attack is not None:
+        chosen.append((config.monitor.attack, config.monitor.options, "monitor.options"))
+    return [make_attack(name, with_label_setting(config, name, options), where) for name, options, where in chosen]

@@ -72,7 +72,7 @@ def reproduce(
     write_environment(folder, where, command)
     if name in SPECIAL:
         compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, not console.is_interactive)
-        write_results(folder, rows, extra_keys=("seed_index",))
+        write_results(folder, rows, extra_keys=("metric", "column"))
     else:
         units = _units(cells, selection)
         try:

@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 GROUP_KEYS = ("dataset", "target", "protocol", "attack", "batch_size", "labels", "defense", "source", "epoch")
 """Rows that agree on these are batches of one experiment; a summary entry is one such group."""
 
-_PACKAGES = ("lightleak", "torch", "lightning", "torchmetrics", "numpy", "pandas", "scipy", "scikit-learn")
+_PACKAGES = ("lightleak", "torch", "lightning", "torchmetrics", "numpy", "pandas", "scipy")
 
 
 def write_results(folder: Path, rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = ()) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from lightleak.audit.attack_settings import (
     label_setting,
     make_attack,
     shares_labels,
+    shares_statistics,
     with_label_setting,
 )
 from lightleak.audit.campaign import finished_rows, plan_packs, run_units
@@ -240,5 +241,5 @@ def load_capture(folder: Path) -> Observed:
 
 
 def _fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients:
-    share_statistics = "gradinversion" in config.attacks
-    return FreshClients(experiment.population(), experiment.spec, config.seed, shares_labels(config), share_statistics)
+    known = shares_labels(config), shares_statistics(config)
+    return FreshClients(experiment.population(), experiment.spec, config.seed, *known)

@@ -17,7 +17,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
-from lightleak.audit.attack_settings import shares_labels, with_label_setting
+from lightleak.audit.attack_settings import shares_labels, shares_statistics, with_label_setting
 from lightleak.audit.config import AuditConfig, TrainingConfig
 from lightleak.audit.experiment import Experiment
 from lightleak.audit.monitor import LeakageMonitor
@@ -59,7 +59,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
         at=config.capture.at,
         root=folder / "captures",
         share_labels=shares_labels(config),
-        share_statistics="gradinversion" in config.attacks,
+        share_statistics=shares_statistics(config),
         marginals=experiment.marginals,
         keep=config.monitor.attack is not None,
         max_captures=len(config.capture.epochs) * config.capture.per_epoch,

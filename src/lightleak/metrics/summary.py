@@ -10,7 +10,7 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 
-FACTS = frozenset({"seed", "batch_index", "batch_size", "epoch", "step", "schema_version"})
+FACTS = frozenset({"seed", "seed_index", "batch_index", "batch_size", "epoch", "step", "schema_version"})
 """Numbers of a row that say what was attacked; their mean has no meaning."""
 
 

@@ -21,7 +21,7 @@ _DECLARATIONS: dict[str, tuple[str, InversionConfig]] = {
         "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019",
         InversionConfig(restarts=1, pooling="none", categorical="none", numerical="none", objective="squared_error"),
     ),
-    # The weights are the middle of the grid TabLeak searches (1 to 1e-5, best kept); the reproductions run the grid.
+    # The weights are the middle of the grid TabLeak searches (1 to 1e-5, best kept).
     "gradinversion": (
         "Yin et al., See through Gradients: Image Batch Recovery via GradInversion, CVPR 2021",
         InversionConfig(
