@@ -1,0 +1,32 @@
+"""What a property inference attack returns."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class PropertyEstimate:
+    """An estimated fraction with what the attack knows of its own error.
+
+    Attributes:
+        fraction: estimated share of the records that have the property, in [0, 1].
+        low: lower end of the attack's own 95% interval.
+        high: upper end.
+        prior: share among the auxiliary rows, the answer of an attacker that observes nothing.
+        by_kind: estimate by kind of intermediate result, where the attack makes one for each.
+        seconds: wall time of the attack.
+        threat_model: one plain sentence on what the attack was assumed to know and do.
+        warnings: what the reader must know, e.g. that the estimate is not told apart from the prior.
+        details: further JSON-ready facts, e.g. the regression's error on held-out populations.
+    """
+
+    fraction: float
+    low: float
+    high: float
+    prior: float
+    seconds: float
+    threat_model: str
+    by_kind: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    details: Mapping[str, Any] = field(default_factory=dict)
