@@ -18,6 +18,7 @@ TAKES_SETTINGS = ("audit", "attack")
 OWN_FLAGS = ("--output", "--resume", "--capture", "--plan", "--help")
 """Flags of these commands that are no settings of a config; the first three take a value."""
 
+PROVFL_TRIALS = 10
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 
@@ -90,7 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--attacks", help="only these, separated by commas")
     reproduce.add_argument("--labels", choices=["true", "restored"], help="only cells with these labels")
     reproduce.add_argument("--seed", type=int, default=0, help="root seed")
-    reproduce.add_argument("--seeds", type=int, default=1, help="repeat with this many root seeds")
+    reproduce.add_argument("--seeds", type=int, help="root seeds (default: 1; for ProVFL 10, as the paper's trials)")
+    reproduce.add_argument(
+        "--as-published", action="store_true", help="do what the published code does where it departs from its paper"
+    )
     reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     reproduce.add_argument(
         "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
@@ -172,7 +176,7 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _settings(rest: Sequence[str]) -> dict[str, Any]:
     """``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values."""
-    from lightleak.audit.config import read_yaml
+    from lightleak.audit.settings import read_yaml
 
     settings: dict[str, Any] = {}
     queue = list(rest)
@@ -193,8 +197,8 @@ def _settings(rest: Sequence[str]) -> dict[str, Any]:
 
 
 def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    from lightleak.audit.config import load_config
-    from lightleak.audit.run import describe_plan, resumed_config, run_audit
+    from lightleak.audit.kinds import kind_of_config
+    from lightleak.audit.run import resumed_file
 
     _quiet_lightning()
     if parsed.config is None and parsed.resume is None:
@@ -204,15 +208,19 @@ def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
             raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well")
         if parsed.output is not None:
             raise UsageError("--resume goes on in its own folder, got --output as well")
-        config = resumed_config(folder)
-        if parsed.config is not None and load_config(parsed.config) != config:
+        saved = resumed_file(folder)
+        kind = kind_of_config(saved)
+        config = kind.load(saved)
+        if parsed.config is not None and kind.load(parsed.config) != config:
             raise UsageError(f"{folder} holds a run of another config than {parsed.config}")
     else:
-        config = load_config(parsed.config, _settings(rest))
+        settings = _settings(rest)
+        kind = kind_of_config(parsed.config, settings)
+        config = kind.load(parsed.config, settings)
     if parsed.plan:
-        describe_plan(config, console)
+        kind.describe(config, console)
         return
-    run_audit(config, folder, command, console)
+    kind.run(config, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 
@@ -232,14 +240,16 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
         list_reproductions(console)
         return
     _quiet_lightning()
+    seeds = parsed.seeds or (PROVFL_TRIALS if parsed.name.startswith("provfl-") else 1)
     selection = Selection(
         dataset=parsed.dataset,
         batches=parsed.batches,
         batch_sizes=_numbers("--batch-sizes", parsed.batch_sizes),
         attacks=tuple(parsed.attacks.split(",")) if parsed.attacks else None,
         labels=parsed.labels,
-        seeds=tuple(range(parsed.seed, parsed.seed + parsed.seeds)),
+        seeds=tuple(range(parsed.seed, parsed.seed + seeds)),
         data_folder=parsed.data,
+        as_published=parsed.as_published,
     )
     reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)

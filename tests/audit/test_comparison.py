@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.audit.comparison import PAPER_BATCHES, Compared, markdown
+from lightleak.audit.comparison import PAPER_BATCHES, Compared, markdown, tolerance
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.metrics.summary import Summary, summarise
 
@@ -64,6 +64,48 @@ def test_wide_intervals_agree_beyond_three_points() -> None:
 def test_facts_agree_to_the_digit_that_is_printed(printed: float, ours: float, agrees: bool) -> None:
     cell = PaperCell("tolerance", "column units", printed, dataset="adult", column="age")
     assert Compared(cell, exactly(ours)).agrees is agrees
+
+
+ERROR = PaperCell("absolute_error", "fraction", 0.0186, dataset="adult", property_name="sex=Male", adversary="C1")
+
+
+@pytest.mark.parametrize(
+    ("cell", "allowed"),
+    [
+        (ERROR, 0.015),
+        (replace(ERROR, adversary="C2"), 0.02),
+        (replace(ERROR, metric="auc", mean=0.9039), 0.01),
+        (replace(ERROR, metric="accuracy", mean=0.5607, adversary=None), 0.01),
+        (replace(ERROR, metric="true_fraction", mean=0.6621, adversary=None), 0.00005),
+    ],
+)
+def test_fractions_agree_within_their_tolerance_or_our_interval(cell: PaperCell, allowed: float) -> None:
+    assert tolerance(cell) == pytest.approx(allowed, abs=2e-9)
+    for sign in (-1, 1):
+        assert Compared(cell, exactly(cell.mean + sign * 0.99 * allowed)).agrees is True
+        assert Compared(cell, exactly(cell.mean + sign * 1.01 * allowed)).agrees is False
+    wide = Summary(cell.mean + 0.05, 0.06, 5, cell.mean - 0.01, cell.mean + 0.11)
+    assert Compared(cell, wide).agrees is True
+
+
+@pytest.mark.parametrize("unit", ["distance", "seconds"])
+def test_nothing_is_said_of_seconds_and_of_distances(unit: str) -> None:
+    assert Compared(PaperCell("made", unit, 4.4), exactly(4.4)).agrees is None
+
+
+def test_page_of_fractions_has_their_columns_decimals_and_tolerances() -> None:
+    varied = replace(
+        ERROR, option="lambda", value=1.0, attack="provfl_m", variant="MR", defense="laplace", strength=0.1
+    )
+    page = markdown(table(varied), [Compared(varied, summarise([0.02, 0.03]))], ENVIRONMENT, "x", [])
+    header, _, row = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
+    shown = dict(zip(header, row, strict=True))
+    expected = {"property_name": "sex=Male", "adversary": "C1", "attack": "provfl_m", "variant": "MR"}
+    expected |= {"option": "lambda", "value": "1", "defense": "laplace", "strength": "0.1"}
+    assert expected.items() <= shown.items()
+    assert (shown["paper"], shown["ours"], shown["difference"]) == ("0.0186", "0.0250 ± 0.0071", "+0.0064")
+    assert "1 of 1 cells agree: within 0.015 (of errors, C1), our 95% interval" in page
+    assert "points" not in page and "AUC" not in page
 
 
 def test_nothing_is_said_of_correlations_and_of_values_that_are_missing() -> None:

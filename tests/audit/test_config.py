@@ -8,7 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.audit.config import AuditConfig, load_config, parse_config, read_yaml
+from lightleak.audit.config import AuditConfig, load_config, parse_config
+from lightleak.audit.settings import read_yaml
 from lightleak.core.errors import UsageError
 
 MINIMAL: dict[str, Any] = {"data": {"name": "fair"}}

@@ -223,7 +223,7 @@ def test_an_error_of_the_training_is_not_an_interruption(
 
 
 def test_exits_that_are_no_interruption_pass_through(tiny: Any) -> None:
-    trainer = training.make_trainer(tiny().training, "cpu", logger=False, enable_checkpointing=False)
+    trainer = training.make_trainer(tiny().training.trainer, "cpu", logger=False, enable_checkpointing=False)
     with pytest.raises(SystemExit, match="3"), training.interrupts(trainer):
         raise SystemExit(3)
 

@@ -4,15 +4,20 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
-import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import jsonargparse
-import yaml
-
+from lightleak.audit.settings import (
+    at_least,
+    build_settings,
+    drop_empty,
+    named_settings,
+    override,
+    plain,
+    read_settings,
+)
 from lightleak.core.errors import UsageError
 from lightleak.data.encoder import Encoding
 from lightleak.targets.optimizers import OptimizerConfig
@@ -24,8 +29,8 @@ FREE = ("data.options", "target.options", "training.trainer", "monitor.options",
 
 
 @dataclass(frozen=True)
-class DataConfig:
-    """Which table, and what of it the server knows.
+class TableSource:
+    """Which table.
 
     Attributes:
         name: dataset of the registry; or leave it out and give ``table`` and ``label``.
@@ -34,10 +39,6 @@ class DataConfig:
         schema: YAML schema of ``table``; inferred where there is none.
         folder: folder with one subfolder of raw files per dataset.
         options: options of the dataset's loader.
-        encoding: how cells become numbers.
-        statistics: rows the encoder takes means, deviations and bounds from: ``train``, or ``all`` as TabLeak does.
-        marginals: rows the random baseline takes its marginals from: ``test`` rows, disjoint from every client's, or
-            ``all`` as TabLeak does.
     """
 
     name: str | None = None
@@ -46,9 +47,6 @@ class DataConfig:
     schema: str | None = None
     folder: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
-    encoding: Encoding = "standardized"
-    statistics: Literal["train", "all"] = "train"
-    marginals: Literal["test", "all"] = "test"
 
     def __post_init__(self) -> None:
         """Raise `UsageError` unless exactly one table is named."""
@@ -56,6 +54,22 @@ class DataConfig:
             raise UsageError(f"data needs either name or table, got name={self.name!r} and table={self.table!r}")
         if self.table is not None and self.label is None:
             raise UsageError(f"data.table {self.table!r} needs data.label, the name of its label column")
+
+
+@dataclass(frozen=True)
+class DataConfig(TableSource):
+    """Which table (see `TableSource`), and what of it the server knows.
+
+    Attributes:
+        encoding: how cells become numbers.
+        statistics: rows the encoder takes means, deviations and bounds from: ``train``, or ``all`` as TabLeak does.
+        marginals: rows the random baseline takes its marginals from: ``test`` rows, disjoint from every client's, or
+            ``all`` as TabLeak does.
+    """
+
+    encoding: Encoding = "standardized"
+    statistics: Literal["train", "all"] = "train"
+    marginals: Literal["test", "all"] = "test"
 
 
 @dataclass(frozen=True)
@@ -86,8 +100,8 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        _at_least("training.epochs", self.epochs, 0)
-        _at_least("training.batch_size", self.batch_size, 1)
+        at_least("training.epochs", self.epochs, 0)
+        at_least("training.batch_size", self.batch_size, 1)
         if not 0 <= self.validation_fraction < 1:
             raise UsageError(
                 f"training.validation_fraction must be at least 0 and below 1, got {self.validation_fraction}"
@@ -110,11 +124,11 @@ class CaptureConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        _at_least("capture.per_epoch", self.per_epoch, 1)
+        at_least("capture.per_epoch", self.per_epoch, 1)
         if not self.epochs:
             raise UsageError("capture.epochs must name at least one epoch; training.epochs 0 leaves the training out")
         for epoch in self.epochs:
-            _at_least("capture.epochs", epoch, 0)
+            at_least("capture.epochs", epoch, 0)
 
 
 @dataclass(frozen=True)
@@ -131,9 +145,9 @@ class InitialConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        _at_least("initial.batches", self.batches, 0)
+        at_least("initial.batches", self.batches, 0)
         for size in self.batch_sizes:
-            _at_least("initial.batch_sizes", size, 1)
+            at_least("initial.batch_sizes", size, 1)
 
 
 @dataclass(frozen=True)
@@ -152,7 +166,7 @@ class MonitorConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        _at_least("monitor.every", self.every, 1)
+        at_least("monitor.every", self.every, 1)
 
 
 @dataclass(frozen=True)
@@ -197,7 +211,7 @@ class AuditConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        _at_least("workers", self.workers, 0)
+        at_least("workers", self.workers, 0)
         if not self.attacks:
             raise UsageError("attacks must name at least one attack")
         if self.training.epochs == 0 and not (self.initial.batches and self.initial.batch_sizes):
@@ -209,8 +223,7 @@ class AuditConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """YAML- and JSON-ready form."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain
+        return dict(plain(asdict(self)))
 
 
 def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:
@@ -219,60 +232,14 @@ def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Audit
     Raises:
         UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or range.
     """
-    if not path.is_file():
-        raise UsageError(f"config {path} does not exist or is no file")
-    try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"config {path} is not YAML: {error}") from error
-    if not isinstance(content, dict):
-        raise UsageError(f"config {path} must hold a mapping of settings, got {type(content).__name__}")
-    return parse_config(content, overrides, str(path))
+    return parse_config(read_settings(path), overrides, str(path))
 
 
 def parse_config(
     content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
 ) -> AuditConfig:
     """Build a config of plain values, with their types checked; errors as for `load_config`."""
-    merged = _plain(content)
-    _write_out(merged)
-    for key, value in (overrides or {}).items():
-        _set(merged, key, _plain(value))
-        _write_out(merged)
-    _require_mappings(AuditConfig, merged)
-    free = {key: _take(merged, key) for key in FREE}
-    parser = jsonargparse.ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(AuditConfig)
-    try:
-        values = parser.instantiate(parser.parse_object(merged)).as_dict()
-    except (jsonargparse.ArgumentError, TypeError, ValueError, KeyError) as error:
-        raise UsageError(f"{source}: {' '.join(str(error).split())}") from error
-    for key, settings in free.items():
-        section, _, name = key.partition(".")
-        if settings is not None:
-            values[section] = replace(values[section], **{name: settings}) if name else settings
-    return AuditConfig(**values)
-
-
-def read_yaml(text: str) -> Any:
-    """Plain values of a YAML text, with ``1e-3`` as a number, as in YAML 1.2.
-
-    >>> read_yaml("[1e-3, 1e3, 2.5e-1, e3]")
-    [0.001, 1000.0, 0.25, 'e3']
-
-    Raises:
-        yaml.YAMLError: the text is no YAML.
-    """
-    return yaml.load(text, _Loader)
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.1 takes a number without a decimal point, such as 1e-3, for a word."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
+    return build_settings(AuditConfig, override(content, overrides, _write_out), FREE, source)
 
 
 def _write_out(tree: dict[str, Any]) -> None:
@@ -282,69 +249,10 @@ def _write_out(tree: dict[str, Any]) -> None:
     default.
     """
     if "attacks" in tree:
-        tree["attacks"] = _attacks(tree["attacks"])
+        tree["attacks"] = named_settings("attacks", tree["attacks"])
     monitor = tree.get("monitor")
     of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
     for holder in (tree, of_monitor, *tree.get("attacks", {}).values()):
         if isinstance(holder, dict) and holder.get("labels") is True:
             holder["labels"] = "true"  # YAML reads the word as a boolean
-    for holder in (tree, *tree.values()):
-        if isinstance(holder, dict) and holder is not tree.get("attacks"):
-            for key in [key for key, value in holder.items() if value is None]:
-                del holder[key]
-
-
-def _require_mappings(kind: Any, tree: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise `UsageError` for a value where a section of settings is expected."""
-    for section in fields(kind):
-        value = tree.get(section.name)
-        if value is not None and is_dataclass(section.type):
-            if not isinstance(value, dict):
-                raise UsageError(f"{prefix}{section.name} must be a mapping of settings, got {value!r}")
-            _require_mappings(section.type, value, f"{prefix}{section.name}.")
-
-
-def _take(tree: dict[str, Any], dotted: str) -> dict[str, Any] | None:
-    """Settings of others, taken out before types are checked: jsonargparse reads ``'true'`` in them as a boolean."""
-    *parents, last = dotted.split(".")
-    holder = tree.get(parents[0]) if parents else tree
-    found = holder.pop(last, None) if isinstance(holder, dict) else None
-    if found is not None and not isinstance(found, dict):
-        raise UsageError(f"{dotted} must be a mapping of settings, got {found!r}")
-    for name, settings in (found or {}).items():
-        if dotted == "attacks" and not isinstance(settings, dict):
-            raise UsageError(f"attacks.{name} must be a mapping of settings, got {settings!r}")
-    return found
-
-
-def _attacks(value: Any) -> dict[str, Any]:
-    """One name, a list of names, or a mapping of names to settings, as the mapping."""
-    names = [value] if isinstance(value, str) else value
-    if isinstance(names, list) and all(isinstance(name, str) for name in names):
-        return {name: {} for name in names}
-    if names is not None and not isinstance(names, dict):
-        raise UsageError(f"attacks must be names, or a mapping of names to settings, got {value!r}")
-    return {name: {} if options is None else options for name, options in (names or {}).items()}
-
-
-def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
-    *parents, last = dotted.split(".")
-    for parent in parents:
-        if tree.get(parent) is None:
-            tree[parent] = {}
-        tree = tree[parent]
-        if not isinstance(tree, dict):
-            raise UsageError(f"--{dotted}: {parent!r} holds a value, not settings")
-    tree[last] = value
-
-
-def _plain(value: Any) -> Any:
-    """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples."""
-    if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
-    return [_plain(entry) for entry in value] if isinstance(value, list | tuple) else value
-
-
-def _at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise UsageError(f"{name} must be at least {least}, got {value}")
+    drop_empty(tree, but=("attacks",))

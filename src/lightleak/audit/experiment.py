@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from lightleak.audit.clients import Population
-from lightleak.audit.config import AuditConfig, DataConfig
+from lightleak.audit.config import AuditConfig, TableSource
 from lightleak.core.errors import UsageError
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
@@ -39,7 +39,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
         UsageError: no such dataset or network, options it does not take, or a batch larger than the training rows.
     """
     NETWORKS.get(config.target.network)  # before a large table is read
-    table = _load(config.data, config.seed)
+    table = load_source(config.data, config.seed)
     both = pd.concat([table.train, table.test], ignore_index=True)
     encoder = TableEncoder(table.schema, config.data.encoding)
     encoder.fit(both if config.data.statistics == "all" else table.train)
@@ -54,11 +54,12 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     return Experiment(table, encoder, marginals, spec)
 
 
-def _load(data: DataConfig, seed: int) -> Table:
+def load_source(data: TableSource, seed: int) -> Table:
+    """The table; errors as for `prepare_experiment`."""
     if data.table is not None:
-        assert data.label is not None  # `DataConfig` refuses a table without a label
+        assert data.label is not None  # `TableSource` refuses a table without a label
         return load_table(Path(data.table), data.label, data.schema, seed=seed)
-    assert data.name is not None  # `DataConfig` needs a name or a table
+    assert data.name is not None  # `TableSource` needs a name or a table
     return load_dataset(data.name, data.folder, seed, **data.options)
 
 

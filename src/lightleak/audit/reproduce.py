@@ -28,13 +28,17 @@ from lightleak.audit.reproduction_settings import (
     setting_of,
 )
 from lightleak.audit.results import write_environment, write_results
-from lightleak.audit.special_reproductions import SPECIAL
+from lightleak.audit.special_reproductions import SPECIAL as SPECIAL_HORIZONTAL
 from lightleak.audit.unit import Unit
+from lightleak.audit.vertical.reproduce import VERTICAL
+from lightleak.audit.vertical.run import SUMMARY_KEYS as VERTICAL_KEYS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.metrics.summary import Summary, summarise
 
 RUN_FILE = "reproduction.json"
+SPECIAL = {**SPECIAL_HORIZONTAL, **VERTICAL}
+"""Reproductions that are no campaign of attacks on client updates."""
 
 
 def reproduce(
@@ -72,7 +76,7 @@ def reproduce(
     write_environment(folder, where, command)
     if name in SPECIAL:
         compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, not console.is_interactive)
-        write_results(folder, rows, extra_keys=("metric", "column"))
+        write_results(folder, rows, extra_keys=("metric", "column", "setting", *VERTICAL_KEYS))
     else:
         units = _units(cells, selection)
         try:
@@ -224,7 +228,9 @@ def _notes(cells: Sequence[PaperCell]) -> list[str]:
 
 def _open(folder: Path, name: str, selection: Selection) -> None:
     """Create the folder, or check that it holds the same reproduction, perhaps with fewer batches or attacks."""
-    wanted = {"name": name, "seeds": list(selection.seeds)}
+    wanted: dict[str, Any] = {"name": name, "seeds": list(selection.seeds)}
+    if selection.as_published:
+        wanted["as_published"] = True
     saved = folder / RUN_FILE
     if saved.is_file():
         if json.loads(saved.read_text()) != wanted:

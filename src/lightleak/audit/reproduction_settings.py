@@ -68,6 +68,7 @@ class Selection:
         labels: ``true`` or ``restored`` only.
         seeds: root seeds, each a full repetition on other batches and networks.
         data_folder: where raw files lie.
+        as_published: do what the published code does where it departs from its paper (ProVFL's tables).
     """
 
     dataset: str | None = None
@@ -77,6 +78,7 @@ class Selection:
     labels: str | None = None
     seeds: tuple[int, ...] = (0,)
     data_folder: str | None = None
+    as_published: bool = False
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""

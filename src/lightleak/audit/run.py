@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import yaml
 from rich.console import Console
@@ -35,6 +35,15 @@ from lightleak.protocols.replay import require_replay
 from lightleak.report import build_report
 
 CONFIG_FILE = "config.yaml"
+
+
+class RunConfig(Protocol):
+    """A config of any kind of audit."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML-ready form."""
+
+
 OFFLINE_FILE = "capture.json"
 """Says which captures an offline attack read; a folder with it is no audit that could be resumed as one."""
 
@@ -94,7 +103,12 @@ def resume_audit(folder: Path, command: Sequence[str] = (), console: Console | N
 
 
 def resumed_config(folder: Path) -> AuditConfig:
-    """The config of the run in ``folder``.
+    """The config of the run in ``folder``; errors as for `resumed_file`."""
+    return load_config(resumed_file(folder))
+
+
+def resumed_file(folder: Path) -> Path:
+    """The config file of the audit in ``folder``.
 
     Raises:
         UsageError: the folder holds no audit.
@@ -103,7 +117,7 @@ def resumed_config(folder: Path) -> AuditConfig:
         raise UsageError(f"nothing to resume in {folder}: it holds no {CONFIG_FILE}")
     if (folder / OFFLINE_FILE).is_file():
         raise UsageError(f"{folder} was made by `lightleak attack`; to finish it, run the same command again")
-    return load_config(folder / CONFIG_FILE)
+    return folder / CONFIG_FILE
 
 
 def check_served(config: AuditConfig, experiment: Experiment) -> None:
@@ -116,7 +130,7 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
     attacks = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
     sizes = config.initial.batch_sizes if config.initial.batches else ()
     if settings.epochs > 0:
-        make_trainer(settings, config.device, logger=False, enable_checkpointing=False)
+        make_trainer(settings.trainer, config.device, logger=False, enable_checkpointing=False)
         data_module(config, experiment)
         sizes = (*sizes, settings.batch_size)
         if monitor.attack is not None:
@@ -126,7 +140,7 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
         make_attack(name, with_label_setting(config, name, options), where).check(update)
 
 
-def open_run_folder(folder: Path, config: AuditConfig, capture: Path | None = None) -> None:
+def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None) -> None:
     """Create the folder for its owner only and write what it is about, or check that it is about the same.
 
     Args:

@@ -4,7 +4,7 @@ import json
 import signal
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
 from lightleak.audit.attack_settings import shares_labels, shares_statistics, with_label_setting
-from lightleak.audit.config import AuditConfig, TrainingConfig
+from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import Experiment
 from lightleak.audit.monitor import LeakageMonitor
 from lightleak.callbacks.gradient_capture import GradientCapture
@@ -83,7 +83,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
         # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
         warnings.filterwarnings("ignore", module="lightning")
         trainer = make_trainer(
-            settings,
+            settings.trainer,
             config.device,
             max_epochs=settings.epochs,
             logger=loggers,
@@ -109,17 +109,17 @@ def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:
     )
 
 
-def make_trainer(settings: TrainingConfig, device: str, **ours: Any) -> lightning.Trainer:
-    """A Trainer with the settings of the config; ``ours`` are what the audit sets itself.
+def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> lightning.Trainer:
+    """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
 
     Raises:
         UsageError: an argument the Trainer does not have, refuses, or that is the audit's own.
     """
-    if taken := sorted(set(settings.trainer) & set(OURS)):
+    if taken := sorted(set(settings) & set(OURS)):
         raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
     chosen: dict[str, Any] = {"accelerator": "cpu" if device == "cpu" else "auto", "devices": 1}
     try:
-        return lightning.Trainer(**{**chosen, **settings.trainer, "enable_model_summary": False, **ours})
+        return lightning.Trainer(**{**chosen, **settings, "enable_model_summary": False, **ours})
     except (TypeError, ValueError, MisconfigurationException) as error:
         raise UsageError(f"training.trainer: {error}") from error
 

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import DataError, ObservationError
+from lightleak.data.binary_table import bit_blocks, holds_bits, is_binary
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.data.quantiles import rank_of, value_at
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation, Relaxation
@@ -96,6 +97,8 @@ class TableEncoder(nn.Module):
         """
         if len(frame) < 2:
             raise DataError(f"an encoder needs at least 2 rows to take statistics from, got {len(frame)}")
+        if is_binary(self.schema) and holds_bits(self.schema, frame):
+            return self._fit_bits(frame)
         codes, numbers = self._cells(self.schema.validate(frame, require_label=False))
         mean, spread = self._moments(codes, numbers)
         at, columns = self.numerical_positions, self.schema.numerical
@@ -125,13 +128,28 @@ class TableEncoder(nn.Module):
         codes, numbers = self._cells(self.schema.validate(frame, require_label=False))
         return self.assemble(codes.to(self.shift.device), numbers.to(self.shift.device)).cpu()
 
+    def encode_bits(self, frame: pd.DataFrame) -> Tensor:
+        """Rows of a table of 0/1 columns as they are, uint8 ``[n, d]``; no wider copy of the table is made on the way.
+
+        Whatever the encoding, nothing is standardised and no statistics are needed: `encode` gives the same numbers
+        under ``minmax``.
+
+        Raises:
+            UnsupportedError: the schema has a column that is not whole numbers with the bounds 0 and 1.
+            DataError: the frame does not fit the schema or holds something else than 0 and 1.
+        """
+        bits = torch.empty(len(frame), self.width, dtype=torch.uint8)
+        for at, block in bit_blocks(self.schema, frame):
+            bits[:, at] = torch.from_numpy(block)
+        return bits
+
     def encode_labels(self, frame: pd.DataFrame) -> Tensor:
         """Class indices, LongTensor ``[n]``.
 
         Raises:
             DataError: the label column is missing or holds an unknown class.
         """
-        return _codes(self.schema.label, self.schema.validate(frame)[self.schema.label.name])
+        return _codes(self.schema.label, self.schema.validate_label(frame))
 
     def decode(self, x: Tensor, clamp: bool = True) -> pd.DataFrame:
         """Project encoded rows ``[n, d]`` to the table: largest category, whole numbers for integer columns.
@@ -268,6 +286,21 @@ class TableEncoder(nn.Module):
             if knots.dim() != 1 or len(knots) < 1 or not (knots.diff() > 0).all():
                 raise ObservationError(f"encoder statistic {_KNOTS + column.name!r} must be ascending numbers")
         return encoder
+
+    def _fit_bits(self, frame: pd.DataFrame) -> "TableEncoder":
+        """`fit` for a table of bits, from the number of ones per column: no copy of the table."""
+        n, share = len(frame), torch.empty(self.width, dtype=torch.float64)
+        for at, block in bit_blocks(self.schema, frame):
+            share[at] = torch.from_numpy(block.sum(0, dtype=np.int64)).double() / n
+        variance = share * (1 - share) * n / (n - 1)
+        spread = torch.where(variance == 0, torch.ones_like(variance), variance.sqrt())
+        absent, present = torch.zeros_like(share), torch.ones_like(share)
+        self.lower, self.upper, self.deviation = absent.clone(), present.clone(), spread.clone()
+        raw = self.encoding in ("minmax", "quantile")
+        self.shift, self.scale = (absent, present) if raw else (share, spread)
+        if self.encoding == "quantile":
+            self._knots = {name: torch.tensor([0.0, 1.0], dtype=torch.float64) for name in self.schema.names}
+        return self
 
     def _require_fitted(self) -> None:
         if bool(self.scale.isnan().any()):

@@ -166,13 +166,28 @@ class TableSchema:
             DataError: a column is missing or there twice, or the first column with a cell that does not fit it (see
                 `lightleak.data.cells.check_cells`).
         """
-        _require_distinct_names(frame)
         wanted = [*self.columns, *([self.label] if require_label or self.label.name in frame.columns else [])]
-        absent = [column.name for column in wanted if column.name not in frame.columns]
-        if absent:
-            raise DataError(f"columns {absent} are missing; the table has {list(map(str, frame.columns))}")
+        require_columns(frame, [column.name for column in wanted])
         checked = {column.name: check_cells(column, frame[column.name]) for column in wanted}
         return pd.DataFrame(checked, index=frame.index)
+
+    def validate_label(self, frame: pd.DataFrame) -> pd.Series:
+        """Check the label column alone, whatever the others hold: classes as strings.
+
+        Raises:
+            DataError: the column is missing or holds an unknown class.
+        """
+        require_columns(frame, [self.label.name])
+        return check_cells(self.label, frame[self.label.name])
+
+
+def require_columns(frame: pd.DataFrame, names: Sequence[str]) -> None:
+    """Raise `DataError` where a column is missing or two of the table's have one name."""
+    _require_distinct_names(frame)
+    present = set(frame.columns)
+    absent = [name for name in names if name not in present]
+    if absent:
+        raise DataError(f"columns {absent} are missing; the table has {list(map(str, frame.columns))}")
 
 
 def _require_distinct_names(frame: pd.DataFrame) -> None:

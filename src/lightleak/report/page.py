@@ -22,6 +22,8 @@ from lightleak.report.headline import headline
 from lightleak.report.run_folder import RunFolder, load_run
 from lightleak.report.scenarios import attack_styles, scenarios
 from lightleak.report.training import training_panels
+from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
+from lightleak.report.vertical.run_folder import VerticalRun, is_vertical, load_vertical_run
 
 FILE_NAME = "report.html"
 OWNER_ONLY = 0o600
@@ -29,29 +31,35 @@ OWNER_ONLY = 0o600
 
 
 def build_report(run: Path | Sequence[Path], output: Path | None = None, redact: bool = False) -> Path:
-    """Write the report of one run folder, or of several side by side.
+    """Write the report of one run folder, or of several of one kind together.
 
     The file needs no other file, loads nothing and runs no script; only its owner may read it.
 
     Args:
         run: a run folder with at least ``results.json``, or several of them.
         output: the file to write; ``report.html`` in the run folder by default.
-        redact: leave out every true and reconstructed value and keep only whether it was right.
+        redact: leave out every true and reconstructed value and keep only whether it was right; of vertical runs every
+            true and estimated share, and keep only how far off the estimates are.
 
     Returns:
         Path of the report.
 
     Raises:
-        UsageError: a folder is no run folder, no folder is given, or several are given without ``output``.
+        UsageError: a folder is no run folder, no folder is given, several are given without ``output``, or they are of
+            different kinds.
     """
     folders = [run] if isinstance(run, Path) else list(run)
     if not folders:
         raise UsageError("a report needs at least one run folder, got none")
     if output is None and len(folders) > 1:
         raise UsageError(f"a report of several runs needs an output file, got none for {len(folders)} runs")
-    runs = [load_run(folder, name) for folder, name in zip(folders, run_names(folders), strict=True)]
+    named = list(zip(folders, run_names(folders), strict=True))
+    if is_vertical(folders):
+        text = render_vertical([load_vertical_run(folder, name) for folder, name in named], redact)
+    else:
+        text = render([load_run(folder, name) for folder, name in named], redact)
     target = folders[0] / FILE_NAME if output is None else output
-    _write(target, render(runs, redact))
+    _write(target, text)
     return target
 
 
@@ -77,6 +85,11 @@ def render(runs: Sequence[RunFolder], redact: bool = False) -> str:
     return _templates().get_template("report.html.j2").render(_context(runs, redact))
 
 
+def render_vertical(runs: Sequence[VerticalRun], redact: bool = False) -> str:
+    """The report of vertical runs as HTML text; every value from the runs is escaped."""
+    return _templates().get_template(TEMPLATE).render(vertical_context(runs, redact))
+
+
 @cache
 def _templates() -> Environment:
     environment = Environment(
@@ -93,6 +106,7 @@ def _templates() -> Environment:
         "duration": wording.duration,
         "key": legend_mark,
         "flatten": flatten,
+        **FILTERS,
     }
     return environment
 

@@ -15,6 +15,14 @@ _ATTACKS = {
     "deep_gradient_leakage": "Deep Gradient Leakage",
     "gradinversion": "GradInversion",
     "random": "Guessing",
+    "provfl_b": "ProVFL-B",
+    "provfl_b_mixture": "ProVFL-B, mixture",
+    "provfl_m": "ProVFL-M",
+    "aia": "AIA",
+    "aia_adjusted": "AIA, adjusted count",
+    "aia_raw": "AIA on raw features",
+    "sm_pia": "SM-PIA",
+    "prior": "Guessing the auxiliary share",
 }
 _PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
 _WHAT_TRAVELS = {
@@ -60,7 +68,7 @@ def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) 
     """
     if value is None or value.low is None or value.high is None:
         return "–"
-    ends = (100 * min(max(end, lowest), highest) for end in (value.low, value.high))
+    ends = (round(100 * min(max(end, lowest), highest), 1) + 0.0 for end in (value.low, value.high))  # no -0.0
     return " to ".join(f"{end:.1f}".replace("-", "−") for end in ends)
 
 

@@ -6,6 +6,7 @@ then empty and ``description`` says what is drawn). A new paper is a new folder 
 
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from types import NoneType
@@ -16,6 +17,7 @@ import yaml
 from lightleak.core.errors import DataError, UsageError
 
 _LABEL_SETTINGS = ("true", "restored")
+_ADVERSARIES = ("C1", "C2")
 
 
 @dataclass(frozen=True)
@@ -27,12 +29,12 @@ class PaperCell:
 
     Attributes:
         metric: name of what was measured, e.g. ``cell_accuracy``, ``top25_categorical``, ``kendall_tau``.
-        unit: unit of ``mean`` and ``std``: percent, nats, count, ...
+        unit: unit of ``mean`` and ``std``: percent, fraction, nats, count, ...
         mean: the printed value or mean; NaN where the paper prints NaN.
         std: the printed standard deviation over batches (for ``test_accuracy``: over runs); None where there is none.
         dataset: registry name of the dataset.
         network: network name with its hidden widths, e.g. ``mlp-100-100``.
-        protocol: ``fedsgd`` or ``fedavg``.
+        protocol: ``fedsgd``, ``fedavg`` or ``vertical``.
         attack: registry name of the attack.
         labels: what the attack knows of the labels, ``"true"`` or ``"restored"``.
         batch_size: rows behind the attacked update; for FedAvg all rows of the client.
@@ -47,9 +49,18 @@ class PaperCell:
         local_epochs: FedAvg local epochs.
         defense: name of the defence.
         noise_scale: standard deviation of the added noise.
+        strength: the one parameter of the defence, in its own unit.
+        property_name: property whose fraction is inferred, as ``column=value``; ProVFL's abbreviation where the paper
+            does not say which column it is.
+        adversary: ``C1`` (active party) or ``C2`` (passive party).
+        variant: which parts of an attack act, such as ``LR``, ``MR`` or ``LR+MR``.
+        option: the setting that the table varies, such as ``fraction_step``.
+        value: its value.
+        gap: distance between the fractions of the two populations that are compared or told apart.
 
     Raises:
-        DataError: on construction, when ``labels`` is no known setting, ``std`` is negative or ``batch_size`` below 1.
+        DataError: on construction, when ``labels`` or ``adversary`` is no known setting, ``std`` is negative,
+            ``batch_size`` below 1, or only one of ``option`` and ``value`` is given.
     """
 
     metric: str
@@ -73,6 +84,13 @@ class PaperCell:
     local_epochs: int | None = None
     defense: str | None = None
     noise_scale: float | None = None
+    strength: float | None = None
+    property_name: str | None = None
+    adversary: str | None = None
+    variant: str | None = None
+    option: str | None = None
+    value: float | str | None = None
+    gap: float | None = None
 
     def __post_init__(self) -> None:
         if self.labels not in (*_LABEL_SETTINGS, None):
@@ -81,6 +99,10 @@ class PaperCell:
             raise DataError(f"std must be at least 0, got {self.std}")
         if self.batch_size is not None and self.batch_size < 1:
             raise DataError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.adversary not in (*_ADVERSARIES, None):
+            raise DataError(f"adversary must be one of {', '.join(_ADVERSARIES)}, got {self.adversary!r}")
+        if (self.option is None) != (self.value is None):
+            raise DataError(f"option and value belong together, got {self.option!r} and {self.value!r}")
 
     @property
     def coordinates(self) -> dict[str, Any]:
@@ -148,7 +170,7 @@ def parse_paper_table(text: str, where: str) -> PaperTable:
     Raises:
         DataError: the text is no mapping, misses a key, has an unknown one, or a value of the wrong type.
     """
-    raw = yaml.safe_load(text)
+    raw = yaml.load(text, Loader=_Loader)
     if not isinstance(raw, dict) or not isinstance(raw.get("cells"), list):
         raise DataError(f"{where}: expected a mapping with a list 'cells'")
     defaults = {key: raw[key] for key in ("metric", "unit") if key in raw}
@@ -161,10 +183,12 @@ def parse_paper_table(text: str, where: str) -> PaperTable:
 
 
 T = TypeVar("T", PaperCell, PaperTable)
+_HINTS: dict[str, dict[str, Any]] = {kind.__name__: get_type_hints(kind) for kind in (PaperCell, PaperTable)}
+_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
 
 def _build(kind: type[T], raw: dict[str, Any], where: str) -> T:
-    hints = get_type_hints(kind)
+    hints = _HINTS[kind.__name__]
     if unknown := sorted(set(raw) - set(hints)):
         raise DataError(f"{where}: unknown keys {unknown}; known: {sorted(hints)}")
     required = {field.name for field in fields(kind) if NoneType not in get_args(hints[field.name])}
@@ -199,8 +223,9 @@ def paper_tables() -> tuple[str, ...]:
     return tuple(sorted(_table_files()))
 
 
+@cache
 def load_paper_table(name: str) -> PaperTable:
-    """Load the values of one table or figure, e.g. ``tableak-table17``.
+    """Load the values of one table or figure, e.g. ``tableak-table17``; read once per process.
 
     >>> load_paper_table("tableak-table1").cells[0].mean
     95.2

@@ -9,6 +9,7 @@ from lightleak.data.datasets import (
     german,
     health_heritage,
     lawschool,
+    nus_wide,
     synthetic,
     texas100,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "health_heritage",
     "lawschool",
     "load_dataset",
+    "nus_wide",
     "synthetic",
     "texas100",
 ]

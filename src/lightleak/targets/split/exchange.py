@@ -7,7 +7,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Exchange:
-    """One step's intermediate results of every party (ProVFL Algorithm 2, line 11).
+    """One step's intermediate results of every party (ProVFL Algorithm 2, line 11), before the step's update.
+
+    The tensors are the step's own: keeping them needs no copy. Under several ranks they are this rank's rows, and the
+    gradients those of the mean over the rows of all ranks.
 
     Attributes:
         ids: LongTensor ``[batch]`` sample ids.

@@ -7,12 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lightleak.core.errors import UsageError
+from lightleak.targets import options
 from lightleak.targets.mlp import FullyConnected
 
 
 @dataclass(frozen=True)
 class SplitSpec:
-    """Everything needed to build a split network again.
+    """Everything needed to build a split network again. The defaults are those of ProVFL's code on Adult.
 
     Attributes:
         widths: encoded columns of each party.
@@ -28,6 +30,24 @@ class SplitSpec:
     output_width: int = 16
     top_hidden: tuple[int, ...] = (16,)
 
+    def __post_init__(self) -> None:
+        """Check the domains; a list, as YAML gives it, becomes a tuple.
+
+        Raises:
+            UsageError: no party, a width below 1, or fewer than two classes.
+        """
+        for name in ("widths", "bottom_hidden", "top_hidden"):
+            object.__setattr__(self, name, options.widths(name, getattr(self, name)))
+        if not self.widths:
+            raise UsageError("widths must hold the number of encoded columns of each party, got none")
+        options.count("output_width", self.output_width)
+        options.count("n_classes", self.n_classes, 2)
+
+    @property
+    def n_parties(self) -> int:
+        """Parties that hold columns."""
+        return len(self.widths)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in vars(self).items()}
@@ -35,7 +55,7 @@ class SplitSpec:
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> "SplitSpec":
         """Inverse of `to_dict`."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in state.items()})
+        return cls(**state)
 
 
 class SplitNetwork(nn.Module):
@@ -43,7 +63,8 @@ class SplitNetwork(nn.Module):
 
     Attributes:
         spec: the widths.
-        bottoms: one network per party, ``[n, d_k] -> [n, output_width]``, its last layer followed by ReLU.
+        bottoms: one network per party, ``[n, d_k] -> [n, output_width]`` before the final ReLU; ``bottoms[k]`` holds
+            the parameters of party k and nothing else does.
         top: ``[n, parties * output_width] -> [n, logits]``.
     """
 
@@ -57,16 +78,36 @@ class SplitNetwork(nn.Module):
             self.bottoms = nn.ModuleList(
                 FullyConnected(width, spec.bottom_hidden, spec.output_width) for width in spec.widths
             )
-            self.top = FullyConnected(len(spec.widths) * spec.output_width, spec.top_hidden, n_logits)
+            self.top = FullyConnected(spec.n_parties * spec.output_width, spec.top_hidden, n_logits)
 
     def party_inputs(self, inputs: Tensor) -> Sequence[Tensor]:
-        """Columns of each party, ``[n, d_k]``."""
+        """Columns of each party, ``[n, d_k]``, of rows ``[n, d]``."""
         return inputs.split(self.spec.widths, dim=1)
 
+    def party_output(self, party: int, inputs: Tensor) -> Tensor:
+        """What one party sends for its own columns ``[n, d_k]``: ``[n, output_width]``, differentiable.
+
+        >>> SplitNetwork(SplitSpec((3, 2)), seed=0).party_output(1, torch.zeros(5, 2)).shape
+        torch.Size([5, 16])
+
+        Raises:
+            UsageError: no such party, or not its columns.
+        """
+        self.check_party(party, inputs)
+        return torch.relu(self.bottoms[party](inputs))
+
+    def check_party(self, party: int, inputs: Tensor) -> None:
+        """Raise `UsageError` unless ``inputs`` are encoded columns of that party."""
+        if not 0 <= party < self.spec.n_parties:
+            raise UsageError(f"party must be from 0 to {self.spec.n_parties - 1}, got {party}")
+        if inputs.ndim != 2 or inputs.shape[1] != self.spec.widths[party]:
+            wanted = f"[n, {self.spec.widths[party]}]"
+            raise UsageError(f"inputs of party {party} must have shape {wanted}, got {tuple(inputs.shape)}")
+
     def outputs(self, inputs: Tensor) -> Tensor:
-        """What the parties send, ``[parties, n, output_width]``."""
+        """What the parties send for rows ``[n, d]``: ``[parties, n, output_width]``."""
         held = self.party_inputs(inputs)
-        return torch.stack([torch.relu(bottom(x)) for bottom, x in zip(self.bottoms, held, strict=True)])
+        return torch.relu(torch.stack([bottom(x) for bottom, x in zip(self.bottoms, held, strict=True)]))
 
     def logits(self, outputs: Tensor) -> Tensor:
         """Top network on what the parties sent: ``[n]`` for two classes, ``[n, n_classes]`` for more."""

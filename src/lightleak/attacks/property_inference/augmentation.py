@@ -1,0 +1,103 @@
+"""Correlation augmentation: what an adversary does while the target trains (ProVFL Sec. V-C, Algorithm 2)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import lightning
+from torch import Tensor
+
+from lightleak.attacks.property_inference.label_replacement import LabelReplacement, LabelReplacementConfig
+from lightleak.attacks.property_inference.model_refinement import ModelRefinement, ModelRefinementConfig
+from lightleak.core.errors import UsageError
+from lightleak.core.intermediate_results import Adversary, AuxiliaryData
+from lightleak.core.seeds import derive_seed
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """The two ways to make a training say more about a property; ``None`` leaves one out.
+
+    Attributes:
+        label_replacement: of an active adversary in a task of two classes.
+        model_refinement: of any adversary.
+    """
+
+    label_replacement: LabelReplacementConfig | None = None
+    model_refinement: ModelRefinementConfig | None = None
+
+    @classmethod
+    def as_published(cls, strength: float = 1.0) -> "Augmentation":
+        """Both, as the published code has them."""
+        return cls(LabelReplacementConfig.as_published(), ModelRefinementConfig.as_published(strength))
+
+    def callbacks(
+        self,
+        adversary: Adversary,
+        party: int,
+        auxiliary: AuxiliaryData,
+        inputs: Tensor,
+        seed: int,
+        every_property: tuple[Tensor, Tensor] | None = None,
+    ) -> list[lightning.Callback]:
+        """What the Trainer needs.
+
+        Args:
+            adversary: ``C1`` or ``C2``.
+            party: index of the adversary.
+            auxiliary: rows whose property is known.
+            inputs: ``[m, d_k]`` the adversary's own encoded columns of these rows, in the order of ``auxiliary.ids``.
+            seed: of all randomness in it.
+            every_property: ids and property of all training rows, ``[n]`` each. No adversary knows them; they are for
+                ``first_batches`` of `LabelReplacementConfig`, and nothing else reads them.
+
+        Raises:
+            UsageError: a passive adversary that would replace labels, or rows that do not fit each other.
+        """
+        made: list[lightning.Callback] = []
+        if self.label_replacement is not None:
+            check_can_replace_labels(adversary)
+            made.append(_label_replacement(self.label_replacement, auxiliary, every_property))
+        if self.model_refinement is not None:
+            settings, own = self.model_refinement, derive_seed(seed, "model refinement")
+            made.append(ModelRefinement(settings, party, inputs, auxiliary.has_property, own))
+        return made
+
+    def describe(self) -> str:
+        """In the paper's words: ``LR+MR``, ``LR``, ``MR`` or ``passive``.
+
+        >>> Augmentation(model_refinement=ModelRefinementConfig()).describe()
+        'MR'
+        """
+        parts = {"LR": self.label_replacement, "MR": self.model_refinement}
+        return "+".join(name for name, settings in parts.items() if settings is not None) or "passive"
+
+    def to_dict(self) -> Mapping[str, Any]:
+        """JSON-ready form."""
+        parts = {"label_replacement": self.label_replacement, "model_refinement": self.model_refinement}
+        named = {name: None if settings is None else asdict(settings) for name, settings in parts.items()}
+        if named["model_refinement"] is not None:
+            named["model_refinement"]["hidden"] = list(named["model_refinement"]["hidden"])
+        return named
+
+
+def check_can_replace_labels(adversary: Adversary) -> None:
+    """Raise `UsageError` for a passive adversary: it has no labels (ProVFL Sec. V-C)."""
+    if adversary != "C1":
+        raise UsageError(
+            f"label replacement needs an active adversary (C1), which has the labels; {adversary} is passive: leave it "
+            "out (label_replacement=false)"
+        )
+
+
+def _label_replacement(
+    settings: LabelReplacementConfig, auxiliary: AuxiliaryData, every_property: tuple[Tensor, Tensor] | None
+) -> LabelReplacement:
+    if settings.rows == "auxiliary":
+        return LabelReplacement(settings, auxiliary.ids, auxiliary.has_property)
+    if every_property is None:
+        raise UsageError(
+            "label replacement of first_batches (the published code's) needs every_property, the property of all "
+            "training rows, which no adversary knows; the honest variant is rows='auxiliary'"
+        )
+    return LabelReplacement(settings, *every_property, n_auxiliary=len(auxiliary.ids))

@@ -1,0 +1,126 @@
+"""What an estimated fraction is worth: its 95% interval, and the weights of several estimates (not in the paper).
+
+An estimate is off because the auxiliary rows are a sample of those with and without the property. To first order its
+variance at a true fraction t is ``t^2 v_1 + (1 - t)^2 v_0``, and less where the auxiliary rows are much of their class.
+The interval holds every t at which what was estimated is within 1.96 standard deviations of what that t would
+give; so it grows to [0, 1] by itself where the observation tells little. It cannot cover auxiliary rows that do not
+look like the records: a wrong label, or rows picked by something that the results depend on.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import nnls
+
+Z95 = 1.96  # two-sided 95% quantile of the normal distribution
+LEAST_SLOPE = 0.1  # below it an estimate hardly moves with the fraction, and dividing by the slope means nothing
+GRID = np.linspace(0, 1, 2001)
+
+
+@dataclass(frozen=True)
+class Response:
+    """What an estimator is expected to answer at fraction t: ``centre + slope (t - centre)``."""
+
+    slope: float = 1.0
+    centre: float = 0.5
+
+    @property
+    def informative(self) -> bool:
+        """Whether the estimate moves with the fraction."""
+        return self.slope > LEAST_SLOPE
+
+    def expected(self, fraction: np.ndarray) -> np.ndarray:
+        """Expected estimate at each fraction."""
+        return self.centre + self.slope * (fraction - self.centre)
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Variance of an estimate at fraction t: ``t^2 with_property + (1 - t)^2 without + constant``."""
+
+    with_property: float
+    without: float
+    constant: float = 0.0
+
+
+@dataclass(frozen=True)
+class SampleSizes:
+    """Auxiliary rows with and without the property, a repeated row counting once at most, and all records."""
+
+    with_property: float
+    without: float
+    records: int
+
+
+def effective_size(ids: np.ndarray) -> float:
+    """Independent rows that weigh as much as ``ids`` do with their repetitions.
+
+    >>> effective_size(np.array([1, 2, 3, 3]))
+    2.6666666666666665
+    """
+    _, counts = np.unique(ids, return_counts=True)
+    return float(counts.sum() ** 2 / (counts**2).sum())
+
+
+def interval(estimate: float, response: Response, noise: Noise, sizes: SampleSizes) -> tuple[float, float]:
+    """95% interval of the fraction: all t that do not contradict the estimate; [0, 1] where it is uninformative."""
+    if not response.informative:
+        return 0.0, 1.0
+    t = GRID
+    spread = np.sqrt(
+        noise.with_property * t**2 * _unseen(t, sizes.with_property, sizes.records)
+        + noise.without * (1 - t) ** 2 * _unseen(1 - t, sizes.without, sizes.records)
+        + noise.constant
+    )
+    distance = np.abs(estimate - response.expected(t))
+    accepted = distance <= Z95 * spread
+    if accepted.any():
+        return float(t[accepted][0]), float(t[accepted][-1])
+    # No fraction explains the estimate, which lies beyond 0 or 1: the nearest one and its own spread.
+    nearest = int(distance.argmin())
+    reach = Z95 * float(spread[nearest]) / response.slope
+    return max(0.0, float(t[nearest]) - reach), min(1.0, float(t[nearest]) + reach)
+
+
+def ensemble_weights(errors: np.ndarray) -> np.ndarray:
+    """Weights ``[k]`` that sum to one and give the least variance.
+
+    Args:
+        errors: ``[k, k]`` covariance of the estimates' errors.
+    """
+    # A tenth of each variance more: AG and VG are nearly one number, whose small difference must not get a large weight.
+    # The last term is for a kind whose rows of a class all score the same.
+    damped = errors + np.diag(0.1 * np.diag(errors) + 1e-12)
+    solved = np.linalg.solve(damped, np.ones(len(errors)))
+    return solved / solved.sum()
+
+
+def held_out_response(fractions: np.ndarray, predictions: np.ndarray) -> tuple[Response, Noise]:
+    """Response and noise of an estimator on the full auxiliary rows from what halves of them said about each other.
+
+    A regressor also learns the accidents of its auxiliary rows, which pull what it says of other rows to the middle.
+    With half the rows this pull is twice as strong, so that slope s there is ``2 s / (1 + s)`` with all (Spearman-Brown).
+
+    Args:
+        fractions: ``[S]`` true fractions of the held-out samples.
+        predictions: ``[S, 2]`` predictions for a pair of samples of one bootstrap copy of the held-out rows.
+    """
+    design = np.stack([np.ones_like(fractions), fractions], axis=1)
+    (intercept, half_slope), *_ = np.linalg.lstsq(design, predictions.mean(1), rcond=None)
+    slope = 2 * half_slope / (1 + half_slope) if half_slope > 0 else 0.0
+    if not Response(slope).informative:
+        return Response(0.0), Noise(0.0, 0.0)
+    # At slope 1 the line has no fixed point: the centre then is of no account.
+    centre = float(np.clip(intercept / (1 - half_slope), 0, 1)) if abs(1 - half_slope) > 0.01 else 0.5
+    residuals = predictions - (intercept + half_slope * fractions)[:, None]
+    common = residuals.prod(1)
+    basis = np.stack([fractions**2, (1 - fractions) ** 2], axis=1)
+    (with_property, without), _ = nnls(basis, common)
+    # Half the rows have twice the variance of all.
+    scale = (slope / half_slope) ** 2 / 2
+    return Response(slope, centre), Noise(with_property * scale, without * scale)
+
+
+def _unseen(share: np.ndarray, known: float, records: int) -> np.ndarray:
+    """Finite-population factor: part of a class that is not among the auxiliary rows."""
+    return np.clip(1 - known / np.maximum(share * records, 1e-9), 0, 1)

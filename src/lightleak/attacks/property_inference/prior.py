@@ -1,0 +1,41 @@
+"""The no-information baseline: the share among the auxiliary rows, the intermediate results unread."""
+
+import time
+from typing import Any
+
+import torch
+
+from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, PropertyAttack
+from lightleak.core.intermediate_results import IntermediateResults
+from lightleak.core.property_estimate import PropertyEstimate
+
+
+@PROPERTY_ATTACKS.register("prior")
+class PriorGuess(PropertyAttack):
+    """Answer the auxiliary prior, with an interval that excludes nothing."""
+
+    name = "prior"
+    citation = "Bai et al., ProVFL: Property Inference Attacks against Vertical Federated Learning, IEEE TIFS 2025"
+
+    def check(self, observation: IntermediateResults) -> None:
+        """Every observation will do."""
+
+    def run(
+        self, observation: IntermediateResults, seed: int = 0, device: torch.device | str = "cpu"
+    ) -> PropertyEstimate:
+        """The share of auxiliary rows that have the property."""
+        began = time.perf_counter()
+        prior = observation.auxiliary.prior
+        known = len(observation.auxiliary.ids)
+        return PropertyEstimate(
+            prior,
+            0.0,
+            1.0,
+            prior,
+            time.perf_counter() - began,
+            f"Knows the property of {known} rows, reads nothing else.",
+        )
+
+    def options(self) -> dict[str, Any]:
+        """It has no setting."""
+        return {}

@@ -1,0 +1,137 @@
+"""ProVFL-M: distribution comparison on a training that the adversary has bent (ProVFL Sec. V, Algorithm 2)."""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+
+from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, PropertyAttack
+from lightleak.attacks.property_inference.augmentation import Augmentation, check_can_replace_labels
+from lightleak.attacks.property_inference.distribution_comparison import (
+    DistributionComparison,
+    DistributionComparisonConfig,
+)
+from lightleak.attacks.property_inference.label_replacement import LabelReplacementConfig
+from lightleak.attacks.property_inference.model_refinement import ModelRefinementConfig
+from lightleak.core.intermediate_results import Adversary, IntermediateResults
+from lightleak.core.property_estimate import PropertyEstimate
+
+_REPLACED = {
+    "auxiliary": "trains on the property in place of the auxiliary rows' labels",
+    "first_batches": "trains on the property in place of the labels of all rows of the first batches (which it could "
+    "not know: this variant cheats)",
+}
+
+
+@dataclass(frozen=True)
+class ProVFLMConfig:
+    """What the adversary does while the target trains, and afterwards.
+
+    Attributes:
+        comparison: distribution comparison.
+        augmentation: settings of both parts, of which `ProVFLM.augmentation_for` takes those that apply.
+        label_replacement: ``None``: where the adversary is active and the task has two classes (Sec. V-C). ``False``:
+            never. ``True``: always, which a passive adversary is refused.
+        model_refinement: whether the bottom network is refined.
+    """
+
+    comparison: DistributionComparisonConfig
+    augmentation: Augmentation
+    label_replacement: bool | None = None
+    model_refinement: bool = True
+
+
+class ProVFLM(PropertyAttack):
+    """Distribution comparison on an augmented run.
+
+    Whoever trains the target asks for `augmentation_for` first and gives its callbacks to the Trainer.
+    """
+
+    name = "provfl_m"
+    citation = DistributionComparison.citation
+
+    def __init__(self, config: ProVFLMConfig) -> None:
+        self.config = config
+        self._comparison = DistributionComparison(config.comparison, self.name)
+
+    def augmentation_for(self, adversary: Adversary, n_classes: int = 2) -> Augmentation:
+        """What this adversary does during the training: C1 replaces labels and refines, C2 refines.
+
+        Raises:
+            UsageError: label replacement was asked for and the adversary is passive.
+        """
+        config, whole = self.config, self.config.augmentation
+        replaces = (
+            adversary == "C1" and n_classes == 2 if config.label_replacement is None else config.label_replacement
+        )
+        if replaces:
+            check_can_replace_labels(adversary)
+        return Augmentation(
+            whole.label_replacement if replaces else None, whole.model_refinement if config.model_refinement else None
+        )
+
+    def check(self, observation: IntermediateResults) -> None:
+        """See `DistributionComparison.check`; and a passive adversary cannot have replaced labels."""
+        self.augmentation_for(observation.adversary, observation.facts.n_classes)
+        self._comparison.check(observation)
+
+    def run(
+        self, observation: IntermediateResults, seed: int = 0, device: torch.device | str = "cpu"
+    ) -> PropertyEstimate:
+        """Estimate the fraction from a run that was augmented as `augmentation_for` says."""
+        done = self.augmentation_for(observation.adversary, observation.facts.n_classes)
+        estimate = self._comparison.run(observation, seed, device)
+        deeds = []
+        if done.label_replacement is not None:
+            deeds.append(_REPLACED[done.label_replacement.rows])
+        if done.model_refinement is not None:
+            deeds.append("bends its own bottom network on the auxiliary rows after every epoch")
+        conduct = f"that {' and '.join(deeds)}" if deeds else "that follows the protocol"
+        told = estimate.threat_model.replace("that follows the protocol", conduct)
+        return replace(estimate, threat_model=told, details={**estimate.details, "augmentation": done.describe()})
+
+    def options(self) -> dict[str, Any]:
+        """Settings of distribution comparison, and of the augmentation; JSON-ready."""
+        return {
+            **self._comparison.options(),
+            "label_replacement": self.config.label_replacement,
+            "model_refinement": self.config.model_refinement,
+            "augmentation": self.config.augmentation.to_dict(),
+        }
+
+
+@PROPERTY_ATTACKS.register("provfl_m")
+def provfl_m(
+    *,
+    label_replacement: bool | None = None,
+    model_refinement: bool = True,
+    strength: float = 1.0,
+    as_published: bool = False,
+    **options: Any,
+) -> ProVFLM:
+    """ProVFL-M by its settings.
+
+    Args:
+        label_replacement: see `ProVFLMConfig`.
+        model_refinement: see `ProVFLMConfig`.
+        strength: lambda of Eq. 13.
+        as_published: both parts and the comparison as the published code has them.
+        options: other settings of the refinement (`ModelRefinementConfig`), of label replacement
+            (`LabelReplacementConfig`) and of distribution comparison.
+
+    Raises:
+        UsageError: an unknown setting, or a value out of range.
+    """
+    refinement = {f.name: options.pop(f.name) for f in fields(ModelRefinementConfig) if f.name in options}
+    relabelling = {f.name: options.pop(f.name) for f in fields(LabelReplacementConfig) if f.name in options}
+    whole = (
+        Augmentation.as_published() if as_published else Augmentation(LabelReplacementConfig(), ModelRefinementConfig())
+    )
+    assert whole.label_replacement is not None and whole.model_refinement is not None  # both variants have both
+    augmentation = Augmentation(
+        replace(whole.label_replacement, **relabelling),
+        replace(whole.model_refinement, strength=strength, **refinement),
+    )
+    make = DistributionComparisonConfig.as_published if as_published else DistributionComparisonConfig
+    comparison = make().with_options(**options)
+    return ProVFLM(ProVFLMConfig(comparison, augmentation, label_replacement, model_refinement))

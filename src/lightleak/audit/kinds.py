@@ -1,0 +1,46 @@
+"""The kinds of audit, by the ``kind`` of a config; a new kind is one entry here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lightleak.audit.config import load_config
+from lightleak.audit.run import describe_plan, run_audit
+from lightleak.audit.settings import read_settings
+from lightleak.audit.vertical.config import load_vertical_config
+from lightleak.audit.vertical.run import describe_vertical_plan, run_vertical_audit
+from lightleak.core.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the command does with a config.
+
+    Attributes:
+        load: reads it, with overrides by dotted key.
+        run: runs it into a folder: ``(config, folder, command, console)``.
+        describe: prints the plan: ``(config, console)``.
+    """
+
+    load: Callable[..., Any]
+    run: Callable[..., dict[str, Any]]
+    describe: Callable[..., None]
+
+
+KINDS = {
+    "horizontal": Kind(load_config, run_audit, describe_plan),
+    "vertical": Kind(load_vertical_config, run_vertical_audit, describe_vertical_plan),
+}
+
+
+def kind_of_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Kind:
+    """The kind a config file names; ``horizontal`` where it names none.
+
+    Raises:
+        UsageError: the file cannot be read, or there is no such kind.
+    """
+    name = (overrides or {}).get("kind", read_settings(path).get("kind")) or "horizontal"
+    if name not in KINDS:
+        raise UsageError(f"{path}: kind must be one of {', '.join(KINDS)}, got {name!r}")
+    return KINDS[name]

@@ -1,0 +1,171 @@
+"""From YAML and flags to typed settings: what every kind of audit's config shares.
+
+A config is a YAML file; any key can be changed on the command line (``--training.epochs 3``). Unknown keys and values
+of the wrong type are refused with their place.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jsonargparse
+import yaml
+
+from lightleak.core.errors import UsageError
+
+T = TypeVar("T")
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """The mapping a YAML file holds.
+
+    Raises:
+        UsageError: the file is missing or no YAML mapping.
+    """
+    if not path.is_file():
+        raise UsageError(f"config {path} does not exist or is no file")
+    try:
+        content = read_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"config {path} is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise UsageError(f"config {path} must hold a mapping of settings, got {type(content).__name__}")
+    return content
+
+
+def read_yaml(text: str) -> Any:
+    """Plain values of a YAML text, with ``1e-3`` as a number, as in YAML 1.2.
+
+    >>> read_yaml("[1e-3, 1e3, 2.5e-1, e3]")
+    [0.001, 1000.0, 0.25, 'e3']
+
+    Raises:
+        yaml.YAMLError: the text is no YAML.
+    """
+    return yaml.load(text, _Loader)
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.1 takes a number without a decimal point, such as 1e-3, for a word."""
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
+)
+
+
+def override(
+    content: Mapping[str, Any], overrides: Mapping[str, Any] | None, write_out: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """A copy of ``content`` with dotted keys changed; ``write_out`` turns short forms into full ones.
+
+    Raises:
+        UsageError: a dotted key leads through a value.
+    """
+    merged: dict[str, Any] = plain(content)
+    write_out(merged)
+    for key, value in (overrides or {}).items():
+        _set(merged, key, plain(value))
+        write_out(merged)
+    return merged
+
+
+def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], source: str) -> T:
+    """The dataclass ``kind`` of plain values, with their types checked.
+
+    Args:
+        kind: a dataclass of dataclasses.
+        tree: its values; what is free is taken out.
+        free: dotted keys of settings that others check themselves (loaders, networks, the Trainer, attacks).
+        source: the config, as errors name it.
+
+    Raises:
+        UsageError: a key is unknown, or a value has the wrong type or range.
+    """
+    _require_mappings(kind, tree)
+    loose = {key: _take(tree, key) for key in free}
+    parser = jsonargparse.ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(kind)
+    try:
+        values = parser.instantiate(parser.parse_object(tree)).as_dict()
+    except (jsonargparse.ArgumentError, TypeError, ValueError, KeyError) as error:
+        raise UsageError(f"{source}: {' '.join(str(error).split())}") from error
+    for key, settings in loose.items():
+        section, _, name = key.partition(".")
+        if settings is not None:
+            values[section] = replace(values[section], **{name: settings}) if name else settings
+    return kind(**values)
+
+
+def named_settings(section: str, value: Any) -> dict[str, Any]:
+    """One name, a list of names, or a mapping of names to settings, as the mapping.
+
+    >>> named_settings("attacks", ["random", "tableak"])
+    {'random': {}, 'tableak': {}}
+
+    Raises:
+        UsageError: something else.
+    """
+    names = [value] if isinstance(value, str) else value
+    if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        return {name: {} for name in names}
+    if names is not None and not isinstance(names, dict):
+        raise UsageError(f"{section} must be names, or a mapping of names to settings, got {value!r}")
+    return {name: {} if options is None else options for name, options in (names or {}).items()}
+
+
+def drop_empty(tree: dict[str, Any], but: Collection[str] = ()) -> None:
+    """Leave keys without a value to their defaults; sections ``but`` keep theirs."""
+    for name, holder in ((None, tree), *list(tree.items())):
+        if isinstance(holder, dict) and name not in but:
+            for key in [key for key, value in holder.items() if value is None]:
+                del holder[key]
+
+
+def plain(value: Any) -> Any:
+    """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples."""
+    if isinstance(value, Mapping):
+        return {key: plain(entry) for key, entry in value.items()}
+    return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def at_least(name: str, value: int, least: int) -> None:
+    """Raise `UsageError` for a number below ``least``."""
+    if value < least:
+        raise UsageError(f"{name} must be at least {least}, got {value}")
+
+
+def _require_mappings(kind: Any, tree: Mapping[str, Any], prefix: str = "") -> None:
+    """Raise `UsageError` for a value where a section of settings is expected."""
+    for section in fields(kind):
+        value = tree.get(section.name)
+        if value is not None and is_dataclass(section.type):
+            if not isinstance(value, dict):
+                raise UsageError(f"{prefix}{section.name} must be a mapping of settings, got {value!r}")
+            _require_mappings(section.type, value, f"{prefix}{section.name}.")
+
+
+def _take(tree: dict[str, Any], dotted: str) -> dict[str, Any] | None:
+    """Settings of others, taken out before types are checked: jsonargparse reads ``'true'`` in them as a boolean."""
+    *parents, last = dotted.split(".")
+    holder = tree.get(parents[0]) if parents else tree
+    found = holder.pop(last, None) if isinstance(holder, dict) else None
+    if found is not None and not isinstance(found, dict):
+        raise UsageError(f"{dotted} must be a mapping of settings, got {found!r}")
+    for name, settings in (found or {}).items():
+        if not parents and not isinstance(settings, dict):
+            raise UsageError(f"{dotted}.{name} must be a mapping of settings, got {settings!r}")
+    return found
+
+
+def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        if tree.get(parent) is None:
+            tree[parent] = {}
+        tree = tree[parent]
+        if not isinstance(tree, dict):
+            raise UsageError(f"--{dotted}: {parent!r} holds a value, not settings")
+    tree[last] = value

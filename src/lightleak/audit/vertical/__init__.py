@@ -1,0 +1,1 @@
+"""Audits of vertical federated learning: split training, property inference, defences (``kind: vertical``)."""

@@ -1,0 +1,261 @@
+"""The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
+
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+
+from lightleak.attacks.property_inference.augmentation import Augmentation
+from lightleak.attacks.property_inference.provfl_m import ProVFLM
+from lightleak.audit.training import interrupts, make_trainer
+from lightleak.audit.unit import unit_file, without_nan, write_whole
+from lightleak.audit.vertical.choices import attack_named, defense_named
+from lightleak.audit.vertical.config import VerticalConfig
+from lightleak.audit.vertical.rows import estimate_row, norm_entries
+from lightleak.audit.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.callbacks.intermediate_capture import IntermediateCapture
+from lightleak.callbacks.intermediate_store import save_observation, save_truth
+from lightleak.core.intermediate_results import (
+    Adversary,
+    AuxiliaryData,
+    IntermediateResults,
+    PropertyTruth,
+    VerticalFacts,
+)
+from lightleak.core.seeds import derive_seed
+from lightleak.data.property import Property
+from lightleak.data.vertical import VerticalDataModule
+from lightleak.defenses.vertical import VerticalDefense
+from lightleak.targets.split import SplitClassifier, SplitSpec
+
+Report = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training, and the attacks on it.
+
+    Attributes:
+        config: the audit.
+        seed: root seed.
+        wanted: the property.
+        defense: label of the defence in the config.
+        attacks: (label in the config, adversary) of every attack on this training. Attacks that only watch share one;
+            one that takes part in the training has it alone.
+    """
+
+    config: VerticalConfig
+    seed: int
+    wanted: Property
+    defense: str
+    attacks: tuple[tuple[str, Adversary], ...]
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """One unit per attack and epoch."""
+        return [self._unit(*attack, epoch) for epoch in self.config.epochs_attacked for attack in self.attacks]
+
+    @property
+    def cost(self) -> float:
+        """Epochs of training."""
+        return float(self.config.training.epochs)
+
+    def run(self, folder: Path, device: torch.device, report: Report) -> None:
+        """Train, attack, and keep a row for every attack."""
+        config = self.config
+        defense = defense_named(self.defense, config.defenses[self.defense])
+        before = prepare_world(config, self.wanted, self.seed)
+        world = before.defended(defense, derive_seed(self.seed, "defense"))
+        world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
+        # A defence that withdraws rows hides what was there before; rows put in the place of others are there.
+        held = world if config.auxiliary.misaligned == "rows" else before
+        augmentation = self._augmentation(world)
+        module, captures = self._train(world, auxiliary, augmentation, defense, device, report)
+        order = world.train.ids.argsort()
+        truth = PropertyTruth(str(self.wanted), float(held.has_property.float().mean()), world.has_property[order])
+        facts = self._facts_of_rows(world, augmentation, module)
+        for seen in self._observations(world, auxiliary, captures):
+            if config.keep_captures:
+                self._keep(folder, seen, truth)
+            if seen.adversary == "C1" and self.seed == config.seeds[0]:
+                self._keep_norms(folder, seen, truth, facts)
+            for label, adversary in self.attacks:
+                if adversary != seen.adversary:
+                    continue
+                attack = attack_named(label, config.attacks[label])
+                found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
+                unit = self._unit(label, adversary, seen.facts.epoch)
+                told = {"label": label, "variant": _variant(label, attack.name, augmentation)}
+                row = estimate_row(unit, attack, found, seen, truth) | facts | told
+                write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
+
+    def _augmentation(self, world: World) -> Augmentation:
+        """What the attack does during the training; nothing where attacks only watch."""
+        label, adversary = self.attacks[0]
+        attack = attack_named(label, self.config.attacks[label])
+        return attack.augmentation_for(adversary, world.n_classes) if isinstance(attack, ProVFLM) else Augmentation()
+
+    def _train(
+        self,
+        world: World,
+        auxiliary: AuxiliaryData,
+        augmentation: Augmentation,
+        defense: VerticalDefense,
+        device: torch.device,
+        report: Report,
+    ) -> tuple[lightning.LightningModule, list[IntermediateCapture]]:
+        config, settings, at = self.config, self.config.training, world.arrangement
+        spec = SplitSpec(world.train.widths, world.n_classes, **vars(config.target))
+        module = SplitClassifier(
+            spec, settings.optimizer, settings.decay, settings.decay_top, derive_seed(self.seed, "network")
+        )
+        module.transform = defense.transform(derive_seed(self.seed, "defense"))
+        captures = [
+            IntermediateCapture(at.adversary, at.victim, adversary, config.epochs_attacked)
+            for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
+        ]
+        augmenting = augmentation.callbacks(
+            self.attacks[0][1],
+            at.adversary,
+            auxiliary,
+            world.rows_of(auxiliary.ids, at.adversary),
+            derive_seed(self.seed, "augmentation"),
+            (world.train.ids, world.has_property),
+        )
+        data = VerticalDataModule(
+            world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
+        )
+        with warnings.catch_warnings():
+            # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
+            warnings.filterwarnings("ignore", module="lightning")
+            trainer = make_trainer(
+                settings.trainer,
+                str(device),
+                max_epochs=settings.epochs,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                callbacks=[*captures, *augmenting, _Progress(report)],
+            )
+            with interrupts(trainer):
+                trainer.fit(module, data.train_dataloader())
+                trainer.test(module, data.test_dataloader(), verbose=False)
+        return module, captures
+
+    def _facts_of_rows(
+        self, world: World, augmentation: Augmentation, module: lightning.LightningModule
+    ) -> dict[str, Any]:
+        target, source = self.config.target, self.config.data
+        widths = (*target.bottom_hidden, target.output_width, *target.top_hidden)
+        scores = module.trainer.callback_metrics
+        numbers = [value for value in self.config.defenses[self.defense].values() if isinstance(value, float)]
+        return {
+            "dataset": source.name or Path(str(source.table)).name.split(".")[0],
+            "target": "-".join(["split", *map(str, widths)]),
+            "defense": self.defense,
+            "defense_strength": numbers[0] if numbers else None,
+            "seed": self.seed,
+            "auc": float(scores["test/auroc"]),
+            "accuracy": float(scores["test/accuracy"]),
+        }
+
+    def _observations(
+        self, world: World, auxiliary: AuxiliaryData, captures: Sequence[IntermediateCapture]
+    ) -> Iterator[IntermediateResults]:
+        at, own = world.arrangement, world.rows_of(world.train.ids.sort().values, world.arrangement.adversary)
+        for epoch in self.config.epochs_attacked:
+            facts = VerticalFacts(
+                n_parties=len(at.columns),
+                adversary_party=at.adversary,
+                victim_party=at.victim,
+                adversary_columns=at.columns[at.adversary],
+                victim_columns=at.columns[at.victim],
+                epoch=epoch,
+                batch_size=self.config.training.batch_size,
+                n_classes=world.n_classes,
+            )
+            for capture in captures:
+                ids, results = capture.results(epoch)
+                yield IntermediateResults(capture.adversary, ids, results, auxiliary, facts, own)
+
+    def _keep(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth) -> None:
+        place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
+        save_observation(seen, place / "observation")
+        if not self.config.redact:
+            save_truth(truth, place / "truth")
+
+    def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
+        told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self._who}
+        entries = [entry | told for entry in norm_entries(seen, truth)]
+        write_whole(folder / "norms" / f"{self._name}-e{seen.facts.epoch:03d}.json", json.dumps(without_nan(entries)))
+
+    @property
+    def _who(self) -> str:
+        label, _ = self.attacks[0]
+        return label if isinstance(attack_named(label, self.config.attacks[label]), ProVFLM) else "passive"
+
+    @property
+    def _name(self) -> str:
+        return _file_name(f"{self.wanted}-{self.defense}-{self._who}-s{self.seed}")
+
+    def _unit(self, label: str, adversary: Adversary, epoch: int) -> str:
+        return _file_name(f"{label}-{adversary}-{self.wanted}-{self.defense}-s{self.seed}-e{epoch:03d}")
+
+
+def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> list[Job]:
+    """Every training of the audit, in a fixed order.
+
+    Raises:
+        UsageError: an attack or a defence that cannot be made.
+    """
+    makes = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    adversaries: list[Adversary] = [one for one in ("C1", "C2") if one in config.adversaries]
+    watching = tuple(
+        (label, adversary)
+        for label, attack in makes.items()
+        if not isinstance(attack, ProVFLM)
+        for adversary in adversaries
+    )
+    taking_part = [
+        ((label, adversary),)
+        for label, attack in makes.items()
+        if isinstance(attack, ProVFLM)
+        for adversary in adversaries
+    ]
+    for label, options in config.defenses.items():
+        defense_named(label, options)
+    return [
+        Job(config, seed, Property.parse(text), defense, attacks)
+        for defense in config.defenses
+        for seed in config.seeds
+        for text in config.properties
+        for attacks in ([watching] if watching else []) + taking_part
+    ]
+
+
+def _variant(label: str, attack: str, augmentation: Augmentation) -> str:
+    """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
+    return augmentation.describe() if label == attack else label
+
+
+class _Progress(lightning.Callback):
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.report(1.0)
+
+
+def _file_name(text: str) -> str:
+    """Text as a file name.
+
+    >>> _file_name("provfl_b-C1-sex=Male")
+    'provfl_b-C1-sex_Male'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)

@@ -1,0 +1,115 @@
+"""ProVFL's tables and figures: what is trained and attacked for them, and where our number for a cell comes from."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightleak.audit.campaign import rows_of, run_packs
+from lightleak.audit.comparison import Compared
+from lightleak.audit.paper.values import PaperCell, PaperTable
+from lightleak.audit.reproduction_settings import Selection
+from lightleak.audit.vertical.job import plan_jobs
+from lightleak.audit.vertical.settings import Training, attack_of, audit_of, defense_of, training_of
+from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.metrics.summary import summarise
+
+Rows = list[dict[str, Any]]
+
+FIGURE_5: dict[str, Sequence[Any]] = {
+    "mislabelled": (0.0, 0.01, 0.02, 0.05, 0.1),
+    "auxiliary_size": (500, 1000, 2000, 4000),
+    "queries": (1, 10, 50, 100, 200),
+    "attack_epoch": (0, 1, 3, 5, 10, 15, 18),
+    "samples": (100, 200, 300, 400, 500),
+}
+"""Settings its curves vary; the figure prints no numbers, its axes are read."""
+
+
+def vertical_table(
+    table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
+) -> tuple[list[Compared], Rows, list[str]]:
+    """Train and attack whatever the cells of a table need, each training once."""
+    published = selection.as_published
+    cells = [cell for cell in (table.cells or figure_cells(table)) if selection.keeps(cell)]
+    if not cells:
+        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}")
+    groups: dict[Training, list[PaperCell]] = {}
+    notes: list[str] = []
+    for cell in cells:
+        try:
+            groups.setdefault(training_of(cell, published), []).append(cell)
+        except LightLeakError as error:
+            notes.append(f"{cell.dataset}: {error}")
+    rows: Rows = []
+    for training, members in groups.items():
+        config = audit_of(training, members, published, selection.seeds, selection.data_folder)
+        place = folder / training.name
+        try:
+            ids = run_packs(partial(plan_jobs, config), place, device, workers, quiet, "attacks in split trainings")
+        except LightLeakError as error:  # a table nobody holds is reported, not fatal: the others are still compared
+            notes.append(f"{training.dataset}: {error}")
+            continue
+        rows += [row | {"setting": training.name} for row in rows_of(ids, place)]
+    compared = [Compared(cell, summarise(values_of(cell, rows, published))) for cell in cells]
+    return compared, rows, [*dict.fromkeys(notes), *_deviations(published)]
+
+
+def values_of(cell: PaperCell, rows: Sequence[dict[str, Any]], as_published: bool) -> list[float]:
+    """Our values for a cell, one per seed (and property, where the cell names none)."""
+    try:
+        setting = training_of(cell, as_published).name
+    except LightLeakError:
+        return []
+    wanted: dict[str, Any] = {"setting": setting, "defense": defense_of(cell, as_published)[0]}
+    if cell.property_name is not None:
+        wanted["property"] = cell.property_name
+    if cell.adversary is not None:
+        wanted["adversary"] = cell.adversary
+    if cell.attack is not None:
+        wanted["label"] = attack_of(cell, as_published)[0]
+    if cell.option == "attack_epoch":
+        wanted["epoch"] = int(str(cell.value))
+    found = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    return [float(row[cell.metric]) for row in found if row.get(cell.metric) is not None]
+
+
+def figure_cells(table: PaperTable) -> list[PaperCell]:
+    """Cells without a printed value for the curves of Figure 5."""
+    properties = (("adult", "sex=Male"), ("adult", "race=White"), ("adult", "workclass=Private"))
+    nothing = float("nan")
+    curve = partial(PaperCell, "absolute_error", "fraction", nothing, attack="provfl_b")
+    cells = [
+        curve(dataset=dataset, property_name=name, adversary="C1", option=option, value=value)
+        for option, values in FIGURE_5.items()
+        for dataset, name in properties
+        for value in values
+    ]
+    cells += [
+        curve(dataset="census", property_name=name, adversary=adversary, option="parties", value=number)
+        for name in ("sex=Female", "race=Black", "education=Bachelors degree(BA AB BS)")
+        for adversary in ("C1", "C2")
+        for number in (2, 4, 6, 8, 10)
+    ]
+    return cells if table.figure == 5 else []
+
+
+def _deviations(as_published: bool) -> list[str]:
+    if as_published:
+        return [
+            "As published: ProVFL's order of encoded columns, in which the adversary keeps the other one-hot columns "
+            "of the property's feature; one split for all seeds; epoch 18; active attacks on a 70/30 split."
+        ]
+    return [
+        "Features are never torn apart, every seed is another split shared by all attacks, the penultimate epoch is "
+        "attacked, AIA is mended, labels are replaced on auxiliary rows only. --as-published runs what its code does.",
+    ]
+
+
+Special = Callable[..., tuple[list[Compared], Rows, list[str]]]
+VERTICAL: dict[str, Special] = dict.fromkeys(
+    (*(f"provfl-table{n}" for n in (5, 8, 9, 12, 13, 14, 15, 16, 17)), "provfl-fig5"), vertical_table
+)
+"""What runs each table or figure."""

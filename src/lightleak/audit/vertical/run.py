@@ -1,0 +1,109 @@
+"""``lightleak audit`` of vertical federated learning: train, attack, write the run folder."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from lightleak.audit.campaign import rows_of, run_packs
+from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.run import CONFIG_FILE, open_run_folder
+from lightleak.audit.training import make_trainer
+from lightleak.audit.unit import write_whole
+from lightleak.audit.vertical.config import VerticalConfig, load_vertical_config
+from lightleak.audit.vertical.job import plan_jobs
+from lightleak.audit.vertical.world import draw_auxiliary, prepare_world
+from lightleak.audit.vertical_summary import print_vertical_summary
+from lightleak.core.devices import resolve_device
+from lightleak.data.property import Property
+from lightleak.report import build_report
+
+SUMMARY_KEYS = ("property", "adversary", "variant", "defense_strength")
+
+
+def run_vertical_audit(
+    config: VerticalConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run an audit, or what is left of one, and return the content of its ``results.json``.
+
+    Args:
+        config: the audit.
+        folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
+            continued.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+
+    Raises:
+        UsageError: the folder holds another run, or the config cannot be served; before any training.
+        KeyboardInterrupt: finished trainings are kept and written.
+    """
+    console = console or Console()
+    device = resolve_device(config.device)
+    check_vertical(config)
+    open_run_folder(folder, config)
+    write_environment(folder, device, command)
+    return run_jobs(config, folder, device, console)
+
+
+def run_jobs(config: VerticalConfig, folder: Path, device: torch.device, console: Console) -> dict[str, Any]:
+    """Train and attack what is not done yet, and write results and report."""
+    ids = [id for job in plan_jobs(config) for id in job.ids]
+    plan = partial(plan_jobs, config)
+    try:
+        run_packs(plan, folder, device, config.workers, not console.is_interactive, "attacks in split trainings")
+    finally:
+        # Also after an interruption: the report then shows what is there, and a later run goes on from it.
+        results = write_results(folder, rows_of(ids, folder), SUMMARY_KEYS)
+        _write_norms(folder)
+        build_report(folder, redact=config.redact)
+    print_vertical_summary(results, console)
+    return results
+
+
+def resumed_vertical_config(folder: Path) -> VerticalConfig:
+    """The config of the run in ``folder``."""
+    return load_vertical_config(folder / CONFIG_FILE)
+
+
+def check_vertical(config: VerticalConfig) -> None:
+    """Try what could fail in the middle of a run: attacks, defences, parties, auxiliary rows, the Trainer.
+
+    Raises:
+        UsageError: what cannot be served, and why.
+    """
+    plan_jobs(config)
+    make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+    for text in config.properties:
+        wanted = Property.parse(text)
+        world = prepare_world(config, wanted, config.seeds[0])
+        draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+
+
+def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
+    """Print what an audit would do, without doing it."""
+    check_vertical(config)
+    jobs = plan_jobs(config)
+    wanted = Property.parse(config.properties[0])
+    world = prepare_world(config, wanted, config.seeds[0])
+    held = [", ".join(names) for names in world.arrangement.columns]
+    lines = {
+        "table": f"{world.dataset}: {len(world.train.ids)} training and {len(world.test.ids)} test rows",
+        "target": f"{world.arrangement.victim} is attacked by {world.arrangement.adversary} for {wanted}; "
+        f"encoded widths {', '.join(map(str, world.train.widths))}",
+        **{f"party {i}": names for i, names in enumerate(held)},
+        "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
+        "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+
+
+def _write_norms(folder: Path) -> None:
+    """Gather what the trainings left of the norm distributions."""
+    files = sorted((folder / "norms").glob("*.json"))
+    entries = [entry for file in files for entry in json.loads(file.read_text())]
+    write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))

@@ -1,0 +1,183 @@
+"""Intermediate results and their truth on disk: safetensors and JSON, never pickled, readable by their owner only.
+
+An observation and its truth go into folders of their own, so that one can be handed on without the other.
+"""
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from lightleak.core.errors import ObservationError
+from lightleak.core.intermediate_results import (
+    AuxiliaryData,
+    IntermediateResults,
+    Kind,
+    PropertyTruth,
+    VerticalFacts,
+)
+
+SCHEMA_VERSION = 1
+MAX_FACTS_BYTES = 64 * 2**20  # names of 100,000 columns take a few MiB; more is not ours
+MAX_TENSOR_BYTES = 16 * 2**30
+FOLDER_MODE, FILE_MODE = 0o700, 0o600
+
+OBSERVATION, TRUTH = "intermediate results", "property truth"
+
+
+def save_observation(seen: IntermediateResults, folder: Path) -> None:
+    """Write ``tensors.safetensors`` and ``facts.json`` into ``folder``, in place of an earlier one."""
+    tensors = {f"results/{kind}": values for kind, values in seen.results.items()}
+    tensors |= {"ids": seen.ids, "auxiliary/ids": seen.auxiliary.ids}
+    tensors["auxiliary/has_property"] = seen.auxiliary.has_property
+    if seen.features is not None:
+        tensors["features"] = seen.features
+    known = seen.auxiliary
+    facts = {
+        "adversary": seen.adversary,
+        "auxiliary": {"property_name": known.property_name, "columns": list(known.columns)},
+        "facts": asdict(seen.facts),
+    }
+    _write(folder, OBSERVATION, facts, tensors)
+
+
+def load_observation(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> IntermediateResults:
+    """Read what `save_observation` wrote.
+
+    Raises:
+        ObservationError: a file is missing, damaged, too large, of an unknown version, of something else, or the parts
+            do not fit each other.
+    """
+    facts, tensors = _read(folder, OBSERVATION, max_tensor_bytes)
+    results = {key.removeprefix("results/"): values for key, values in tensors.items() if key.startswith("results/")}
+    plain = {"ids", "auxiliary/ids", "auxiliary/has_property", "features"}
+    _check_names(folder, set(tensors) - {f"results/{kind}" for kind in results}, plain, {"features"})
+    _check_tensor(folder, "ids", tensors["ids"], 1, torch.int64)
+    _check_tensor(folder, "auxiliary/ids", tensors["auxiliary/ids"], 1, torch.int64)
+    _check_tensor(folder, "auxiliary/has_property", tensors["auxiliary/has_property"], 1, torch.bool)
+    for name, values in [*results.items(), *((k, v) for k, v in tensors.items() if k == "features")]:
+        _check_tensor(folder, name, values, 2, None)
+    try:
+        auxiliary, protocol = dict(facts["auxiliary"]), dict(facts["facts"])
+        columns, name = _strings(auxiliary["columns"]), _string(auxiliary["property_name"])
+        known = AuxiliaryData(name, tensors["auxiliary/ids"], tensors["auxiliary/has_property"], columns)
+        return IntermediateResults(
+            adversary=facts["adversary"],
+            ids=tensors["ids"],
+            results=cast(Mapping[Kind, Tensor], results),
+            auxiliary=known,
+            facts=_protocol(protocol),
+            features=tensors.get("features"),
+        )
+    except ObservationError as error:
+        raise ObservationError(f"{folder}: {error}") from error
+    except (TypeError, ValueError, KeyError) as error:
+        raise ObservationError(f"{folder / 'facts.json'} does not describe {OBSERVATION}: {error}") from error
+
+
+def save_truth(truth: PropertyTruth, folder: Path) -> None:
+    """Write ``tensors.safetensors`` and ``facts.json`` into ``folder``, in place of an earlier one."""
+    facts = {"property_name": truth.property_name, "fraction": truth.fraction}
+    _write(folder, TRUTH, facts, {"has_property": truth.has_property})
+
+
+def load_truth(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> PropertyTruth:
+    """Read what `save_truth` wrote.
+
+    Raises:
+        ObservationError: as for `load_observation`; a fraction outside [0, 1].
+    """
+    facts, tensors = _read(folder, TRUTH, max_tensor_bytes)
+    _check_names(folder, set(tensors), {"has_property"}, set())
+    _check_tensor(folder, "has_property", tensors["has_property"], 1, torch.bool)
+    try:
+        name, fraction = _string(facts["property_name"]), float(facts["fraction"])
+    except (TypeError, ValueError, KeyError) as error:
+        raise ObservationError(f"{folder / 'facts.json'} does not describe {TRUTH}: {error}") from error
+    if not 0 <= fraction <= 1:
+        raise ObservationError(f"{folder}: fraction must be from 0 to 1, got {fraction}")
+    return PropertyTruth(name, fraction, tensors["has_property"])
+
+
+def _write(folder: Path, what: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    folder.parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    # The folder gets its name when it is whole: an interrupted save leaves none.
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(mode=FOLDER_MODE)
+    save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, partial / "tensors.safetensors")
+    (partial / "facts.json").write_text(json.dumps({"schema_version": SCHEMA_VERSION, "what": what, **facts}, indent=1))
+    for file in partial.iterdir():
+        file.chmod(FILE_MODE)
+    if folder.exists():
+        shutil.rmtree(folder)
+    partial.rename(folder)
+
+
+def _read(folder: Path, what: str, max_bytes: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    for name, bound in (("facts.json", MAX_FACTS_BYTES), ("tensors.safetensors", max_bytes)):
+        path = folder / name
+        if not path.is_file():
+            raise ObservationError(f"no {what} at {folder}: {name} is missing")
+        if path.stat().st_size > bound:
+            raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {bound} are read")
+    path = folder / "facts.json"
+    try:
+        facts = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, endless numbers, endless nesting
+        raise ObservationError(f"{path} is not JSON: {error}") from error
+    found = facts if isinstance(facts, dict) else {}
+    if (version := found.pop("schema_version", None)) != SCHEMA_VERSION:
+        raise ObservationError(f"{path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
+    if (kind := found.pop("what", None)) != what:
+        raise ObservationError(f"{path} must describe {what}, got {kind!r}")
+    path = folder / "tensors.safetensors"
+    try:
+        return found, load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ObservationError(f"{path} is not a safetensors file: {error}") from error
+
+
+def _check_names(folder: Path, got: set[str], allowed: set[str], optional: set[str]) -> None:
+    path = folder / "tensors.safetensors"
+    if unknown := sorted(got - allowed):
+        raise ObservationError(
+            f"{path} holds unknown tensors {', '.join(unknown)}; known: {', '.join(sorted(allowed))}"
+        )
+    if missing := sorted(allowed - optional - got):
+        raise ObservationError(f"{path} lacks {', '.join(missing)}")
+
+
+def _check_tensor(folder: Path, name: str, values: Tensor, n_dims: int, dtype: torch.dtype | None) -> None:
+    fits = values.is_floating_point() if dtype is None else values.dtype == dtype
+    if values.ndim != n_dims or not fits:
+        wanted = f"{n_dims} dimension{'s' * (n_dims > 1)} of {dtype or 'a float type'}"
+        raise ObservationError(f"{folder}: {name} must have {wanted}, got {values.ndim} of {values.dtype}")
+
+
+def _protocol(facts: dict[str, Any]) -> VerticalFacts:
+    for field in fields(VerticalFacts):
+        value = facts.get(field.name)
+        if field.type is int and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+            raise ValueError(f"{field.name} must be a number from 0, got {value!r}")
+    named = {name: _strings(facts[name]) for name in ("adversary_columns", "victim_columns")}
+    return VerticalFacts(**(facts | named))
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, got {value!r}")
+    return value
+
+
+def _strings(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list):
+        raise ValueError(f"expected a list of names, got {values!r}")
+    return tuple(map(_string, values))

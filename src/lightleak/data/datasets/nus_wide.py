@@ -1,0 +1,144 @@
+"""NUS-WIDE: web images as low-level features, their tags, and the concepts they show."""
+
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import pandas as pd
+
+from lightleak.core.errors import DataError
+from lightleak.data.datasets.registry import dataset
+from lightleak.data.schema import Column, TableSchema
+from lightleak.data.sources import find_file, reading
+from lightleak.data.table import DatasetCard, Table
+
+FEATURES = {"CH": 64, "CM55": 225, "CORR": 144, "EDH": 73, "WT": 128}
+"""Official low-level features with their widths: colour histogram, block-wise colour moments, colour correlogram, edge
+direction histogram, wavelet texture; 634 in all."""
+N_TAGS = 1000
+Concept = Literal["buildings", "grass", "animal", "water", "person"]
+IMAGE_COLUMNS = tuple(f"{name}_{i}" for name, width in FEATURES.items() for i in range(width))
+TEXT_COLUMNS = tuple(f"tag_{i}" for i in range(N_TAGS))
+PARTS = ("Train", "Test")
+
+
+def _image_file(part: str, feature: str) -> str:
+    return f"Low_Level_Features/{part}_Normalized_{feature}.dat"
+
+
+def _tag_file(part: str) -> str:
+    return f"NUS_WID_Tags/{part}_Tags1k.dat"
+
+
+def _label_file(part: str, concept: str) -> str:
+    return f"Groundtruth/TrainTestLabels/Labels_{concept}_{part}.txt"
+
+
+CARD = DatasetCard(
+    name="nus-wide",
+    title="NUS-WIDE web images",
+    urls=("https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html",),
+    files=tuple(
+        file
+        for part in PARTS
+        for file in (
+            *(_image_file(part, feature) for feature in FEATURES),
+            _tag_file(part),
+            *(_label_file(part, concept) for concept in get_args(Concept)),
+        )
+    ),
+    licence="For research; the terms on the page of the National University of Singapore apply",
+    citation="T.-S. Chua, J. Tang, R. Hong, H. Li, Z. Luo, Y. Zheng: NUS-WIDE: a real-world web image database from "
+    "National University of Singapore. CIVR 2009",
+    notes=(
+        "ProVFL's image and text table (Sec. VI-B.6, Table XI): 634 low-level features (IMAGE_COLUMNS) at one party, "
+        "1,000 binary tags (TEXT_COLUMNS) at the other. A person must fetch the files; they lie as the archives unpack "
+        "(Low_Level_Features, NUS_WID_Tags, Groundtruth), with the official parts of 161,789 and 107,859 images. "
+        "Choices the paper leaves open: its 'top-5 most frequent labels' are taken to be buildings, grass, animal, "
+        "water and person, the five that code for vertical federated learning commonly uses (over all 81 concepts sky "
+        "and clouds are the most frequent, and grass, one of its properties, is sixth). The concept named by property "
+        "is the target property and the other four are the classes; images that show none or several of the four are "
+        "left out, so that every image has one class and may or may not have the property. The property is a column "
+        "of the frames (1 or 0) but not of the schema: no party trains on it, as in the paper; property_column=True "
+        "adds it to the schema, so that it can be dealt to a party. No checksums are known; tested on a small made "
+        "table."
+    ),
+)
+
+
+@dataset(CARD)
+def load_nus_wide(folder: Path, seed: int, *, property: Concept = "grass", property_column: bool = False) -> Table:
+    """Load NUS-WIDE; the label is ``concept``, one of the four that are not the property.
+
+    Frames hold the property as a last column, uint8, under its name.
+
+    Args:
+        folder: folder with ``Low_Level_Features``, ``NUS_WID_Tags`` and ``Groundtruth``.
+        seed: not used; the split is the official one.
+        property: the concept whose fraction an attacker wants.
+        property_column: the schema names the property, as its last feature.
+
+    Raises:
+        DataError: a file is missing, of another width or length, or not of numbers.
+    """
+    classes = [concept for concept in get_args(Concept) if concept != property]
+    train, test = (_read_part(folder, part, property, classes) for part in PARTS)
+    image = (_image_column(name, train[name], test[name]) for name in IMAGE_COLUMNS)
+    bits = (Column.integer(name, 0, 1) for name in (*TEXT_COLUMNS, *([property] if property_column else ())))
+    return Table(CARD, TableSchema((*image, *bits), Column.categorical("concept", classes)), train, test)
+
+
+def _read_part(folder: Path, part: str, target: str, classes: list[str]) -> pd.DataFrame:
+    """Rows of one official part that show exactly one of the classes."""
+    shown = _read_concepts({concept: find_file(folder, _label_file(part, concept)) for concept in (target, *classes)})
+    of_classes = shown[classes].to_numpy()
+    kept = np.flatnonzero(of_classes.sum(1) == 1)
+    if not len(kept):
+        raise DataError(f"{folder}: no image of the {part} part shows exactly one of {', '.join(classes)}")
+    image = np.empty((len(kept), len(IMAGE_COLUMNS)), np.float32)
+    start = 0
+    for name, width in FEATURES.items():
+        image[:, start : start + width] = _read(find_file(folder, _image_file(part, name)), width, len(shown))[kept]
+        start += width
+    tags = _read_bits(find_file(folder, _tag_file(part)), N_TAGS, len(shown))[kept]
+    frames = pd.DataFrame(image, columns=list(IMAGE_COLUMNS)), pd.DataFrame(tags, columns=list(TEXT_COLUMNS))
+    frame = pd.concat(frames, axis=1)
+    frame["concept"] = np.asarray(classes, dtype=object)[of_classes[kept].argmax(1)]
+    frame[target] = shown[target].to_numpy()[kept]
+    return frame
+
+
+def _read_concepts(paths: dict[str, Path]) -> pd.DataFrame:
+    """Which images show each concept, uint8; all files must be equally long."""
+    shown: dict[str, np.ndarray] = {}
+    n_rows = None
+    for concept, path in paths.items():
+        shown[concept] = _read_bits(path, 1, n_rows)[:, 0]
+        n_rows = len(shown[concept])
+    return pd.DataFrame(shown)
+
+
+def _read_bits(path: Path, width: int, n_rows: int | None = None) -> np.ndarray:
+    values = _read(path, width, n_rows, "uint8")
+    if values.max() > 1:
+        raise DataError(f"{path} must hold 0 and 1 only")
+    return values
+
+
+def _read(path: Path, width: int, n_rows: int | None = None, dtype: str = "float32") -> np.ndarray:
+    """Numbers between blanks or tabs, ``[n, width]``; a line may end in a separator."""
+    with reading(path):
+        values = pd.read_csv(path, sep=r"\s+", header=None, dtype=dtype).to_numpy()
+    if values.shape[1] != width:
+        raise DataError(f"{path} must have {width} numbers per line, got {values.shape[1]}")
+    if n_rows is not None and len(values) != n_rows:
+        raise DataError(f"{path} must have {n_rows} lines, one per image, got {len(values)}")
+    if not np.isfinite(values).all():
+        raise DataError(f"{path} must hold finite numbers only")
+    return values
+
+
+def _image_column(name: str, *parts: pd.Series) -> Column:
+    """A number with the bounds of all rows, as other loaders have it."""
+    lower, upper = float(min(part.min() for part in parts)), float(max(part.max() for part in parts))
+    return Column.continuous(name, lower, upper) if lower < upper else Column.continuous(name)

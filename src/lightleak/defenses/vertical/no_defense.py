@@ -1,0 +1,23 @@
+"""The reference every defence is compared with."""
+
+from dataclasses import dataclass
+
+from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
+
+
+@VERTICAL_DEFENSES.register("none")
+@dataclass(frozen=True)
+class NoDefense(VerticalDefense):
+    """Nothing is changed."""
+
+    name = "none"
+    citation = ""
+
+    @property
+    def strength(self) -> None:
+        """See `VerticalDefense`."""
+        return None
+
+    def describe(self) -> str:
+        """See `VerticalDefense`."""
+        return "no defence"

@@ -1,0 +1,161 @@
+"""One row of ``results.json`` of a vertical run: what one attack said about one property."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lightleak.core.errors import UsageError
+from lightleak.core.intermediate_results import KINDS
+
+NO_DEFENSE = "none"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What was held fixed while attacks, properties and adversaries were compared; None where the run does not say."""
+
+    dataset: str | None = None
+    target: str | None = None
+    epoch: int | None = None
+    defense: str = NO_DEFENSE
+
+
+@dataclass(frozen=True)
+class PropertyResult:
+    """One attack on one property with one seed; fractions in [0, 1], None where unknown.
+
+    Attributes:
+        run: name of the run folder.
+        setting: what was held fixed.
+        attack: name of the attack.
+        variant: how it was carried out, such as ``passive``, ``MR`` or ``LR+MR``.
+        adversary: ``C1`` (active party) or ``C2`` (passive party).
+        property_name: the property, as ``column=value``.
+        defense_strength: the defence's setting, where it is a number.
+        seed: of the split, the training and the attack.
+        true: share of the victim's records with the property; None where the run has no truth.
+        estimated: the attack's estimate.
+        low: lower end of the attack's own 95% interval.
+        high: upper end.
+        prior: share among the auxiliary rows, the guess of an attacker that observes nothing.
+        by_kind: estimate by kind of intermediate result.
+        auc: AUC of the target on its test rows.
+        accuracy: its accuracy.
+        seconds: wall time of the attack.
+        warnings: what the attack warned of.
+        threat_model: one plain sentence.
+        options: settings of the attack as text.
+    """
+
+    run: str
+    setting: Setting
+    attack: str
+    variant: str
+    adversary: str
+    property_name: str
+    seed: Any
+    defense_strength: float | None = None
+    true: float | None = None
+    estimated: float | None = None
+    low: float | None = None
+    high: float | None = None
+    prior: float | None = None
+    by_kind: Mapping[str, float] = field(default_factory=dict)
+    auc: float | None = None
+    accuracy: float | None = None
+    seconds: float | None = None
+    warnings: tuple[str, ...] = ()
+    threat_model: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def error(self) -> float | None:
+        """Absolute error of the estimate."""
+        return _distance(self.estimated, self.true)
+
+    @property
+    def prior_error(self) -> float | None:
+        """Absolute error of the auxiliary share: what guessing would have been off by."""
+        return _distance(self.prior, self.true)
+
+    @property
+    def gain(self) -> float | None:
+        """How much closer than guessing the estimate is; negative where guessing is closer."""
+        error, guess = self.error, self.prior_error
+        return None if error is None or guess is None else guess - error
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the attack's own interval holds the truth."""
+        if self.true is None or self.low is None or self.high is None:
+            return None
+        return self.low <= self.true <= self.high
+
+    def error_of(self, kind: str) -> float | None:
+        """Absolute error of the estimate from one kind of intermediate result."""
+        return _distance(self.by_kind.get(kind), self.true)
+
+
+def parse_result(raw: Any, run: str, where: str) -> PropertyResult:
+    """Read one row; ``where`` names it in errors. What is null, NaN or absent is unknown.
+
+    >>> parse_result({"attack": "aia", "property": "sex=Male", "estimated_fraction": 0.6}, "a", "row 0").estimated
+    0.6
+
+    Raises:
+        UsageError: the row is no mapping or lacks its attack or property.
+    """
+    if not isinstance(raw, Mapping) or not all(isinstance(raw.get(name), str) for name in ("attack", "property")):
+        raise UsageError(f"{where}: expected a mapping with the names of an 'attack' and a 'property', got {raw!r}")
+    kinds, options, warnings = raw.get("by_kind"), raw.get("options"), raw.get("warnings")
+    return PropertyResult(
+        run=run,
+        setting=Setting(
+            dataset=_text(raw.get("dataset")),
+            target=_text(raw.get("target")),
+            epoch=_whole(raw.get("epoch")),
+            defense=_text(raw.get("defense")) or NO_DEFENSE,
+        ),
+        attack=raw["attack"],
+        variant=_text(raw.get("variant")) or "",
+        adversary=_text(raw.get("adversary")) or "",
+        property_name=raw["property"],
+        seed=raw.get("seed"),
+        defense_strength=_number(raw.get("defense_strength")),
+        true=_number(raw.get("true_fraction")),
+        estimated=_number(raw.get("estimated_fraction")),
+        low=_number(raw.get("low")),
+        high=_number(raw.get("high")),
+        prior=_number(raw.get("prior")),
+        by_kind=_by_kind(kinds) if isinstance(kinds, Mapping) else {},
+        auc=_number(raw.get("auc")),
+        accuracy=_number(raw.get("accuracy")),
+        seconds=_number(raw.get("seconds")),
+        warnings=tuple(map(str, warnings)) if isinstance(warnings, list) else (),
+        threat_model=_text(raw.get("threat_model")),
+        options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
+    )
+
+
+def _by_kind(raw: Mapping[Any, Any]) -> dict[str, float]:
+    """Estimates of the four kinds, in their order."""
+    return {kind: value for kind in KINDS if (value := _number(raw.get(kind))) is not None}
+
+
+def _distance(value: float | None, true: float | None) -> float | None:
+    return None if value is None or true is None else abs(value - true)
+
+
+def _number(value: Any) -> float | None:
+    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known else None
+
+
+def _whole(value: Any) -> int | None:
+    number = _number(value)
+    return None if number is None else int(number)
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None or value == "" else str(value)

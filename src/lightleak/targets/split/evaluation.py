@@ -1,0 +1,60 @@
+"""Accuracy and area under the ROC curve that say so where test rows lack a class."""
+
+import warnings
+
+import torch
+from torch import Tensor
+from torchmetrics import MetricCollection
+from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, MulticlassAccuracy, MulticlassAUROC
+from torchmetrics.utilities.data import dim_zero_cat
+
+
+class TwoClassAUROC(BinaryAUROC):
+    """Area under the ROC curve, exact; NaN with a warning where all rows are of one class."""
+
+    def compute(self) -> Tensor:  # type: ignore[override]
+        """The area, a scalar."""
+        target = dim_zero_cat(self.target)
+        if target.min() == target.max():
+            warnings.warn("AUROC is undefined: all rows are of one class", stacklevel=2)
+            return torch.full((), torch.nan, device=target.device)
+        area: Tensor = super().compute()
+        return area
+
+
+class PresentClassAUROC(MulticlassAUROC):
+    """Mean of the one-against-rest areas of those classes that the rows hold, exact.
+
+    A class without rows has no area; torchmetrics counts it as 0. Here it is left out, with a warning.
+    """
+
+    def __init__(self, n_classes: int) -> None:
+        super().__init__(n_classes, average="none")
+
+    def compute(self) -> Tensor:  # type: ignore[override]
+        """The mean, a scalar; NaN where fewer than two classes have rows."""
+        target = dim_zero_cat(self.target)
+        present = torch.bincount(target, minlength=self.num_classes) > 0
+        if present.sum() < 2:
+            warnings.warn("AUROC is undefined: all rows are of one class", stacklevel=2)
+            return torch.full((), torch.nan, device=target.device)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "No positive samples")  # said below, with the count
+            areas: Tensor = super().compute()
+        if not present.all():
+            absent = int((~present).sum())
+            warnings.warn(f"AUROC leaves out {absent} of {self.num_classes} classes, which have no rows", stacklevel=2)
+        return areas[present].mean()
+
+
+def split_metrics(n_classes: int, prefix: str) -> MetricCollection:
+    """Accuracy over all rows and area under the ROC curve (mean over classes beyond two).
+
+    Args:
+        n_classes: classes; two are read as a binary problem whose positive class is 1.
+        prefix: stands before ``accuracy`` and ``auroc`` in the logs.
+    """
+    if n_classes == 2:
+        return MetricCollection({"accuracy": BinaryAccuracy(), "auroc": TwoClassAUROC()}, prefix=prefix)
+    accuracy = MulticlassAccuracy(n_classes, average="micro")
+    return MetricCollection({"accuracy": accuracy, "auroc": PresentClassAUROC(n_classes)}, prefix=prefix)

@@ -1,0 +1,260 @@
+"""The whole page of vertical runs."""
+
+import json
+import re
+import statistics
+from collections import defaultdict
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lightleak.core.errors import UsageError
+from lightleak.report import build_report
+from lightleak.report.page import render_vertical
+from lightleak.report.run_folder import RunFolder
+from lightleak.report.vertical.result import parse_result
+from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
+
+HOSTILE = "<script>alert(1)</script>"
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+SECTIONS = ["limits", "what", "shares", "errors", "kinds", "defences", "norms", "warnings", "run"]
+
+
+class Outline(HTMLParser):
+    """Tags, sections, visible text and table rows of a page; fails on tags that do not close in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+        if self.rows and ("td" in self.open or "th" in self.open):
+            self.rows[-1][-1] = " ".join((self.rows[-1][-1] + " " + data).split())
+
+
+def page_of(folder: Path, redact: bool = False) -> Outline:
+    return Outline(build_report(folder, redact=redact).read_text(encoding="utf-8"))
+
+
+DEFENSES = ("none", "laplace scale 0.1", "withdraw ratio 0.5")
+
+
+def test_a_full_run_shows_every_section(make_vertical) -> None:
+    page = page_of(make_vertical(defenses=DEFENSES))
+    assert page.ids == SECTIONS
+    for words in (
+        "What two insurers tell each other",
+        "From what companies exchange while they train one model together",
+        "to within",
+        "points off by guessing",
+        "What could not be inferred better than by guessing: workclass=Private.",
+        "active party: it holds the labels and the top network",
+        "ProVFL-M, LR+MR; ProVFL-M, MR: A party that departs from the protocol",
+        "true 66.",
+        "guess 50.0%",
+        "C2, without the labels",
+        "withdraw ratio 0.5",
+        "AUC lost, points",
+        "overlap (BC)",
+        "not told apart from the auxiliary share",
+        "(21 of 21 estimates)",
+        "lightleak audit config.yaml",
+        "packages torch 2.13.0",
+        "Seeds: 0, 1, 2, 3, 4, 5, 6.",
+        "populations 200, queries 100",
+    ):
+        assert words in page.text, words
+    assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
+
+
+def shown(values: list[float]) -> str:
+    """Mean and 95% interval in points, computed by the standard library and scipy alone."""
+    mean, n = statistics.fmean(values), len(values)
+    half = stats.t.ppf(0.975, n - 1) * statistics.stdev(values) / n**0.5
+    ends = [f"{100 * min(max(end, 0), 1):.1f}" for end in (mean - half, mean + half)]
+    return f"{100 * mean:.1f} ({ends[0]} to {ends[1]})"
+
+
+def test_numbers_on_the_page_are_those_of_the_rows(make_vertical) -> None:
+    folder = make_vertical(properties=("sex=Male",), defenses=DEFENSES)
+    raw = json.loads((folder / "results.json").read_text())["rows"]
+    by: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in raw:
+        by[row["adversary"], row["attack"], row["defense"]].append(row)
+    page = page_of(folder)
+    lines = {row[0]: row for row in reversed(page.rows) if row}  # the first table with a name wins
+    for attack, title in (("provfl_b", "ProVFL-B"), ("aia", "AIA"), ("provfl_m", "ProVFL-M (C1: LR+MR, C2: MR)")):
+        line = lines[title]
+        assert len(line) == 8 and line[7] == "7"
+        for index, adversary in enumerate(("C1", "C2")):
+            rows = by[adversary, attack, "none"]
+            assert line[1 + 3 * index] == shown([row["absolute_error"] for row in rows])
+            gain = statistics.fmean(abs(row["prior"] - row["true_fraction"]) - row["absolute_error"] for row in rows)
+            assert line[2 + 3 * index].startswith(f"{100 * gain:+.1f} (".replace("-", "−"))
+            assert line[3 + 3 * index] == f"{sum(row['covered'] for row in rows)} of 7"
+    plain, defended = by["C1", "aia", "none"], by["C1", "aia", "withdraw ratio 0.5"]
+    defense_rows = [row for row in page.rows if row and row[0] == "withdraw ratio 0.5"]
+    leading = min(("provfl_b", "aia"), key=lambda name: sum(row["absolute_error"] for row in by["C1", name, "none"]))
+    plain, defended = by["C1", leading, "none"], by["C1", leading, "withdraw ratio 0.5"]
+    assert defense_rows[0][1] == shown([row["absolute_error"] for row in defended])
+    loss = statistics.fmean(a["auc"] - b["auc"] for a, b in zip(plain, defended, strict=True))
+    assert defense_rows[0][-2].startswith(f"+{100 * loss:.1f} (")
+    assert f"{statistics.fmean(row['auc'] for row in defended):.3f}".removeprefix("0") in defense_rows[0][-3]
+    kinds = next(row for row in page.rows if row and row[0] == "ProVFL-B" and len(row) == 6)
+    assert kinds[1] == shown([abs(row["by_kind"]["AO"] - row["true_fraction"]) for row in by["C1", "provfl_b", "none"]])
+
+
+def test_the_file_is_self_contained(make_vertical) -> None:
+    text = build_report(make_vertical(defenses=DEFENSES)).read_text(encoding="utf-8")
+    page = Outline(text)
+    assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & set(page.tags)
+    assert not re.search(r"url\(|@import|src=|https?://|\son\w+=", text)
+    assert set(re.findall(r'href="([^"]*)"', text)) <= {f"#{name}" for name in page.ids}
+    assert "default-src 'none'" in text
+
+
+def test_every_value_is_escaped(make_vertical) -> None:
+    folder = make_vertical(seeds=(0, 1), defenses=DEFENSES)
+    raw = json.loads((folder / "results.json").read_text())
+    for row in raw["rows"]:
+        row |= {name: HOSTILE for name in ("dataset", "target", "property", "adversary", "variant", "threat_model")}
+        row |= {
+            "attack": HOSTILE,
+            "warnings": [HOSTILE],
+            "options": {HOSTILE: HOSTILE},
+            "seed": f"{HOSTILE}{row['seed']}",
+        }
+        row["defense"] = HOSTILE + row["defense"]
+    (folder / "results.json").write_text(json.dumps(raw))
+    norms = json.loads((folder / "norms.json").read_text())
+    for entry in norms["entries"]:
+        entry |= {name: HOSTILE for name in ("dataset", "property", "variant", "kind", "norm", "seed", "defense")}
+    (folder / "norms.json").write_text(json.dumps(norms))
+    (folder / "config.yaml").write_text(HOSTILE)
+    (folder / "environment.json").write_text(json.dumps({HOSTILE: {HOSTILE: HOSTILE}}))
+    page = page_of(folder)
+    assert "script" not in page.tags
+    assert page.text.count(HOSTILE) > 40
+
+
+def test_redaction_leaves_no_share(make_vertical) -> None:
+    folder = make_vertical(properties=("sex=Male",), defenses=DEFENSES)
+    raw = json.loads((folder / "results.json").read_text())
+    for row in raw["rows"]:  # shares that nothing else on the page could equal
+        row |= {"true_fraction": 0.4321, "estimated_fraction": 0.4321 + 0.001 * row["seed"], "prior": 0.2789}
+        row |= {"by_kind": {"AO": 0.4343, "VG": 0.4345}, "warnings": ["estimate 43.4% near the share of 27.9%"]}
+    (folder / "results.json").write_text(json.dumps(raw))
+    shares = ("43.2%", "43.4%", "43.5%", "27.9%", "15.3")  # true, estimated, prior, and what guessing is off by
+    page = page_of(folder)
+    assert all(share in page.text for share in shares)
+    page = page_of(folder, redact=True)
+    assert not any(share in page.text for share in shares)
+    assert "Redacted." in page.text
+    assert page.ids == [name for name in SECTIONS if name != "shares"]
+    assert "0.3 (0.1 to 0.5)" in page.text  # errors 0, 0.1, ..., 0.6 points
+    assert "estimate …% near the share of …%" in page.text
+    assert next(row for row in page.rows if row and row[0] == "ProVFL-B")[2] == "yes"
+
+
+@pytest.mark.parametrize(
+    ("options", "says", "gone"),
+    [
+        ({"seeds": (), "norms": False}, "No attack has finished yet", ["limits", *SECTIONS[2:8]]),
+        ({"attacks": ("prior",)}, "Only guessing has finished", ["shares", "errors", "kinds", "defences", "warnings"]),
+        ({"seeds": (0,)}, "one seed is too few", ["defences"]),
+        ({"seeds": (0,)}, "Bars are the attack's own 95% intervals.", []),
+        ({"truth": False}, "The true shares are not part of this run", ["kinds"]),
+        ({"norms": False}, "No record and no value of a record", ["norms"]),
+        ({"properties": ("sex=Male",)}, "66.", ["warnings"]),
+        ({"adversaries": ("C2",)}, "a company without the labels (C2)", ["kinds"]),
+        ({"without": ("config.yaml",)}, "holds no config.yaml", []),
+        ({"without": ("environment.json",)}, "Seeds: 0", []),
+        ({"defenses": DEFENSES[1:]}, "Measured with 7 seeds; laplace scale 0.1", []),
+        ({"extra": {"dataset": None, "auc": None, "seed": None}}, "not stated", ["defences"]),
+    ],
+)  # fmt: skip
+def test_a_missing_piece_is_left_out_or_explained(make_vertical, options, says: str, gone: list[str]) -> None:
+    page = page_of(make_vertical(**options))
+    assert says in page.text
+    assert {"what", "run"} <= set(page.ids) and not set(gone) & set(page.ids)
+    assert {f"#{name}" for name in gone}.isdisjoint(re.findall(r"#\w+", page.text))
+
+
+NUMBERS = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0, 7.5, "text", -0.3])
+TEXTS = st.sampled_from([None, "", "a", 3])
+ROWS = st.fixed_dictionaries(
+    {"attack": st.sampled_from(["provfl_b", "prior", "x"]), "property": st.sampled_from(["sex=Male", "a"])},
+    optional={
+        **{
+            name: NUMBERS
+            for name in ("true_fraction", "estimated_fraction", "low", "high", "prior", "auc", "seconds", "epoch")
+        },
+        **{name: TEXTS for name in ("dataset", "target", "variant", "threat_model", "options", "warnings", "by_kind")},
+        "adversary": st.sampled_from([None, "C1", "C2", "C3"]),
+        "defense": st.sampled_from([None, "none", "noise 0.1", "noise 0.5"]),
+        "by_kind": st.dictionaries(st.sampled_from(["AO", "VG", "x"]), NUMBERS),
+        "seed": st.integers(0, 2),
+    },
+)
+
+
+@given(st.lists(ROWS, max_size=8), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_any_part_of_any_row_may_be_missing(rows: list[dict[str, Any]], redact: bool) -> None:
+    results = tuple(parse_result(row, "run", "row") for row in rows)
+    run = VerticalRun(RunFolder("run", Path("."), (), pd.DataFrame(), None, {}), results, ())
+    page = Outline(render_vertical([run], redact))
+    assert {"what", "run"} <= set(page.ids)
+    assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
+
+
+def test_several_runs_are_pooled_over_their_seeds(make_named_vertical, tmp_path: Path) -> None:
+    first = make_named_vertical("monday")(properties=("sex=Male",), seeds=(0, 1, 2))
+    second = make_named_vertical("tuesday")(properties=("sex=Male",), seeds=(3, 4))
+    page = Outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert "Measured with 5 seeds" in page.text
+    assert "monday" in page.text and "tuesday" in page.text
+    with pytest.raises(UsageError, match="several runs needs an output file"):
+        build_report([first, second])
+
+
+def test_several_tables_are_named(make_named_vertical, tmp_path: Path) -> None:
+    first = make_named_vertical("a")(properties=("sex=Male",), seeds=(0, 1))
+    second = make_named_vertical("b")(properties=("sex=Male",), seeds=(0, 1), extra={"dataset": "census"})
+    page = Outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert "adult: sex=Male" in page.text and "census: sex=Male" in page.text
+    assert re.search(r"adult: \.90\d.*; census: \.90\d", page.text)
+
+
+def test_the_report_is_the_same_each_time(make_vertical) -> None:
+    folder = make_vertical(seeds=(0, 1))
+    assert render_vertical([load_vertical_run(folder)]) == render_vertical([load_vertical_run(folder)])
