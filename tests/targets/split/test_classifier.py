@@ -294,3 +294,20 @@ def test_rows_of_another_split_are_refused(make_data: MakeData, make_trainer: Ma
 def test_decay_is_checked(decay: float) -> None:
     with pytest.raises(UsageError, match="decay must be above 0 and at most 1"):
         SplitClassifier(SplitSpec((5, 3)), decay=decay)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("optimizer", [MOMENTUM, OptimizerConfig("adam", 0.01)], ids=["sgd", "adam"])
+def test_a_gpu_trains_the_same(make_data: MakeData, make_trainer: MakeTrainer, optimizer: OptimizerConfig) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    ends, losses = [], []
+    for accelerator in ("cpu", "gpu"):
+        module = SplitClassifier(SplitSpec((5, 3), 4), optimizer, seed=0)
+        module.relabel = flip_even
+        trainer = make_trainer(accelerator=accelerator, devices=1, max_epochs=1)
+        trainer.fit(module, make_data(n_classes=4))
+        ends.append({name: value.cpu() for name, value in weights(module).items()})
+        losses.append(float(trainer.callback_metrics["train/loss"]))
+    torch.testing.assert_close(ends[1], ends[0], rtol=1e-3, atol=1e-4)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)

@@ -14,6 +14,7 @@ from scipy.optimize import nnls
 
 Z95 = 1.96  # two-sided 95% quantile of the normal distribution
 LEAST_SLOPE = 0.1  # below it an estimate hardly moves with the fraction, and dividing by the slope means nothing
+CURVE_DEGREE = 3  # trees answer fractions near 0 and 1 too close to the middle: a curve with two bends
 GRID = np.linspace(0, 1, 2001)
 
 
@@ -88,7 +89,7 @@ def ensemble_weights(errors: np.ndarray) -> np.ndarray:
     Args:
         errors: ``[k, k]`` covariance of the estimates' errors.
     """
-    # A tenth of each variance more: AG and VG are nearly one number, whose small difference must not get a large weight.
+    # A tenth of each variance more: AG and VG are nearly one number, and their difference must get no large weight.
     # The last term is for a kind whose rows of a class all score the same.
     damped = errors + np.diag(0.1 * np.diag(errors) + 1e-12)
     solved = np.linalg.solve(damped, np.ones(len(errors)))
@@ -99,22 +100,25 @@ def held_out_response(fractions: np.ndarray, predictions: np.ndarray) -> tuple[R
     """Response and noise of an estimator on the full auxiliary rows from what halves of them said about each other.
 
     A regressor also learns the accidents of its auxiliary rows, which pull what it says of other rows to the middle.
-    With half the rows this pull is twice as strong, so that slope s there is ``2 s / (1 + s)`` with all (Spearman-Brown).
+    With half the rows this pull is twice as strong: a slope s becomes ``2 s / (1 + s)`` with all (Spearman-Brown).
 
     Args:
-        fractions: ``[S]`` true fractions of the held-out samples.
-        predictions: ``[S, 2]`` predictions for a pair of samples of one bootstrap copy of the held-out rows.
+        fractions: ``[2, S]`` true fractions of the samples of each held-out half.
+        predictions: ``[2, S, 2]`` predictions for a pair of samples of one bootstrap copy of that half.
     """
-    design = np.stack([np.ones_like(fractions), fractions], axis=1)
-    (intercept, half_slope), *_ = np.linalg.lstsq(design, predictions.mean(1), rcond=None)
+    # What one half's accidents add, the other half's take away: the line is that of both together.
+    half_slope, intercept = np.polyfit(fractions.ravel(), predictions.mean(-1).ravel(), 1)
     slope = 2 * half_slope / (1 + half_slope) if half_slope > 0 else 0.0
     if not Response(slope).informative:
         return Response(0.0), Noise(0.0, 0.0)
     # At slope 1 the line has no fixed point: the centre then is of no account.
     centre = float(np.clip(intercept / (1 - half_slope), 0, 1)) if abs(1 - half_slope) > 0.01 else 0.5
-    residuals = predictions - (intercept + half_slope * fractions)[:, None]
-    common = residuals.prod(1)
-    basis = np.stack([fractions**2, (1 - fractions) ** 2], axis=1)
+    # Around a curve of each half's own: what all of its samples share is not the scatter of the copies.
+    curves = [
+        np.polyval(np.polyfit(t, p.mean(-1), CURVE_DEGREE), t) for t, p in zip(fractions, predictions, strict=True)
+    ]
+    common = (predictions - np.stack(curves)[..., None]).prod(-1).ravel()
+    basis = np.stack([fractions.ravel() ** 2, (1 - fractions.ravel()) ** 2], axis=1)
     (with_property, without), _ = nnls(basis, common)
     # Half the rows have twice the variance of all.
     scale = (slope / half_slope) ** 2 / 2

@@ -47,7 +47,7 @@ class DistributionComparisonConfig:
         n_quantiles: quantiles of a population.
         samples: R, populations a regressor learns from.
         sample_size: M, norms of a population.
-        queries: Q, queries of M records each.
+        queries: Q, queries of M records each; one has no spread, and with it a regressor's interval is not made.
         fraction_step: q in percent, the step of the grid that a population's fraction is drawn from.
         held_out: samples per half of the auxiliary rows from which a regressor's interval comes; 0 makes none.
         grid_points: points at which the mixture compares distribution functions.
@@ -82,12 +82,12 @@ class DistributionComparisonConfig:
         _one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
         _one_of("ensemble", self.ensemble, ENSEMBLES)
         _one_of("features", self.features, FEATURES)
-        least = {"n_quantiles": 1, "samples": 1, "sample_size": 1, "queries": 2, "held_out": 0, "grid_points": 1}
+        least = {"n_quantiles": 1, "samples": 1, "sample_size": 1, "queries": 1, "held_out": 0, "grid_points": 1}
         for name, low in least.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < low:
                 raise UsageError(f"{name} must be a whole number, at least {low}; got {value!r}")
-        if self.n_quantiles > self.sample_size:
+        if self.features == "quantiles" and self.n_quantiles > self.sample_size:
             raise UsageError(f"n_quantiles must be at most sample_size {self.sample_size}, got {self.n_quantiles}")
         fraction_grid(self.fraction_step)
         if self.weighted and self.estimator != MIXTURE and not self.held_out:

@@ -65,15 +65,17 @@ def estimate_by_regression(
     if plan.held_out:
         fractions, predictions = _held_out(auxiliary, everyone, folds, plan, seed)
         if plan.weighted:
-            errors = predictions.mean(1) - fractions[:, None]
+            errors = (predictions.mean(2) - fractions[..., None]).reshape(-1, len(kinds))
             weights = ensemble_weights(errors.T @ errors / len(errors))
         merged = predictions @ weights
         response, sampled = held_out_response(fractions, merged)
-        noise = Noise(sampled.with_property, sampled.without, float((asked @ weights).var(ddof=1)) / plan.queries)
+        if plan.queries > 1:
+            of_queries = float((asked @ weights).var(ddof=1)) / plan.queries
+            noise = Noise(sampled.with_property, sampled.without, of_queries)
         details = {
             "weights": dict(zip(kinds, weights.tolist(), strict=True)),
             "response_slope": response.slope,
-            "held_out_error": float(np.abs(merged - fractions[:, None]).mean()),
+            "held_out_error": float(np.abs(merged - fractions[..., None]).mean()),
         }
     by_kind = dict(zip(kinds, answers.tolist(), strict=True))
     return Outcome(float(answers @ weights), by_kind, response, noise, details)
@@ -113,7 +115,7 @@ def _held_out(
     """Each half of the rows fits, with half the samples, and predicts pairs of samples of the other half.
 
     Returns:
-        Fractions ``[2 S]`` and predictions ``[2 S, 2, kinds]``.
+        Fractions ``[2, S]`` and predictions ``[2, S, 2, kinds]``.
     """
     fractions, predictions = [], []
     for half in (False, True):
@@ -127,4 +129,4 @@ def _held_out(
         predicted = _predict(regressors, auxiliary, pairs.reshape(-1, plan.sample_size), plan)
         fractions.append(counts / plan.sample_size)
         predictions.append(predicted.reshape(plan.held_out, 2, -1))
-    return np.concatenate(fractions), np.concatenate(predictions)
+    return np.stack(fractions), np.stack(predictions)

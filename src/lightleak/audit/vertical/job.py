@@ -212,7 +212,7 @@ def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> lis
     """Every training of the audit, in a fixed order.
 
     Raises:
-        UsageError: an attack or a defence that cannot be made.
+        UsageError: an attack or a defence that cannot be made, or one that asks of an adversary what it cannot do.
     """
     makes = {label: attack_named(label, options) for label, options in config.attacks.items()}
     adversaries: list[Adversary] = [one for one in ("C1", "C2") if one in config.adversaries]
@@ -228,6 +228,10 @@ def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> lis
         if isinstance(attack, ProVFLM)
         for adversary in adversaries
     ]
+    for attack in makes.values():
+        if isinstance(attack, ProVFLM):
+            for adversary in adversaries:
+                attack.augmentation_for(adversary)
     for label, options in config.defenses.items():
         defense_named(label, options)
     return [

@@ -120,8 +120,7 @@ def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]
             settings["strength"] = float(cell.value)
             label = f"provfl_m lambda {cell.value}"
     if cell.option in ("estimator", "fraction_step", "queries", "samples", "norm"):
-        # The paper's q, a share of 1 in the tables' cells, is percent here.
-        settings[cell.option] = 100 * float(str(cell.value)) if cell.option == "fraction_step" else cell.value
+        settings[cell.option] = cell.value
         label = f"{name} {cell.option} {cell.value}"
     return label, settings
 
@@ -130,7 +129,7 @@ def defense_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]
     """Label and settings of a cell's defence."""
     if cell.defense in (None, "none"):
         return "none", {}
-    strength = {"laplace": "scale", "ppdl": "fraction", "r3elu": "epsilon", "shuffle": "ratio", "withdraw": "ratio"}
+    strength = {"laplace": "scale", "ppdl": "ratio", "r3elu": "epsilon", "shuffle": "ratio", "withdraw": "ratio"}
     settings: dict[str, Any] = {"defense": cell.defense, strength[str(cell.defense)]: cell.strength}
     if as_published and cell.defense == "withdraw":
         settings["as_published"] = True

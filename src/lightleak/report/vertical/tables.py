@@ -227,7 +227,7 @@ def _panel(
                 title=defense_name(group.setting.defense),
                 group=group,
                 rise=_paired(group, base, lambda one: one.error) if defended else None,
-                closest=closest,
+                closest=closest if closest is not group else None,
                 loss=_paired(base, group, lambda one: one.auc) if defended else None,
             )
         )

@@ -27,7 +27,8 @@ class Exchange:
 class Transform:
     """A defence as split training meets it; this one changes nothing.
 
-    A transform draws from generators of its own (`lightleak.core.seeds`), never from the global one.
+    A transform draws from generators of its own (`lightleak.core.seeds`), never from the global one, and does not write
+    into its arguments, which are recorded. Under several ranks it gets this rank's rows.
     """
 
     def outputs(self, outputs: Tensor, training: bool) -> Tensor:
