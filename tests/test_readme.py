@@ -11,6 +11,8 @@ import yaml
 
 from lightleak.attacks import ATTACKS
 from lightleak.audit.config import parse_config
+from lightleak.audit.vertical.config import parse_vertical_config
+from lightleak.audit.vertical.run import check_vertical
 from lightleak.cli import _parser, _settings
 
 README = Path(__file__).parents[1] / "README.md"
@@ -66,8 +68,11 @@ def test_flags_that_its_comments_mention_are_settings() -> None:
 
 @pytest.mark.parametrize("block", blocks("yaml"))
 def test_configs_parse(block: str) -> None:
-    config = parse_config(yaml.safe_load(block))
-    for name, options in config.attacks.items():
+    content = yaml.safe_load(block)
+    if content.get("kind") == "vertical":
+        check_vertical(parse_vertical_config(content))
+        return
+    for name, options in parse_config(content).attacks.items():
         ATTACKS.get(name)(**options)
 
 

@@ -125,7 +125,7 @@ def _parser() -> argparse.ArgumentParser:
     describe.set_defaults(run=_data_describe, takes_settings=False)
 
     listing = commands.add_parser("list", help="what there is")
-    listing.add_argument("what", choices=["attacks", "datasets", "targets", "metrics", "reproductions"])
+    listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
     listing.set_defaults(run=_list, takes_settings=False)
     return parser
 
@@ -225,10 +225,11 @@ def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
 
 
 def _attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    from lightleak.audit.config import load_config
-    from lightleak.audit.offline import attack_captures
+    from lightleak.audit.kinds import kind_of_config
 
-    attack_captures(load_config(parsed.config, _settings(rest)), parsed.capture, folder, command, console)
+    settings = _settings(rest)
+    kind = kind_of_config(parsed.config, settings)
+    kind.attack(kind.load(parsed.config, settings), parsed.capture, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 
@@ -335,10 +336,17 @@ def _list(
 ) -> None:
     if parsed.what == "attacks":
         from lightleak.attacks import ATTACKS
+        from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 
-        for name in ATTACKS:
-            attack = ATTACKS.get(name)()
-            console.print(f"{name:24}{attack.citation}", soft_wrap=True, highlight=False)
+        for registry in (ATTACKS, PROPERTY_ATTACKS):
+            for name in registry:
+                console.print(f"{name:24}{registry.get(name)().citation}", soft_wrap=True, highlight=False)
+    elif parsed.what == "defenses":
+        from lightleak.defenses.vertical import VERTICAL_DEFENSES
+
+        for name in VERTICAL_DEFENSES:
+            defense = VERTICAL_DEFENSES.get(name)
+            console.print(f"{name:24}{defense.citation}", soft_wrap=True, highlight=False)
     elif parsed.what == "datasets":
         from lightleak.data.datasets import DATASETS
 

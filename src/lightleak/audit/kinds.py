@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.audit.config import load_config
+from lightleak.audit.offline import attack_captures
 from lightleak.audit.run import describe_plan, run_audit
 from lightleak.audit.settings import read_settings
 from lightleak.audit.vertical.config import load_vertical_config
+from lightleak.audit.vertical.offline import attack_vertical_captures
 from lightleak.audit.vertical.run import describe_vertical_plan, run_vertical_audit
 from lightleak.core.errors import UsageError
 
@@ -21,16 +23,18 @@ class Kind:
         load: reads it, with overrides by dotted key.
         run: runs it into a folder: ``(config, folder, command, console)``.
         describe: prints the plan: ``(config, console)``.
+        attack: attacks captures: ``(config, captures, folder, command, console)``.
     """
 
     load: Callable[..., Any]
     run: Callable[..., dict[str, Any]]
     describe: Callable[..., None]
+    attack: Callable[..., dict[str, Any]]
 
 
 KINDS = {
-    "horizontal": Kind(load_config, run_audit, describe_plan),
-    "vertical": Kind(load_vertical_config, run_vertical_audit, describe_vertical_plan),
+    "horizontal": Kind(load_config, run_audit, describe_plan, attack_captures),
+    "vertical": Kind(load_vertical_config, run_vertical_audit, describe_vertical_plan, attack_vertical_captures),
 }
 
 

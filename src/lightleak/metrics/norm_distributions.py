@@ -129,7 +129,7 @@ def norm_distances(first: Tensor, second: Tensor, bins: int = DEFAULT_BINS) -> N
     """KL of ``first`` from ``second``, JS distance and BC of two samples of norms ``[n]`` and ``[m]`` (Table II)."""
     edges = common_edges(first, second, bins)
     p, q = (smoothed(histogram_counts(sample, edges)) for sample in (first, second))
-    return NormDistances(kl_divergence(p, q), js_divergence(p, q), bhattacharyya_coefficient(p, q))
+    return NormDistances(kl_divergence(p, q), js_divergence(p, q) ** 0.5, bhattacharyya_coefficient(p, q))
 
 
 def sorted_norm_distances(first: Tensor, second: Tensor) -> NormDistances:

@@ -7,7 +7,7 @@ import lightning
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
@@ -69,6 +69,7 @@ def weights(module: SplitClassifier) -> dict[str, Tensor]:
 values = st.floats(-1e6, 1e6, width=32)
 
 
+@settings(max_examples=30)
 @given(st.lists(st.lists(values, min_size=3, max_size=3), min_size=1, max_size=8), st.data(), st.floats(0.01, 100))
 def test_the_output_loss_is_bounded_and_so_is_its_derivative(
     rows: list[list[float]], draws: st.DataObject, cap: float
@@ -100,14 +101,13 @@ def test_norms_of_rows_with_the_property_grow_to_the_cap_and_others_shrink() -> 
         sent = module.network.party_output(PARTY, inputs).abs().mean(1)
         return float(sent[inputs[:, 0] > 0].mean()), float(sent[inputs[:, 0] <= 0].mean())
 
-    plain = norms(fit(epochs=10))
-    weak, strong = (norms(fit(refinement(strength=strength), epochs=10)) for strength in (0.1, 2.0))
-    assert weak[0] - weak[1] > plain[0] - plain[1] + 0.01
-    assert strong[0] - strong[1] > weak[0] - weak[1] + 0.1
-    # Steps far too long for their loss: with the cap the norm stays where a few steps beyond it take it.
-    bounded = norms(fit(refinement(strength=30.0, cap=0.5), epochs=20))
-    assert all(torch.tensor(bounded).isfinite())
-    assert bounded[0] < 20
+    gaps = [
+        with_it - without for with_it, without in (norms(fit(refinement(strength=s), epochs=6)) for s in (0.0, 1, 4))
+    ]
+    assert gaps[0] + 0.05 < gaps[1] < gaps[2] - 0.05
+    # Steps far too long for their loss: beyond the cap nothing is rewarded, so the norm stays near it.
+    assert norms(fit(refinement(strength=30.0, cap=0.5), epochs=12))[0] < 5
+    assert not norms(fit(refinement(strength=30.0, cap=1e9), epochs=12))[0] < 5
 
 
 def test_one_step_is_that_of_autograd_on_the_whole_loss() -> None:

@@ -91,6 +91,21 @@ def test_the_exchange_is_that_of_the_weights_before_the_step(make_data: MakeData
     torch.testing.assert_close(first.outputs, before.outputs(data.train.inputs[:8]))
 
 
+@pytest.mark.parametrize("query_relabelled", [False, True])
+def test_the_recorded_gradient_is_that_of_the_queried_loss(
+    make_data: MakeData, make_trainer: MakeTrainer, query_relabelled: bool
+) -> None:
+    data, module, listener = make_data(), SplitClassifier(SplitSpec((5, 3)), seed=0), Exchanges()
+    module.relabel, module.query_relabelled = flip_even, query_relabelled
+    before = SplitClassifier(SplitSpec((5, 3)), seed=0).network
+    make_trainer(callbacks=[listener], max_steps=1).fit(module, data)
+    ids, labels = data.train.ids[:8], data.train.labels[:8]
+    asked = flip_even(ids, labels) if query_relabelled else labels
+    outputs = before.outputs(data.train.inputs[:8])
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(before.logits(outputs), asked.float())
+    torch.testing.assert_close(listener.seen[0].gradients, *torch.autograd.grad(loss, outputs))
+
+
 @pytest.mark.parametrize("decay_top", [False, True])
 def test_learning_rates_decay_by_epoch(make_data: MakeData, make_trainer: MakeTrainer, decay_top: bool) -> None:
     rates: list[tuple[float, float]] = []

@@ -1,0 +1,83 @@
+"""``lightleak attack`` on intermediate results that were captured before, here or elsewhere, with or without truth."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lightleak.audit.offline import find_captures
+from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.run import open_run_folder
+from lightleak.audit.unit import unit_file, without_nan, write_whole
+from lightleak.audit.vertical.choices import attack_named
+from lightleak.audit.vertical.config import VerticalConfig
+from lightleak.audit.vertical.rows import estimate_row
+from lightleak.audit.vertical.run import SUMMARY_KEYS
+from lightleak.audit.vertical_summary import print_vertical_summary
+from lightleak.callbacks.intermediate_store import load_observation, load_truth
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import ObservationError
+from lightleak.core.intermediate_results import IntermediateResults, PropertyTruth
+from lightleak.core.seeds import derive_seed
+from lightleak.report import build_report
+
+
+def attack_vertical_captures(
+    config: VerticalConfig, root: Path, folder: Path, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run the config's attacks on every capture below ``root`` and write a run folder; no training takes place.
+
+    Without truth the rows carry no error: the estimate, its interval and its warnings are what an attacker has.
+
+    Raises:
+        UsageError: no capture, an unknown attack, a truth that is not the observation's, an observation an attack
+            cannot serve, or a folder that holds another run; before any work.
+    """
+    console = console or Console()
+    device = resolve_device(config.device)
+    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    captures = {path: load_capture(path) for path in find_captures(root)}
+    for seen, _ in captures.values():
+        for attack in attacks.values():
+            attack.check(seen)
+    open_run_folder(folder, config, root)
+    write_environment(folder, device, command)
+    rows = []
+    try:
+        for path, (seen, truth) in captures.items():
+            name = "-".join(path.relative_to(root).parts) or root.resolve().name
+            for label, attack in attacks.items():
+                unit = f"{label}-{name}".replace(" ", "_")
+                file = unit_file(folder, unit)
+                if not file.is_file():
+                    seed = derive_seed(config.seeds[0], label, seen.auxiliary.property_name, seen.adversary)
+                    row = estimate_row(unit, attack, attack.run(seen, seed, device), seen, truth)
+                    facts = {"label": label, "variant": label, "defense": None, "seed": config.seeds[0]}
+                    facts["dataset"] = config.data.name or Path(str(config.data.table)).name.split(".")[0]
+                    write_whole(file, json.dumps(without_nan(row | facts)))
+                rows.append(json.loads(file.read_text()))
+    finally:
+        results = write_results(folder, rows, SUMMARY_KEYS)
+        build_report(folder, redact=config.redact)
+    print_vertical_summary(results, console)
+    return results
+
+
+def load_capture(folder: Path) -> tuple[IntermediateResults, PropertyTruth | None]:
+    """Observation and, where it lies beside it, the truth of one capture.
+
+    Raises:
+        ObservationError: a file is missing or damaged, or the truth belongs to another observation.
+    """
+    seen = load_observation(folder / "observation")
+    if not (folder / "truth").is_dir():
+        return seen, None
+    truth = load_truth(folder / "truth")
+    if truth.property_name != seen.auxiliary.property_name or len(truth.has_property) != len(seen.ids):
+        raise ObservationError(
+            f"{folder}/truth is about {truth.property_name} of {len(truth.has_property)} records, the observation "
+            f"about {seen.auxiliary.property_name} of {len(seen.ids)}"
+        )
+    return seen, truth

@@ -1,0 +1,54 @@
+import json
+import shutil
+
+import pytest
+
+from lightleak.audit.vertical.offline import attack_vertical_captures, load_capture
+from lightleak.core.errors import ObservationError, UsageError
+
+
+@pytest.fixture
+def watching(small):
+    return small(attacks={"provfl_b_mixture": {}, "prior": {}})
+
+
+def test_gives_what_the_audit_gave(finished, watching, silent, tmp_path):
+    results = attack_vertical_captures(watching, finished / "captures", tmp_path / "run", [], silent)
+    audited = {
+        (row["adversary"], row["true_fraction"], row["estimated_fraction"])
+        for row in json.loads((finished / "results.json").read_text())["rows"]
+        if row["attack"] == "provfl_b_mixture"
+    }
+    again = {
+        (row["adversary"], row["true_fraction"], row["estimated_fraction"])
+        for row in results["rows"]
+        if row["attack"] == "provfl_b_mixture" and "passive" in row["unit"]
+    }
+    assert again == audited
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_works_without_the_truth(finished, watching, silent, tmp_path):
+    captures = tmp_path / "captures"
+    shutil.copytree(finished / "captures", captures, ignore=shutil.ignore_patterns("truth"))
+    results = attack_vertical_captures(watching, captures, tmp_path / "run", [], silent)
+    with_truth = attack_vertical_captures(watching, finished / "captures", tmp_path / "other", [], silent)
+    for row, known in zip(results["rows"], with_truth["rows"], strict=True):
+        assert row["true_fraction"] is row["absolute_error"] is row["covered"] is None
+        assert row["estimated_fraction"] == known["estimated_fraction"]
+
+
+def test_a_truth_of_another_observation_is_refused(finished, tmp_path):
+    first, other = (
+        sorted((finished / "captures").glob("*none-passive*C1*")),
+        sorted((finished / "captures").glob("*half-passive*C1*")),
+    )
+    shutil.copytree(first[0] / "observation", tmp_path / "observation")
+    shutil.copytree(other[0] / "truth", tmp_path / "truth")
+    with pytest.raises(ObservationError, match="is about religious=strongly of"):
+        load_capture(tmp_path)
+
+
+def test_a_folder_without_captures_is_refused(watching, silent, tmp_path):
+    with pytest.raises(UsageError, match="holds no captured update"):
+        attack_vertical_captures(watching, tmp_path, tmp_path / "run", [], silent)
