@@ -70,7 +70,7 @@ def _cells(group: Group) -> list[str]:
         group.property_name,
         group.adversary,
         " ".join(part for part in (group.attack, variant, group.detail) if part),
-        _percent(group.estimated),
+        _percent(group.true),
         _percent(group.estimated),
         _percent(group.error),
         interval(group.error).replace("–", "-"),

@@ -192,7 +192,7 @@ def test_a_resumed_training_goes_on_as_it_would_have(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    for settings, message in (
+    for wrong, message in (
         ({"objective": "printed"}, "objective must be one of mended, as_coded; got 'printed'"),
         ({"strength": -1.0}, "strength must be at least 0, got -1.0"),
         ({"strength": float("nan")}, "strength must be at least 0, got nan"),
@@ -202,12 +202,12 @@ def test_what_cannot_be_is_refused() -> None:
         ({"hidden": ()}, "hidden must hold widths"),
     ):
         with pytest.raises(UsageError, match=message):
-            ModelRefinementConfig(**settings)
+            ModelRefinementConfig(**wrong)
     with pytest.raises(UsageError, match=r"got \(4, 2\) and \(3,\)"):
         ModelRefinement(ModelRefinementConfig(), 0, torch.zeros(4, 2), torch.zeros(3).bool(), 0)
     with pytest.raises(UsageError, match="party must be from 0 to 1, got 2"):
         fit(ModelRefinement(ModelRefinementConfig(), 2, torch.zeros(4, 2), torch.zeros(4).bool(), 0))
     with pytest.raises(UsageError, match=r"inputs of party 0 must have shape \[n, 3\], got \(20, 2\)"):
-        wrong = refinement()
-        wrong.party = 0
-        fit(wrong)
+        other = refinement()
+        other.party = 0
+        fit(other)

@@ -20,6 +20,7 @@ def test_withdraws_a_share_of_the_rows_with_the_property(
     assert len(prepared.source.unique()) == 40 - withdrawn
     assert torch.equal(prepared.rows.inputs, rows.inputs[prepared.source]), "all parties lose the same rows"
     assert torch.equal(prepared.rows.ids, rows.ids[prepared.source])
+    assert torch.equal(prepared.rows.labels, rows.labels[prepared.source])
     assert prepared.rows.widths == rows.widths
 
 

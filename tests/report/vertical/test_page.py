@@ -76,9 +76,10 @@ def test_a_full_run_shows_every_section(make_vertical) -> None:
         "From what companies exchange while they train one model together",
         "to within",
         "points off by guessing",
-        "What could not be inferred better than by guessing: workclass=Private.",
+        "No attack was shown to do better than guessing on workclass=Private.",
         "active party: it holds the labels and the top network",
-        "ProVFL-M, LR+MR; ProVFL-M, MR: A party that departs from the protocol",
+        "ProVFL-M, LR+MR; ProVFL-M, MR: A party that departs from the protocol: it trains its own network to show the "
+        "property, too.",
         "true 66.",
         "guess 50.0%",
         "C2, without the labels",
@@ -121,7 +122,8 @@ def test_numbers_on_the_page_are_those_of_the_rows(make_vertical) -> None:
             gain = statistics.fmean(abs(row["prior"] - row["true_fraction"]) - row["absolute_error"] for row in rows)
             assert line[2 + 3 * index].startswith(f"{100 * gain:+.1f} (".replace("-", "−"))
             assert line[3 + 3 * index] == f"{sum(row['covered'] for row in rows)} of 7"
-    plain, defended = by["C1", "aia", "none"], by["C1", "aia", "withdraw ratio 0.5"]
+    assert any(sum(row["covered"] for row in rows) < 7 for rows in by.values() if rows[0]["attack"] == "provfl_b")
+    assert lines["ProVFL-B"][3] != "7 of 7"
     defense_rows = [row for row in page.rows if row and row[0] == "withdraw ratio 0.5"]
     leading = min(("provfl_b", "aia"), key=lambda name: sum(row["absolute_error"] for row in by["C1", name, "none"]))
     plain, defended = by["C1", leading, "none"], by["C1", leading, "withdraw ratio 0.5"]
@@ -131,6 +133,19 @@ def test_numbers_on_the_page_are_those_of_the_rows(make_vertical) -> None:
     assert f"{statistics.fmean(row['auc'] for row in defended):.3f}".removeprefix("0") in defense_rows[0][-3]
     kinds = next(row for row in page.rows if row and row[0] == "ProVFL-B" and len(row) == 6)
     assert kinds[1] == shown([abs(row["by_kind"]["AO"] - row["true_fraction"]) for row in by["C1", "provfl_b", "none"]])
+
+
+def test_warnings_and_assumptions_of_many_properties_stand_once(make_vertical) -> None:
+    folder = make_vertical(properties=("sex=Male", "race=White"), attacks=("aia",), seeds=(0, 1))
+    raw = json.loads((folder / "results.json").read_text())
+    for row in raw["rows"]:
+        row["warnings"] = [f"{row['property']} in {row['adversary']}: p = {1e-05 * (1 + row['seed'])}, too close"]
+    (folder / "results.json").write_text(json.dumps(raw))
+    text = page_of(folder).text
+    assert text.count("classifies each record by its intermediate results") == 1
+    assert text.count("too close") == 2  # C1 and C2, but neither each seed nor each property
+    assert "the property in C1: p = 1e-05, too close" in text
+    assert "sex=Male, C1, AIA (2 of 2 estimates); race=White, C1, AIA (2 of 2 estimates)" in text
 
 
 def test_the_file_is_self_contained(make_vertical) -> None:
@@ -253,6 +268,17 @@ def test_several_tables_are_named(make_named_vertical, tmp_path: Path) -> None:
     page = Outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
     assert "adult: sex=Male" in page.text and "census: sex=Male" in page.text
     assert re.search(r"adult: \.90\d.*; census: \.90\d", page.text)
+
+
+def test_the_auc_is_that_of_trainings_without_a_defence(make_named_vertical) -> None:
+    one = make_named_vertical("one")(properties=("sex=Male",), seeds=(0, 1), extra={"auc": 0.8})
+    assert "AUC of the model .800 (.800 to .800) Adversary" in page_of(one).text
+    several = make_named_vertical("several")(seeds=(0, 1), defenses=("none", "withdraw ratio 0.5"))
+    raw = json.loads((several / "results.json").read_text())
+    for row in raw["rows"]:
+        row["auc"] = 0.3 if row["defense"] != "none" else 0.8 if row["property"] == "sex=Male" else 0.9
+    (several / "results.json").write_text(json.dumps(raw))
+    assert "AUC of the model .800 to .900, by property Adversary" in page_of(several).text
 
 
 def test_the_report_is_the_same_each_time(make_vertical) -> None:

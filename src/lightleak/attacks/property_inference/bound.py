@@ -16,7 +16,7 @@ def distinguishing_accuracy_bound(posterior: float, prior: float, gap: float, n_
     one and Eq. 8 no longer bounds the divergence: the theorem says nothing there.
 
     >>> round(distinguishing_accuracy_bound(0.5002, 0.5, 0.1, 2000), 3)
-    0.638
+    0.692
 
     Args:
         posterior: c, greatest probability of having the property given an intermediate result; at least ``prior``.

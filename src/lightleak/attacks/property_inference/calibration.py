@@ -114,15 +114,16 @@ def held_out_response(fractions: np.ndarray, predictions: np.ndarray) -> tuple[R
     # At slope 1 the line has no fixed point: the centre then is of no account.
     centre = float(np.clip(intercept / (1 - half_slope), 0, 1)) if abs(1 - half_slope) > 0.01 else 0.5
     # Around a curve of each half's own: what all of its samples share is not the scatter of the copies.
-    curves = [
-        np.polyval(np.polyfit(t, p.mean(-1), CURVE_DEGREE), t) for t, p in zip(fractions, predictions, strict=True)
-    ]
-    common = (predictions - np.stack(curves)[..., None]).prod(-1).ravel()
+    curves = [np.polyfit(t, p.mean(-1), CURVE_DEGREE) for t, p in zip(fractions, predictions, strict=True)]
+    expected = np.stack([np.polyval(curve, t) for curve, t in zip(curves, fractions, strict=True)])
+    common = (predictions - expected[..., None]).prod(-1).ravel()
     basis = np.stack([fractions.ravel() ** 2, (1 - fractions.ravel()) ** 2], axis=1)
     (with_property, without), _ = nnls(basis, common)
+    # The estimator's own error: how far both halves together are from a line.
+    bend = np.polyval(np.mean(curves, axis=0), GRID) - (intercept + half_slope * GRID)
     # Half the rows have twice the variance of all.
     scale = (slope / half_slope) ** 2 / 2
-    return Response(slope, centre), Noise(with_property * scale, without * scale)
+    return Response(slope, centre), Noise(with_property * scale, without * scale, float(np.mean(bend**2)))
 
 
 def _unseen(share: np.ndarray, known: float, records: int) -> np.ndarray:

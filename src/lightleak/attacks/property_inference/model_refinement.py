@@ -169,7 +169,8 @@ class ModelRefinement(lightning.Callback):
         self._has_property = self._has_property.to(parameter.device)
         width = pl_module.network.spec.output_width
         self._head = RefinementHead(width, self.config, derive_seed(self.seed, "head")).to(parameter)
-        self._optimizer = torch.optim.Adam(self._head.parameters(), self.config.learning_rate)
+        fused = parameter.device.type in ("cpu", "cuda")
+        self._optimizer = torch.optim.Adam(self._head.parameters(), self.config.learning_rate, fused=fused)
         if self._restored is not None:
             self._head.load_state_dict(self._restored["head"])
             self._optimizer.load_state_dict(self._restored["optimizer"])

@@ -70,8 +70,8 @@ def estimate_by_regression(
         merged = predictions @ weights
         response, sampled = held_out_response(fractions, merged)
         if plan.queries > 1:
-            of_queries = float((asked @ weights).var(ddof=1)) / plan.queries
-            noise = Noise(sampled.with_property, sampled.without, of_queries)
+            constant = float((asked @ weights).var(ddof=1)) / plan.queries + sampled.constant
+            noise = Noise(sampled.with_property, sampled.without, constant)
         details = {
             "weights": dict(zip(kinds, weights.tolist(), strict=True)),
             "response_slope": response.slope,

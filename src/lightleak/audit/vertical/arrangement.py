@@ -36,11 +36,14 @@ def arrange(schema: TableSchema, wanted: Property, parties: PartiesConfig, datas
 
     Without explicit columns the property's feature comes first and the others follow; they are cut by encoded width, as
     closely to the shares as whole features allow. So the victim holds the first part, as in ProVFL's code, but nothing
-    of the property's own feature is left to the adversary.
+    of the property's own feature is left to the adversary. With explicit columns the property may also be a column of
+    the table that is no feature, which no party holds.
 
     Raises:
         UsageError: no such property, columns that do not cover the schema, or an adversary that is the victim.
     """
+    if wanted.column not in schema.names and parties.columns is not None:
+        return _about_nobodys_column(schema, parties)
     wanted.check(schema)
     if parties.columns is None:
         return Arrangement(_dealt_out(schema, wanted, parties, dataset), 0, parties.number - 1)
@@ -54,6 +57,15 @@ def arrange(schema: TableSchema, wanted: Property, parties: PartiesConfig, datas
             f"{len(columns)}; got {adversary}"
         )
     return Arrangement(columns, victim, adversary)
+
+
+def _about_nobodys_column(schema: TableSchema, parties: PartiesConfig) -> Arrangement:
+    """A property that no party trains on, such as a concept an image shows: the victim is any other party."""
+    columns = partition_columns(schema, explicit=parties.columns)
+    adversary = len(columns) - 1 if parties.adversary is None else parties.adversary
+    if not 0 <= adversary < len(columns):
+        raise UsageError(f"parties.adversary must be at least 0 and below {len(columns)}, got {adversary}")
+    return Arrangement(columns, next(i for i in range(len(columns)) if i != adversary), adversary)
 
 
 def _dealt_out(

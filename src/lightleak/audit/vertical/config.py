@@ -35,17 +35,25 @@ class VerticalDataConfig(TableSource):
         test_fraction: share of all rows held out to measure the task's quality.
         split_seed: rows are split by the root seed, so that every seed has another split; a number fixes one split for
             all seeds, as ProVFL's code does.
+        fraction: draw rows such that this share of them has the property; needs ``rows``.
+        rows: how many rows are drawn then.
     """
 
     encoding: Literal["standardized", "onehot", "minmax", "quantile", "bits"] = "onehot"
     test_fraction: float = 0.2
     split_seed: int | None = None
+    fraction: float | None = None
+    rows: int | None = None
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
         super().__post_init__()
         if not 0 < self.test_fraction < 1:
             raise UsageError(f"data.test_fraction must be above 0 and below 1, got {self.test_fraction}")
+        if (self.fraction is None) != (self.rows is None):
+            raise UsageError(f"data.fraction and data.rows belong together, got {self.fraction} and {self.rows}")
+        if self.fraction is not None and not 0 < self.fraction < 1:
+            raise UsageError(f"data.fraction must be above 0 and below 1, got {self.fraction}")
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -68,6 +69,25 @@ class Job:
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Train, attack, and keep a row for every attack."""
+        config, done = self.config, self.train(device, report)
+        facts = self._facts_of_rows(done)
+        for seen in done.observations:
+            if config.keep_captures:
+                self._keep(folder, seen, done.truth)
+            if seen.adversary == "C1" and self.seed == config.seeds[0]:
+                self._keep_norms(folder, seen, done.truth, facts)
+            for label, adversary in self.attacks:
+                if adversary != seen.adversary:
+                    continue
+                attack = attack_named(label, config.attacks[label])
+                found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
+                unit = self._unit(label, adversary, seen.facts.epoch)
+                told = {"label": label, "variant": _variant(label, attack.name, done.augmentation)}
+                row = estimate_row(unit, attack, found, seen, done.truth) | facts | told
+                write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
+
+    def train(self, device: torch.device, report: Report) -> "Trained":
+        """Train with capture, and with the attack that takes part in it, if one does."""
         config = self.config
         defense = defense_named(self.defense, config.defenses[self.defense])
         before = prepare_world(config, self.wanted, self.seed)
@@ -75,25 +95,13 @@ class Job:
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
         # A defence that withdraws rows hides what was there before; rows put in the place of others are there.
         held = world if config.auxiliary.misaligned == "rows" else before
-        augmentation = self._augmentation(world)
-        module, captures = self._train(world, auxiliary, augmentation, defense, device, report)
-        order = world.train.ids.argsort()
-        truth = PropertyTruth(str(self.wanted), float(held.has_property.float().mean()), world.has_property[order])
-        facts = self._facts_of_rows(world, augmentation, module)
-        for seen in self._observations(world, auxiliary, captures):
-            if config.keep_captures:
-                self._keep(folder, seen, truth)
-            if seen.adversary == "C1" and self.seed == config.seeds[0]:
-                self._keep_norms(folder, seen, truth, facts)
-            for label, adversary in self.attacks:
-                if adversary != seen.adversary:
-                    continue
-                attack = attack_named(label, config.attacks[label])
-                found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
-                unit = self._unit(label, adversary, seen.facts.epoch)
-                told = {"label": label, "variant": _variant(label, attack.name, augmentation)}
-                row = estimate_row(unit, attack, found, seen, truth) | facts | told
-                write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
+        augmentation, began = self._augmentation(world), time.perf_counter()
+        module, captures = self._fit(world, auxiliary, augmentation, defense, device, report)
+        seconds = time.perf_counter() - began
+        has_property = world.has_property[world.train.ids.argsort()]
+        truth = PropertyTruth(str(self.wanted), float(held.has_property.float().mean()), has_property)
+        observations = tuple(self._observations(world, auxiliary, captures))
+        return Trained(world, module, augmentation, observations, truth, seconds)
 
     def _augmentation(self, world: World) -> Augmentation:
         """What the attack does during the training; nothing where attacks only watch."""
@@ -101,7 +109,7 @@ class Job:
         attack = attack_named(label, self.config.attacks[label])
         return attack.augmentation_for(adversary, world.n_classes) if isinstance(attack, ProVFLM) else Augmentation()
 
-    def _train(
+    def _fit(
         self,
         world: World,
         auxiliary: AuxiliaryData,
@@ -109,7 +117,7 @@ class Job:
         defense: VerticalDefense,
         device: torch.device,
         report: Report,
-    ) -> tuple[lightning.LightningModule, list[IntermediateCapture]]:
+    ) -> tuple[SplitClassifier, list[IntermediateCapture]]:
         config, settings, at = self.config, self.config.training, world.arrangement
         spec = SplitSpec(world.train.widths, world.n_classes, **vars(config.target))
         module = SplitClassifier(
@@ -148,12 +156,10 @@ class Job:
                 trainer.test(module, data.test_dataloader(), verbose=False)
         return module, captures
 
-    def _facts_of_rows(
-        self, world: World, augmentation: Augmentation, module: lightning.LightningModule
-    ) -> dict[str, Any]:
+    def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
         target, source = self.config.target, self.config.data
         widths = (*target.bottom_hidden, target.output_width, *target.top_hidden)
-        scores = module.trainer.callback_metrics
+        scores = done.module.trainer.callback_metrics
         numbers = [value for value in self.config.defenses[self.defense].values() if isinstance(value, float)]
         return {
             "dataset": source.name or Path(str(source.table)).name.split(".")[0],
@@ -163,6 +169,7 @@ class Job:
             "seed": self.seed,
             "auc": float(scores["test/auroc"]),
             "accuracy": float(scores["test/accuracy"]),
+            "training_seconds": done.seconds,
         }
 
     def _observations(
@@ -206,6 +213,27 @@ class Job:
 
     def _unit(self, label: str, adversary: Adversary, epoch: int) -> str:
         return _file_name(f"{label}-{adversary}-{self.wanted}-{self.defense}-s{self.seed}-e{epoch:03d}")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves.
+
+    Attributes:
+        world: the rows it was trained on.
+        module: the trained split network.
+        augmentation: what the attack did meanwhile.
+        observations: what each adversary saw, epoch by epoch.
+        truth: what it wants to know.
+        seconds: wall time of training and test.
+    """
+
+    world: World
+    module: SplitClassifier
+    augmentation: Augmentation
+    observations: tuple[IntermediateResults, ...]
+    truth: PropertyTruth
+    seconds: float
 
 
 def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> list[Job]:

@@ -13,6 +13,7 @@ from lightleak.audit.vertical.config import (
     VerticalDataConfig,
 )
 from lightleak.core.errors import UnsupportedError
+from lightleak.data.datasets.nus_wide import IMAGE_COLUMNS, TEXT_COLUMNS
 from lightleak.targets.optimizers import OptimizerConfig
 
 
@@ -34,6 +35,7 @@ DATASETS = {
     "lawschool": DatasetSettings({}, 0.05, 30),
     "health-heritage": DatasetSettings({}, 0.01, 30),
     "texas100": DatasetSettings({}, 0.05, 30, "bits"),
+    "nus-wide": DatasetSettings({}, 0.05, 30, "minmax"),
 }
 PUBLISHED_EPOCH = 18
 """The epoch its code attacks, counted from 0, whatever the number of epochs; the text says the penultimate one."""
@@ -51,13 +53,21 @@ PUBLISHED_ATTACKS: Mapping[str, dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Training:
-    """Everything of a cell that changes the training; cells that agree share one audit."""
+    """Everything of a cell that changes the training; cells that agree share one audit.
+
+    Attributes:
+        dataset: registry name.
+        active: the published code trains active attacks on another split.
+        parties: who holds what.
+        auxiliary: what the adversary knows.
+        concept: the label of NUS-WIDE that is the property; the others are the task.
+    """
 
     dataset: str
     active: bool = False
     parties: PartiesConfig = field(default_factory=PartiesConfig)
     auxiliary: AuxiliaryConfig = field(default_factory=AuxiliaryConfig)
-    adversaries: tuple[str, ...] = ("C1", "C2")
+    concept: str | None = None
 
     @property
     def name(self) -> str:
@@ -73,6 +83,8 @@ class Training:
             parts.append(f"misaligned-{self.auxiliary.misaligned}")
         if self.auxiliary.mislabelled:
             parts.append(f"mislabelled{self.auxiliary.mislabelled}")
+        if self.concept is not None:
+            parts.append(f"{self.concept}{self.parties.adversary}")
         return "_".join(parts)
 
 
@@ -89,6 +101,10 @@ def training_of(cell: PaperCell, as_published: bool) -> Training:
     parties, auxiliary = PartiesConfig(order=order), AuxiliaryConfig()  # type: ignore[arg-type]
     if as_published:
         parties = PartiesConfig(order="published")
+    if cell.dataset == "nus-wide":
+        text_attacks = cell.value == "text"
+        sides = PartiesConfig(columns=(IMAGE_COLUMNS, TEXT_COLUMNS), adversary=int(text_attacks))
+        return Training(cell.dataset, parties=sides, concept=str(cell.property_name).partition("=")[0])
     active = cell.attack == "provfl_m" and as_published  # only its code gives active attacks another split
     match cell.option:
         case "victim_share":
@@ -102,7 +118,7 @@ def training_of(cell: PaperCell, as_published: bool) -> Training:
             auxiliary = AuxiliaryConfig(size=int(str(cell.value)))
         case "mislabelled":
             auxiliary = AuxiliaryConfig(mislabelled=float(str(cell.value)))
-    return Training(cell.dataset, active, parties, auxiliary, ("C1", "C2"))
+    return Training(cell.dataset, active, parties, auxiliary)
 
 
 def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]:
@@ -148,7 +164,7 @@ def audit_of(
         data=VerticalDataConfig(
             name=training.dataset,
             folder=folder,
-            options=dict(known.options),
+            options=dict(known.options) if training.concept is None else {"property": training.concept},
             encoding=known.encoding,  # type: ignore[arg-type]
             test_fraction=0.3 if training.active else 0.2,
             split_seed=PUBLISHED_SPLIT if as_published else None,

@@ -55,11 +55,14 @@ class World:
         start = sum(self.train.widths[:party])
         return slice(start, start + self.train.widths[party])
 
+    def positions(self, ids: Tensor) -> Tensor:
+        """Where the training rows ``ids`` stand in `train`, LongTensor."""
+        order = self.train.ids.argsort()
+        return order[torch.searchsorted(self.train.ids[order], ids)]
+
     def rows_of(self, ids: Tensor, party: int) -> Tensor:
         """A party's encoded columns of the training rows ``ids``, ``[m, d_k]``."""
-        order = self.train.ids.argsort()
-        at = order[torch.searchsorted(self.train.ids[order], ids)]
-        return self.train.inputs[at][:, self.columns_of(party)]
+        return self.train.inputs[self.positions(ids)][:, self.columns_of(party)]
 
 
 def prepare_world(config: VerticalConfig, wanted: Property, seed: int) -> World:
@@ -70,9 +73,12 @@ def prepare_world(config: VerticalConfig, wanted: Property, seed: int) -> World:
         UsageError: no such property or columns, or a batch larger than the training rows.
     """
     table, both = load_whole(config.data)
+    if wanted.column not in both.columns:
+        wanted.check(table.schema)
     fixed = config.data.split_seed
     split = derive_seed(seed if fixed is None else fixed, "vertical-split")
-    stay, out = holdout(len(both), config.data.test_fraction, split)
+    whole = _rows_at_fraction(config.data, wanted.mask(both), split)
+    stay, out = (whole[part] for part in holdout(len(whole), config.data.test_fraction, split))
     # In a random order: it is kept through the training unless training.shuffle draws new ones.
     stay = numpy_generator(split, "order").permutation(stay)
     if config.training.batch_size > len(stay):
@@ -114,6 +120,22 @@ def draw_auxiliary(world: World, wanted: Property, settings: AuxiliaryConfig, se
     known[:wrong], known[half : half + wrong] = False, True
     own = world.arrangement.columns[world.arrangement.adversary]
     return world, AuxiliaryData(str(wanted), world.train.ids[at], known, own)
+
+
+def _rows_at_fraction(data: VerticalDataConfig, mask: np.ndarray, seed: int) -> np.ndarray:
+    """All rows, or ``data.rows`` of them of which the share ``data.fraction`` has the property; ascending."""
+    if data.fraction is None or data.rows is None:
+        return np.arange(len(mask))
+    having = round(data.fraction * data.rows)
+    draw, parts = numpy_generator(seed, "fraction"), []
+    for among, wanted in ((np.flatnonzero(mask), having), (np.flatnonzero(~mask), data.rows - having)):
+        if wanted > len(among):
+            raise UsageError(
+                f"data.rows {data.rows} at data.fraction {data.fraction} needs {wanted} rows of a kind of which the "
+                f"table has {len(among)}"
+            )
+        parts.append(draw.choice(among, wanted, replace=False))
+    return np.sort(np.concatenate(parts))
 
 
 def _draw(draw: np.random.Generator, mask: Tensor, size: int, wanted: Property) -> Tensor:

@@ -132,7 +132,7 @@ def _sentence(chosen: Property, best: Sequence[Group], redact: bool) -> str:
             )
         else:
             parts.append(
-                f"{role(group.adversary)}{how} could not tell {told} better than by guessing: it was "
+                f"{role(group.adversary)}{how} was not shown to tell {told} better than by guessing: it was "
                 f"{off_by_points(error.mean)} off{average}{with_interval(error)}"
             )
         told = "it"
@@ -183,7 +183,7 @@ def _over_all(properties: Sequence[Property]) -> list[str]:
     not_beaten = unbeaten(properties)
     found = [f"Of {len(properties)} properties, some attack was measurably closer than guessing on {len(beaten)}."]
     if not_beaten:
-        found.append(f"What could not be inferred better than by guessing: {listed(not_beaten)}.")
+        found.append(f"No attack was shown to do better than guessing on {listed(not_beaten)}.")
     return found
 
 

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any
 
 import lightleak
-from lightleak.report.estimate import estimate
+from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.vertical.comparison import Group, attacks, compare, most_telling, properties, undefended
 from lightleak.report.vertical.distributions import norm_sections
 from lightleak.report.vertical.headline import headline
@@ -27,7 +27,8 @@ from lightleak.report.vertical.wording import (
 
 TEMPLATE = "vertical.html.j2"
 FILTERS = {"off_by": off_by, "score": score}
-_DIGITS = re.compile(r"\d[\d.,]*")
+_NUMBER = re.compile(r"(?<![A-Za-z])\d[\d.,]*(?:e[-+]?\d+)?")
+"""Not the digit of a name such as C1."""
 
 
 def vertical_context(runs: Sequence[VerticalRun], redact: bool = False) -> dict[str, Any]:
@@ -99,13 +100,20 @@ def _facts(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
 
 
 def _auc(groups: Sequence[Group]) -> list[str]:
-    """AUC without defence by dataset, over all seeds."""
-    found: dict[str | None, dict[tuple[str, str], float | None]] = {}
+    """AUC without defence by dataset: with its interval, or over its properties, which may be trained apart."""
+    by_dataset: dict[str | None, dict[str, dict[tuple[str, str], float | None]]] = {}
     for group in undefended(groups):
-        known = found.setdefault(group.setting.dataset, {})
+        known = by_dataset.setdefault(group.setting.dataset, {}).setdefault(group.property_name, {})
         known |= {(one.run, str(one.seed)): one.auc for one in group.results}
-    scores = {dataset: score(value) for dataset, by_seed in found.items() if (value := estimate(by_seed.values()))}
-    return [f"{dataset}: {value}" for dataset, value in scores.items()] if len(scores) > 1 else list(scores.values())
+    found = []
+    for dataset, by_property in by_dataset.items():
+        means = [value for by_seed in by_property.values() if (value := estimate(by_seed.values()))]
+        words = sorted({score(Estimate(value.mean)) for value in means})
+        if words:
+            text = score(means[0]) if len(means) == 1 else " to ".join(dict.fromkeys((words[0], words[-1])))
+            text += ", by property" if len(words) > 1 else ""
+            found.append(f"{dataset or 'dataset not stated'}: {text}" if len(by_dataset) > 1 else text)
+    return found
 
 
 def _threat_models(groups: Sequence[Group]) -> dict[str, list[str]]:
@@ -114,10 +122,15 @@ def _threat_models(groups: Sequence[Group]) -> dict[str, list[str]]:
     for group in groups:
         title = attack_name(group.attack, group.variant)
         for result in group.results:
-            named = found.setdefault(result.threat_model or "Not stated.", [])
+            named = found.setdefault(_of_any_property(result.threat_model or "Not stated.", group), [])
             if title not in named:
                 named.append(title)
     return found
+
+
+def _of_any_property(sentence: str, group: Group) -> str:
+    """The sentence without the name of the property, so that what holds for all of them stands once."""
+    return re.sub(rf"(?<!\w){re.escape(group.property_name)}(?!\w)", "the property", sentence)
 
 
 def _warnings(groups: Sequence[Group], redact: bool) -> list[tuple[str, list[str]]]:
@@ -131,7 +144,8 @@ def _warnings(groups: Sequence[Group], redact: bool) -> list[tuple[str, list[str
         place = f"{group.property_name}, {group.adversary}, {group.title}"
         totals[place] += len(group.results)
         for result in group.results:
-            for blank, warning in {_DIGITS.sub("…", warning): warning for warning in result.warnings}.items():
+            general = [_of_any_property(warning, group) for warning in result.warnings]
+            for blank, warning in {_NUMBER.sub("…", warning): warning for warning in general}.items():
                 found.setdefault(blank, (blank if redact else warning, Counter()))[1][place] += 1
     return [
         (text, [f"{place} ({count} of {totals[place]} estimates)" for place, count in places.items()])
