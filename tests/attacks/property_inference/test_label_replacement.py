@@ -6,6 +6,7 @@ import lightning
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, TensorDataset
 
 from lightleak.attacks.property_inference.label_replacement import LabelReplacement, LabelReplacementConfig
 from lightleak.core.errors import UnsupportedError, UsageError
@@ -93,12 +94,34 @@ def test_training_is_that_on_a_relabelled_table(query_relabelled: bool) -> None:
         assert equal[changed].all() if query_relabelled else (step.gradients * plain.gradients)[:, changed].sum() <= 0
 
 
+@pytest.mark.parametrize("inverted", [False, True])
+def test_the_label_that_goes_with_the_property_stands_for_it(inverted: bool) -> None:
+    data = rows()
+    labels = (torch.arange(N_ROWS) % 2 == 0).long()
+    data = with_labels(data, labels)
+    known = torch.arange(10)
+    # Four in five of the known rows with the property have one label, and none of the others.
+    has = (labels[:10] == 1) != inverted
+    has[0] = not has[0]
+    callback = LabelReplacement(LabelReplacementConfig(), data.ids[known], has)
+    fit(data, callback, epochs=1)
+    assert callback.inverted == inverted
+    expected = torch.cat([(has != inverted).long(), labels[10:]])
+    assert torch.equal(callback.relabel(data.ids, labels), expected)
+    assert int((expected != labels).sum()) == 1
+    printed = LabelReplacement(LabelReplacementConfig(orientation="printed"), data.ids[known], has)
+    fit(data, printed, epochs=1)
+    assert not printed.inverted
+
+
 @pytest.mark.parametrize(("n_auxiliary", "n_replaced"), [(1, 8), (8, 8), (9, 16), (40, 40)])
 def test_first_batches_are_those_that_the_auxiliary_rows_would_fill(n_auxiliary: int, n_replaced: int) -> None:
     """The published rule: a batch is replaced while batch * size < auxiliary rows, in every epoch."""
     data = rows()
     has = torch.arange(N_ROWS) % 3 == 0
-    callback = LabelReplacement(LabelReplacementConfig("first_batches"), data.ids, has, n_auxiliary)
+    callback = LabelReplacement(
+        LabelReplacementConfig("first_batches", orientation="printed"), data.ids, has, n_auxiliary
+    )
     labels = torch.where(torch.arange(N_ROWS) < n_replaced, has.long(), data.labels)
     assert same(fit(data, callback), fit(with_labels(data, labels)))
 
@@ -130,15 +153,25 @@ def test_labels_are_given_back() -> None:
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(UsageError, match="rows must be one of auxiliary, first_batches; got 'all'"):
         LabelReplacementConfig("all")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="orientation must be one of agreeing, printed; got 'other'"):
+        LabelReplacementConfig(orientation="other")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"shape \[m\], got \(5,\) and \(4,\)"):
         LabelReplacement(LabelReplacementConfig(), AUXILIARY, PROPERTY[:4])
     data = rows(3)
     callback = LabelReplacement(LabelReplacementConfig(), data.ids[AUXILIARY], PROPERTY)
     with pytest.raises(UnsupportedError, match="the task has 3"):
         fit(data, callback, n_classes=3)
+    batches = DataLoader(TensorDataset(data.inputs, data.labels.clamp(max=1), data.ids))
+    with pytest.raises(
+        UsageError, match="'agreeing' reads labels from a VerticalLoader, got DataLoader; use 'printed'"
+    ):
+        lightning.Trainer(
+            accelerator="cpu", max_epochs=1, callbacks=[callback], logger=False, enable_checkpointing=False
+        ).fit(SplitClassifier(SplitSpec(WIDTHS), seed=0), batches)
     with pytest.raises(UsageError, match="already replaced"):
         fit(rows(), callback, LabelReplacement(LabelReplacementConfig(), data.ids[AUXILIARY], PROPERTY))
 
 
 def test_as_published_is_what_the_code_does() -> None:
-    assert LabelReplacementConfig.as_published() == LabelReplacementConfig("first_batches", query_relabelled=True)
+    published = LabelReplacementConfig("first_batches", query_relabelled=True, orientation="printed")
+    assert LabelReplacementConfig.as_published() == published

@@ -12,9 +12,11 @@ from lightleak.audit.campaign import rows_of, run_packs
 from lightleak.audit.comparison import Compared
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.audit.reproduction_settings import Selection
+from lightleak.audit.vertical.config import VerticalDataConfig
 from lightleak.audit.vertical.job import plan_jobs
 from lightleak.audit.vertical.settings import Training, attack_of, audit_of, defense_of, training_of
 from lightleak.audit.vertical.special import SPECIAL_TABLES
+from lightleak.audit.vertical.world import load_whole
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.metrics.summary import summarise
 
@@ -27,6 +29,9 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "prior": {},
 }
 """What stands beside the paper's attacks on honest splits: what an attacker could do better, and without observing."""
+
+TEXAS_FRACTIONS = {"T-u1": 0.5508, "T-u2": 0.7548}
+"""Fractions of the two features of Texas-100 that Table IV does not name."""
 
 FIGURE_5: dict[str, Sequence[Any]] = {
     "mislabelled": (0.0, 0.01, 0.02, 0.05, 0.1),
@@ -43,30 +48,46 @@ def vertical_table(
 ) -> tuple[list[Compared], Rows, list[str]]:
     """Train and attack whatever the cells of a table need, each training once."""
     published = selection.as_published
-    cells = [cell for cell in (table.cells or figure_cells(table)) if selection.keeps(cell)]
-    if not cells:
+    chosen = [cell for cell in (table.cells or figure_cells(table)) if selection.keeps(cell)]
+    if not chosen:
         raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}")
     groups: dict[Training, list[PaperCell]] = {}
     notes: list[str] = []
-    for cell in cells:
+    cells: dict[PaperCell, PaperCell] = {}
+    for cell in chosen:
         try:
-            groups.setdefault(training_of(cell, published), []).append(cell)
-        except LightLeakError as error:
+            cells[cell] = resolved(cell, selection.data_folder)
+            groups.setdefault(training_of(cells[cell], published), []).append(cells[cell])
+        except LightLeakError as error:  # a table nobody holds is reported, not fatal: the others are still compared
+            cells[cell] = cell
             notes.append(f"{cell.dataset}: {error}")
     rows: Rows = []
     for training, members in groups.items():
-        config = audit_of(training, members, published, selection.seeds, selection.data_folder)
-        if table.table == 5 and not published:
-            config = replace(config, attacks={**config.attacks, **COMPANIONS})
         place = folder / training.name
         try:
+            config = audit_of(training, members, published, selection.seeds, selection.data_folder)
+            if table.table == 5 and not published:
+                config = replace(config, attacks={**config.attacks, **COMPANIONS})
             ids = run_packs(partial(plan_jobs, config), place, device, workers, quiet, "attacks in split trainings")
-        except LightLeakError as error:  # a table nobody holds is reported, not fatal: the others are still compared
+        except LightLeakError as error:
             notes.append(f"{training.dataset}: {error}")
             continue
         rows += [row | {"setting": training.name} for row in rows_of(ids, place)]
-    compared = [Compared(cell, summarise(values_of(cell, rows, published))) for cell in cells]
+    compared = [Compared(cell, summarise(values_of(meant, rows, published))) for cell, meant in cells.items()]
     return compared, rows, [*dict.fromkeys(notes), *_deviations(published)]
+
+
+def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
+    """The cell, with one of Texas's unnamed features replaced by the feature whose fraction is nearest to the paper's.
+
+    Raises:
+        DataError: the table that is needed for it cannot be read.
+    """
+    if cell.property_name not in TEXAS_FRACTIONS:
+        return cell
+    _, frame = load_whole(VerticalDataConfig(name="texas100", folder=data_folder))
+    shares = frame.drop(columns="procedure").mean()
+    return replace(cell, property_name=f"{(shares - TEXAS_FRACTIONS[cell.property_name]).abs().idxmin()}=1")
 
 
 def values_of(cell: PaperCell, rows: Sequence[dict[str, Any]], as_published: bool) -> list[float]:

@@ -13,7 +13,7 @@ import torch
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.attacks.property_inference.bound import distinguishing_accuracy_bound
 from lightleak.attacks.property_inference.norms import record_norms
-from lightleak.attacks.property_inference.shadow_models import ShadowModels, TaskKnowledge
+from lightleak.attacks.property_inference.shadow_models import ShadowConfig, ShadowModels, TaskKnowledge
 from lightleak.attacks.property_inference.two_worlds import nearest_world
 from lightleak.audit.campaign import progress_bar
 from lightleak.audit.comparison import Compared
@@ -41,6 +41,8 @@ STUDY = PaperCell("absolute_error", "fraction", math.nan, dataset="adult", prope
 WORLD_ROWS, WORLD_AUXILIARY = 7000, 400
 """Rows of a world of Table VII: Adult has 6,973 that are not White, and a world with 5% of Whites needs 6,650 of them.
 The published code takes 200 auxiliary rows of either kind there."""
+
+SHADOWS = ShadowConfig()
 
 
 def facts(
@@ -80,7 +82,7 @@ def _fact(cell: PaperCell, selection: Selection, folder: Path, device: torch.dev
         "classes": lambda: schema.n_classes,
         "rows": lambda: len(both),
         "n_values": lambda: schema.columns[schema.names.index(wanted.column)].width,
-        "fraction": lambda: float(wanted.mask(both).mean()),
+        "true_fraction": lambda: float(wanted.mask(both).mean()),
     }
     return float(numbers[cell.metric]())
 
@@ -245,7 +247,7 @@ def _game(
         module = done.module.cpu()
         logits = module(done.world.train.inputs[at].float())
     task = TaskKnowledge(done.world.train.labels[at], logits.reshape(len(at), -1))
-    shadow = ShadowModels((worlds[0], worlds[1])).decide(seen, task, derive_seed(seed, "shadows", name), device)
+    shadow = ShadowModels((worlds[0], worlds[1]), SHADOWS).decide(seen, task, derive_seed(seed, "shadows", name), device)
     common = {"dataset": "adult", "property": name, "world": index, "seed": seed, "adversary": "C1"}
     return [
         common
