@@ -155,7 +155,7 @@ def test_norm_study_and_facts(quick, tmp_path):
     selection = Selection(seeds=(0,), data_folder=quick)
     compared, rows, _ = special.norm_study(load_paper_table("provfl-table2"), selection, tmp_path, CPU, 1, True)
     assert all(one.ours.n == 1 for one in compared)
-    by_gap = {row["gap"]: row["kl"] for row in rows if row["norm"] == "l1"}
+    by_gap = {row["gap"]: row["kl"] for row in rows if (row["norm"], row["reading"]) == ("l1", "bins")}
     assert by_gap[1.0] > by_gap[0.25]
     table = load_paper_table("provfl-table4")
     compared, _, _ = special.facts(table, replace(selection, dataset="adult"), tmp_path, CPU, 1, True)
@@ -174,6 +174,7 @@ def test_two_worlds(quick, tmp_path, monkeypatch):
     compared, rows, _ = special.two_worlds(replace(table, cells=cells), selection, tmp_path, CPU, 1, True)
     assert {row["attack"] for row in rows} == {"provfl_b", "sm_pia"}
     assert [one.ours.n for one in compared] == [2, 2]
+    assert "measured, sm_pia" in (tmp_path / "theorem1.html").read_text()
     assert len(list((tmp_path / "units").glob("*.json"))) == 2
     assert json.loads((tmp_path / "units" / "sex_Male-0-s0.json").read_text())[0]["world"] == 0
     with pytest.raises(UsageError, match="needs 46200 rows"):

@@ -89,7 +89,7 @@ class LabelReplacement(lightning.Callback):
         self.n_auxiliary = len(ids) if n_auxiliary is None else n_auxiliary
         order = ids.argsort(stable=True)
         first = torch.ones(len(ids), dtype=torch.bool)
-        first[1:] = ids[order][1:] != ids[order][:-1]
+        pass
         self._ids, self._has_property = ids[order][first], has_property[order][first]
         self.inverted = False
         self._active = True

@@ -152,8 +152,8 @@ class Job:
                 callbacks=[*captures, *augmenting, _Progress(report)],
             )
             with interrupts(trainer):
-                trainer.fit(module, data.train_dataloader())
-                trainer.test(module, data.test_dataloader(), verbose=False)
+                trainer.fit(module, datamodule=data)
+                trainer.test(module, datamodule=data, verbose=False)
         return module, captures
 
     def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:

@@ -32,8 +32,8 @@ class PpdlDefense(VerticalDefense):
         bound: entries are clipped to ``[-bound, bound]`` (gamma).
         threshold: magnitude to pass (tau).
         as_published: where all entries were visited before c were chosen, those not chosen travel as they are, exact
-            and unbounded, as in the published code. A choice takes 2.77 visits on average, so this happens to nearly
-            every batch at ratio 0.5. Default: they do not travel.
+            and unbounded, as in the published code. A choice takes 2.77 visits on average (batches of 64 with width 16:
+            entries run out in all of them at ratio 0.5, in 1.2% at 0.25). Default: they do not travel.
 
     Raises:
         UsageError: a setting out of range.
