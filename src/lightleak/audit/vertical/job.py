@@ -160,12 +160,11 @@ class Job:
         target, source = self.config.target, self.config.data
         widths = (*target.bottom_hidden, target.output_width, *target.top_hidden)
         scores = done.module.trainer.callback_metrics
-        numbers = [value for value in self.config.defenses[self.defense].values() if isinstance(value, float)]
         return {
             "dataset": source.name or Path(str(source.table)).name.split(".")[0],
             "target": "-".join(["split", *map(str, widths)]),
             "defense": self.defense,
-            "defense_strength": numbers[0] if numbers else None,
+            "defense_strength": defense_named(self.defense, self.config.defenses[self.defense]).strength,
             "seed": self.seed,
             "auc": float(scores["test/auroc"]),
             "accuracy": float(scores["test/accuracy"]),

@@ -147,7 +147,7 @@ def defense_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]
         return "none", {}
     strength = {"laplace": "scale", "ppdl": "ratio", "r3elu": "epsilon", "shuffle": "ratio", "withdraw": "ratio"}
     settings: dict[str, Any] = {"defense": cell.defense, strength[str(cell.defense)]: cell.strength}
-    if as_published and cell.defense == "withdraw":
+    if as_published and cell.defense in ("ppdl", "withdraw"):
         settings["as_published"] = True
     return f"{cell.defense} {cell.strength:g}", settings
 
