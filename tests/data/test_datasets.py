@@ -19,6 +19,7 @@ NAMES = [
     "german",
     "health-heritage",
     "lawschool",
+    "nus-wide",
     "synthetic",
     "texas100",
 ]

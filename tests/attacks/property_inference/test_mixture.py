@@ -83,3 +83,13 @@ def test_weights_lower_the_error_where_kinds_differ_in_worth():
             found.append(outcome.fraction - 0.7)
             assert sum(outcome.details["weights"].values()) == pytest.approx(1)
     assert np.abs(errors[True]).mean() < 0.5 * np.abs(errors[False]).mean()
+
+
+def test_the_plain_ensemble_is_the_mean_of_what_lies_in_range():
+    rng = np.random.default_rng(6)
+    one, zero = rng.normal(1, 1, 100), rng.normal(0, 1, 100)
+    inside = KindValues(one, zero, np.concatenate([one, one, one, zero]))
+    beyond = KindValues(one, zero, one + 1.0)
+    outcome = estimate_by_mixture({"VO": inside, "AO": beyond}, SampleSizes(100, 100, 400), 0.5, False, 49)
+    assert outcome.by_kind["AO"] > 1
+    assert outcome.fraction == pytest.approx((0.75 + 1) / 2)

@@ -184,6 +184,18 @@ def test_the_same_seed_gives_the_same_training_and_the_global_generator_is_left_
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
+def test_every_epoch_takes_all_auxiliary_rows_once_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Tensor] = []
+    monkeypatch.setattr(ModelRefinement, "_step", lambda self, module, inputs, has, draw: taken.append(inputs))
+    fit(refinement(), epochs=2)
+    assert [len(batch) for batch in taken] == [8, 8, 4, 8, 8, 4]
+    first, second = torch.cat(taken[:3]), torch.cat(taken[3:])
+    assert not torch.equal(first, second)
+    expected = data().party_inputs(PARTY, AUXILIARY)
+    for rows in (first, second):
+        assert sorted(rows.tolist()) == sorted(expected.tolist())
+
+
 def test_a_resumed_training_goes_on_as_it_would_have(tmp_path: Path) -> None:
     saved = ModelCheckpoint(tmp_path, filename="{epoch}", save_top_k=-1)
     whole = weights(fit(refinement(), saved, epochs=4, enable_checkpointing=True))

@@ -65,9 +65,10 @@ def test_a_pair_shares_its_bootstrap_copy_and_another_pair_does_not():
     assert pairs.shape == (4, 2, 600)
     assert ((pairs < 100).sum(-1) == counts[:, None]).all()
     # 300 draws from a copy of 40 rows see nearly all of its distinct rows, about 25 of the 40.
-    seen = [[set(sample[sample < 100].tolist()) for sample in pair] for pair in pairs]
-    assert len(seen[0][0] ^ seen[0][1]) <= 3
-    assert len(seen[0][0] ^ seen[3][0]) > 6
+    for of_class in (np.less, np.greater_equal):
+        seen = [[set(sample[of_class(sample, 100)].tolist()) for sample in pair] for pair in pairs]
+        assert len(seen[0][0] ^ seen[0][1]) <= 3
+        assert len(seen[0][0] ^ seen[3][0]) > 6
     assert not np.array_equal(pairs[0, 0], pairs[0, 1])
 
 

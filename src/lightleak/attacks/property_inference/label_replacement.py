@@ -87,10 +87,8 @@ class LabelReplacement(lightning.Callback):
             )
         self.config = config
         self.n_auxiliary = len(ids) if n_auxiliary is None else n_auxiliary
-        order = ids.argsort(stable=True)
-        first = torch.ones(len(ids), dtype=torch.bool)
-        first[1:] = ids[order][1:] != ids[order][:-1]
-        self._ids, self._has_property = ids[order][first], has_property[order][first]
+        order = ids.argsort(stable=True)  # of equal ids, searchsorted finds the first
+        self._ids, self._has_property = ids[order], has_property[order]
         self.inverted = False
         self._active = True
 
@@ -126,7 +124,7 @@ class LabelReplacement(lightning.Callback):
     ) -> None:
         """Under ``first_batches``, leave the later ones alone."""
         if self.config.rows == "first_batches":
-            self._active = batch_idx * batch_rows(trainer, batch) <= self.n_auxiliary
+            self._active = batch_idx * batch_rows(trainer, batch) < self.n_auxiliary
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Give the labels back."""
