@@ -15,7 +15,7 @@ from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.core.errors import UsageError
 from lightleak.data.vertical import VerticalDataModule, VerticalRows
 from lightleak.targets.optimizers import OptimizerConfig
-from lightleak.targets.split import Exchange, SplitClassifier, SplitSpec
+from lightleak.targets.split import Exchange, SplitClassifier, SplitSpec, Transform
 
 pytestmark = pytest.mark.filterwarnings("ignore::lightning.pytorch.utilities.warnings.PossibleUserWarning")
 SPEC = SplitSpec((3, 2, 4), bottom_hidden=(5,), output_width=6, top_hidden=(4,))
@@ -31,7 +31,7 @@ class Witness(lightning.Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
         exchange = pl_module.exchange
-        copies = Exchange(exchange.ids.clone(), exchange.outputs.clone(), exchange.gradients.clone())
+        copies = Exchange(*(tensor.clone() for tensor in vars(exchange).values()))
         self.seen.append((trainer.current_epoch, copies))
 
 
@@ -67,7 +67,7 @@ def expected(seen: list[tuple[int, Exchange]], epoch: int, adversary: int, victi
         for row, sample in enumerate(step.ids.tolist()):
             if at == epoch and sample not in found:
                 found[sample] = {
-                    "AO": step.outputs[adversary, row],
+                    "AO": step.computed[adversary, row],
                     "AG": step.gradients[adversary, row],
                     "VO": step.outputs[victim, row],
                     "VG": step.gradients[victim, row],
@@ -330,3 +330,26 @@ def test_a_full_disk_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(intermediate_records.os, "fdopen", full)
     with pytest.raises(UsageError, match=rf"cannot write {tmp_path}/epoch-000-all-r0.AO: No space left"):
         train(capture)
+
+
+class Negated(Transform):
+    def outputs(self, outputs: torch.Tensor, training: bool) -> torch.Tensor:
+        return -outputs
+
+
+@pytest.mark.parametrize("adversary_party", [0, 2])
+@pytest.mark.parametrize("party_by_party", [False, True])
+def test_a_defence_hides_the_victims_output_and_not_the_adversarys_own(
+    adversary_party: int, party_by_party: bool
+) -> None:
+    capture, witness = IntermediateCapture(adversary_party, 1, "C1", [1]), Witness()
+    module = SplitClassifier(SPEC, OptimizerConfig("sgd", learning_rate=0.05), seed=0, party_by_party=party_by_party)
+    module.transform = Negated()
+    train(capture, witness, module=module)
+    ids, results = capture.results(1)
+    for epoch, exchange in witness.seen:
+        if epoch == 1:
+            at = torch.searchsorted(ids, exchange.ids)
+            assert torch.equal(results["AO"][at], exchange.computed[adversary_party])
+            assert torch.equal(results["VO"][at], exchange.outputs[1])
+            assert torch.equal(exchange.outputs, -exchange.computed)

@@ -23,8 +23,8 @@ class IntermediateCapture(lightning.Callback):
     """Records AO, AG, VO and VG of every record in chosen epochs (ProVFL Sec. III-B); training stays bit-identical.
 
     What the adversary cannot see is never copied: a passive adversary (C2) has AO alone. Records are taken from
-    `SplitClassifier.exchange` after each step: outputs are those before the step's update, after a defence, and
-    gradients carry the 1/batch of the mean loss.
+    `SplitClassifier.exchange` after each step: outputs are those before the step's update, the victim's after a defence
+    and the adversary's own before it; gradients carry the 1/batch of the mean loss.
 
     Records are kept in memory up to a budget and in files beyond it. Under DDP each rank records its own batches, and
     at the end of the epoch every rank gets the records of all. A record that came more than once in an epoch is kept as
@@ -78,6 +78,7 @@ class IntermediateCapture(lightning.Callback):
         letters = sorted(seen, key=lambda letter: seen[letter])
         held = sorted(seen.values())
         self._slice = slice(held[0], held[-1] + 1, max(1, held[-1] - held[0]))
+        self._own = letters.index("A")
         self._with_gradients = "AG" in self.kinds
         self._parts = [[f"{letter}{what}" for letter in letters] for what in ("OG" if self._with_gradients else "O")]
 
@@ -141,8 +142,11 @@ class IntermediateCapture(lightning.Callback):
         if self._open is None:
             return
         exchange = cast(Exchange, pl_module.exchange)
-        seen = (exchange.outputs[self._slice],)
-        self._open.add(exchange.ids, *seen, *((exchange.gradients[self._slice],) if self._with_gradients else ()))
+        outputs = exchange.outputs[self._slice]
+        if exchange.computed is not exchange.outputs:  # a defence stands between: the adversary knows its own before it
+            outputs = outputs.clone()
+            outputs[self._own] = exchange.computed[self.adversary_party]
+        self._open.add(exchange.ids, outputs, *((exchange.gradients[self._slice],) if self._with_gradients else ()))
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Order the epoch's records; under DDP first bring those of all ranks together."""

@@ -127,7 +127,7 @@ class SplitClassifier(lightning.LightningModule):
             summed_gradients(self.network.parameters())
         cast(LightningOptimizer, self.optimizers()).step()
         self._epoch_loss.add(step.logits, trained)
-        self.exchange = Exchange(ids, step.sent, step.gradients)
+        self.exchange = Exchange(ids, step.sent, step.computed, step.gradients)
 
     def step_party(self, party: int, gradient: Tensor, inputs: Tensor) -> None:
         """Update one party's bottom network alone, with its own optimiser state and settings, outside the protocol.

@@ -15,12 +15,14 @@ class Exchange:
     Attributes:
         ids: LongTensor ``[batch]`` sample ids.
         outputs: ``[parties, batch, width]`` what the parties sent: outputs of their bottom networks, after a defence.
+        computed: ``[parties, batch, width]`` what each party computed, before a defence: known to itself alone.
         gradients: ``[parties, batch, width]`` gradient of the queried loss with respect to `outputs`, as the active
             party computes it, before a defence acts on what it sends back.
     """
 
     ids: Tensor
     outputs: Tensor
+    computed: Tensor
     gradients: Tensor
 
 

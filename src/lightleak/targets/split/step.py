@@ -27,9 +27,10 @@ class StepLabels:
 
 
 class StepResult(NamedTuple):
-    """What travelled: ``sent`` and ``gradients`` ``[parties, batch, width]`` as in `Exchange`, and the logits."""
+    """``sent``, ``computed`` and ``gradients`` ``[parties, batch, width]`` as in `Exchange`, and the logits."""
 
     sent: Tensor
+    computed: Tensor
     gradients: Tensor
     logits: Tensor
 
@@ -57,7 +58,8 @@ class StepByParty:
         """See `Step`."""
         held = self.network.party_inputs(inputs)
         outputs = [party.send(own).requires_grad_() for party, own in zip(self.parties, held, strict=True)]  # l. 4, 5
-        transformed = transform.outputs(torch.stack(outputs), training=True)
+        computed = torch.stack(outputs)
+        transformed = transform.outputs(computed, training=True)
         sent = transformed.detach()
         received = sent.clone().requires_grad_()  # line 6: the active party's copy
         logits = self.network.logits(received)
@@ -72,7 +74,7 @@ class StepByParty:
         if labels.queried is not None:
             queried = loss_sum(logits, labels.queried) / labels.n_rows
             (gradients,) = torch.autograd.grad(queried, received)
-        return StepResult(sent, gradients, logits.detach())  # line 11
+        return StepResult(sent, computed.detach(), gradients, logits.detach())  # line 11
 
 
 class Party:

@@ -66,7 +66,7 @@ class StepAtOnce:
         if differentiate:
             (returned,) = torch.autograd.grad(transformed, outputs, returned)
         bottom_gradients(self.bottoms, held, hidden, returned)
-        return StepResult(sent, gradients, logits)
+        return StepResult(sent, hidden[-1], gradients, logits)
 
     def _top_forward(self, received: Tensor) -> tuple[list[Tensor], Tensor]:
         """Hidden activations of the top network and its logits."""
