@@ -40,8 +40,8 @@ def bound_page(measured: Mapping[str, Sequence[tuple[float, Estimate]]]) -> str:
     legend = element("ul", *(element("li", legend_mark(one.style), one.label) for one in series), class_="legend")
     text = (
         f"Theorem 1 of ProVFL for a prior of {PRIOR} and a posterior of at most {POSTERIOR}. The bound holds for any "
-        "way of reading the results; with the thousands of records of a training it is 1 for every gap, so that it rules "
-        "nothing out there."
+        "way of reading the results; with the thousands of records of a training it is 1 for every gap, so that it "
+        "rules nothing out there."
     )
     style = Markup(files("lightleak.report").joinpath("templates/report.css").read_text())
     body = element("main", element("h1", "Theorem 1"), element("p", text), legend, drawing, class_="page")
