@@ -134,8 +134,8 @@ def norm_study(
         rows,
         [
             "Adult, sex=Male. The paper does not say how norms become distributions. Its KL and JS fit sorted norms "
-            "divided by their sum, which is what stands here; results.json also holds 50 bins. JS is the "
-            "distance (root of the divergence) in nats. No reading gives its BC together with its KL: it breaks BC >= exp(-KL / 2)."
+            "divided by their sum, which is what stands here; results.json also holds 50 bins. JS is the root "
+            "of the divergence, in nats. No reading gives its BC as well: BC must be at least exp(-KL / 2)."
         ],
     )
 
