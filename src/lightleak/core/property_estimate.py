@@ -10,7 +10,7 @@ class PropertyEstimate:
     """An estimated fraction with what the attack knows of its own error.
 
     Attributes:
-        fraction: estimated share of the records that have the property, in [0, 1].
+        fraction: estimated share of the records that have the property, in [0, 1] unless the attack does not clip.
         low: lower end of the attack's own 95% interval.
         high: upper end.
         prior: share among the auxiliary rows, the answer of an attacker that observes nothing.
