@@ -55,6 +55,11 @@ class TableSource:
         if self.table is not None and self.label is None:
             raise UsageError(f"data.table {self.table!r} needs data.label, the name of its label column")
 
+    @property
+    def title(self) -> str:
+        """The dataset's name, or the file's without its endings."""
+        return self.name or Path(str(self.table)).name.split(".")[0]
+
 
 @dataclass(frozen=True)
 class DataConfig(TableSource):

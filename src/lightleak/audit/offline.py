@@ -73,7 +73,7 @@ def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
         labels = label_setting(config, options)
         for i, (path, update) in enumerate(captures):
             facts = {
-                "dataset": config.data.name or Path(str(config.data.table)).name.split(".")[0],
+                "dataset": config.data.title,
                 "target": target_name(NetworkSpec.from_dict(update.network)),
                 "protocol": "fedsgd" if update.kind == "gradient" else "fedavg",
                 "labels": labels,

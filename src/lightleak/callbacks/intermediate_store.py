@@ -62,8 +62,10 @@ def load_observation(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> 
     _check_tensor(folder, "ids", tensors["ids"], 1, torch.int64)
     _check_tensor(folder, "auxiliary/ids", tensors["auxiliary/ids"], 1, torch.int64)
     _check_tensor(folder, "auxiliary/has_property", tensors["auxiliary/has_property"], 1, torch.bool)
-    for name, values in [*results.items(), *((k, v) for k, v in tensors.items() if k == "features")]:
+    for name, values in results.items():
         _check_tensor(folder, name, values, 2, None)
+    if (own := tensors.get("features")) is not None:  # a table of bits is kept as bytes
+        _check_tensor(folder, "features", own, 2, torch.uint8 if own.dtype == torch.uint8 else None)
     try:
         auxiliary, protocol = dict(facts["auxiliary"]), dict(facts["facts"])
         columns, name = _strings(auxiliary["columns"]), _string(auxiliary["property_name"])

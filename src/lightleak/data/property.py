@@ -49,9 +49,18 @@ class Property:
             raise UsageError(f"property {self}: column {self.column!r} has no value {self.value!r}; known: {known}")
 
     def mask(self, frame: pd.DataFrame) -> np.ndarray:
-        """Which rows of ``frame`` have the property, bool ``[n]``.
+        """Which rows of ``frame`` have the property, bool ``[n]``; numbers are compared as numbers.
 
         >>> Property("sex", "Male").mask(pd.DataFrame({"sex": ["Male", "Female"]})).tolist()
         [True, False]
+
+        Raises:
+            UsageError: a column of numbers and a value that is none.
         """
-        return (frame[self.column].astype(str) == self.value).to_numpy(dtype=bool)
+        cells = frame[self.column]
+        if pd.api.types.is_numeric_dtype(cells):
+            try:
+                return (cells == float(self.value)).to_numpy(dtype=bool)
+            except ValueError as error:
+                raise UsageError(f"property {self}: {self.column!r} holds numbers, got {self.value!r}") from error
+        return (cells.astype(str) == self.value).to_numpy(dtype=bool)

@@ -96,7 +96,7 @@ def test_published_layout_has_the_papers_width(data_dir, dataset, options, wante
 
 
 def test_published_layout_leaks_the_property_to_the_adversary(data_dir):
-    """PEERS: the other one-hot columns of sex and race stay with the adversary, those of workclass do not."""
+    """The other one-hot columns of sex and race stay with the adversary, those of workclass do not."""
     table = load_dataset("adult", data_dir, missing="category", final_weight=False, duplicates="drop")
     frame = table.test.iloc[:2000]
     order = published_order("adult")

@@ -10,6 +10,7 @@ from lightleak.audit.paper.values import PaperCell, load_paper_table, paper_tabl
 from lightleak.audit.reproduction_settings import Selection
 from lightleak.audit.vertical import reproduce, settings, special
 from lightleak.audit.vertical.choices import attack_named, defense_named
+from lightleak.audit.vertical.job import plan_jobs
 from lightleak.audit.vertical.reproduce import VERTICAL, figure_cells, resolved, values_of, vertical_table
 from lightleak.audit.vertical.settings import attack_of, audit_of, defense_of, training_of
 from lightleak.core.errors import UsageError
@@ -54,6 +55,44 @@ def test_cells_of_one_training_share_it():
     assert {training_of(cell, True).active for cell in cells} == {False, True}
     ratios = load_paper_table("provfl-table15").cells
     assert sorted({training_of(cell, False).parties.victim_share for cell in ratios}) == [0.1, 0.3, 0.5, 0.7, 0.9]
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("name", [name for name, run in VERTICAL.items() if run is vertical_table])
+def test_every_cell_gets_one_value_per_training(name, published):
+    """Rows as the planned units would leave them; no cell may take another's, or one twice."""
+    table = load_paper_table(name)
+    groups = {}
+    for cell in table.cells or figure_cells(table):
+        meant = replace(cell, property_name=cell.property_name.replace("T-u", "u=")) if cell.property_name else cell
+        groups.setdefault(training_of(meant, published), []).append(meant)
+    rows, names = [], []
+    for training, cells in groups.items():
+        config = audit_of(training, cells, published, (0, 1), None)
+        for job in plan_jobs(config):
+            names += [f"{training.name}/{unit}" for unit in job.ids]
+            rows += [
+                {
+                    "setting": training.name,
+                    "defense": job.defense,
+                    "property": str(job.wanted),
+                    "adversary": adversary,
+                    "label": label,
+                    "epoch": epoch,
+                    "seed": job.seed,
+                    "absolute_error": 0.0,
+                    "auc": 0.0,
+                    "accuracy": 0.0,
+                }
+                for label, adversary in job.attacks
+                for epoch in config.epochs_attacked
+            ]
+    assert len(set(names)) == len(names) == len(rows)
+    for cells in groups.values():
+        properties = {cell.property_name for cell in cells if cell.property_name}
+        for cell in cells:
+            expected = 2 if cell.property_name else 2 * len(properties)
+            assert len(values_of(cell, rows, published)) == expected, cell.coordinates
 
 
 def test_what_a_table_varies_reaches_the_attack():
@@ -120,12 +159,14 @@ def test_nothing_selected_is_refused(tmp_path):
 def test_values_are_those_of_the_cells_own_setting():
     training = training_of(ONE, False).name
     row = {"setting": training, "defense": "none", "property": "sex=Male", "adversary": "C1", "label": "provfl_b"}
+    row |= {"epoch": 18, "seed": 0}
     rows = [
         row | {"absolute_error": 0.1},
         row | {"absolute_error": 0.2, "adversary": "C2"},
         row | {"absolute_error": 0.3, "defense": "laplace 0.1"},
         row | {"absolute_error": 0.4, "label": "provfl_b estimator svr"},
         row | {"absolute_error": 0.5, "setting": "bank_passive"},
+        row | {"absolute_error": 0.6, "epoch": 3},
         row | {"absolute_error": None},
     ]
     assert values_of(replace(ONE, attack="provfl_b"), rows, False) == [0.1]
@@ -185,3 +226,28 @@ def test_two_worlds(quick, tmp_path, monkeypatch):
 def test_companions_are_attacks():
     for name in reproduce.COMPANIONS:
         PROPERTY_ATTACKS.get(name)()
+
+
+def test_seconds_of_every_attack(quick, tmp_path):
+    table = load_paper_table("provfl-table10")
+    selection = Selection(seeds=(0,), data_folder=quick)
+    compared, _, _ = special.seconds(table, selection, tmp_path, CPU, 1, True)
+    assert [one.ours.n for one in compared] == [1, 1, 1, 1]
+    assert all(one.ours.mean > 0 for one in compared if one.cell.attack != "provfl_m")
+
+
+def test_correlations_with_what_is_left(quick, tmp_path, monkeypatch):
+    monkeypatch.setitem(settings.DATASETS, "bank", replace(settings.DATASETS["bank"], epochs=2))
+    table = load_paper_table("provfl-table6")
+    cells = tuple(cell for cell in table.cells if cell.property_name == "marital=married" and cell.attack is None)
+    found = {cell.metric: special._correlation(cell, Selection(data_folder=quick)) for cell in cells}
+    # ProVFL prints .2875 and -.0554; the second needs no choice of columns.
+    assert found["correlation_with_label"] == pytest.approx(-0.0554, abs=0.01)
+    assert abs(found["correlation_with_features"]) > 0.1
+
+
+def test_refinement_shows_in_the_norms(quick, tmp_path):
+    table = load_paper_table("provfl-fig4")
+    compared, rows, _ = special.refined_norms(table, Selection(seeds=(0,), data_folder=quick), tmp_path, CPU, 1, True)
+    assert {row["variant"] for row in rows} == {"passive", "MR"}
+    assert [one.ours.n for one in compared] == [1, 1]

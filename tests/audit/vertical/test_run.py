@@ -19,7 +19,7 @@ def rows_of(folder):
 
 
 def comparable(rows):
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
 
 
 def test_every_attack_on_every_training_has_a_row(finished, small):
@@ -61,8 +61,8 @@ def test_attacks_that_watch_share_a_training(small):
 def test_what_was_kept_gives_the_same_estimate_without_the_truth(finished):
     """The attack boundary: an observation read back, its truth destroyed, and the same result."""
     rows = {row["unit"]: row for row in rows_of(finished)}
-    row = rows["provfl_b_mixture-C1-religious_strongly-none-s0-e001"]
-    place = finished / "captures" / "religious_strongly-none-passive-s0-C1-e001"
+    row = rows["provfl_b_mixture-C1-religious=strongly-none-s0-e001"]
+    place = finished / "captures" / "religious=strongly-none-passive-s0-C1-e001"
     seen = load_observation(place / "observation")
     seed = derive_seed(0, "provfl_b_mixture", "religious=strongly", "C1")
     assert PROPERTY_ATTACKS.get("provfl_b_mixture")().run(seen, seed).fraction == row["estimated_fraction"]
@@ -114,11 +114,10 @@ def test_a_folder_of_another_run_is_refused(finished, small, silent):
         run_vertical_audit(small(seeds=[1]), finished, [], silent)
 
 
-def test_redacted_captures_have_no_truth(small, silent, tmp_path):
+def test_a_redacted_run_keeps_no_captures(small, silent, tmp_path):
     config = small(redact=True, attacks={"prior": {}}, defenses={"none": {}}, training__epochs=2)
     run_vertical_audit(config, tmp_path / "run", [], silent)
-    assert list((tmp_path / "run" / "captures").glob("*/observation"))
-    assert not list((tmp_path / "run" / "captures").glob("*/truth"))
+    assert not (tmp_path / "run" / "captures").exists()
 
 
 @pytest.mark.parametrize(
@@ -132,6 +131,13 @@ def test_redacted_captures_have_no_truth(small, silent, tmp_path):
         ({"properties": ["faith=1"]}, "no column 'faith'"),
         ({"training__trainer": {"max_epochs": 3}}, "max_epochs"),
         ({"attacks": {"provfl_m": {"label_replacement": True}}}, "label replacement needs an active adversary"),
+        ({"attacks": {"provfl_b": {"sample_size": 6000}}}, "attacks.provfl_b in C1: a query draws sample_size 6000"),
+        ({"attacks": {"provfl_b_mixture": {"kinds": ["AG"]}}}, "in C2: an adversary C2 can see AO; kinds asks for AG"),
+        ({"attacks": {"sm_pia": {}}}, "names one of two fractions"),
+        ({"auxiliary__size": 6000}, "auxiliary.size must be at most 5093"),
+        ({"properties": ["affair=1"]}, "'affair' is the label"),
+        ({"properties": ["age=1000"]}, "is absent from these rows"),
+        ({"properties": ["age=old"]}, "holds numbers, got 'old'"),
     ],
 )
 def test_what_cannot_be_served_is_refused_before_any_training(small, changed, message):
@@ -149,3 +155,64 @@ def test_the_device_of_a_job_is_the_trainers(small, tmp_path, monkeypatch):
     job.run(tmp_path, torch.device("cpu"), lambda _: None)
     assert asked == ["cpu"]
     assert all(campaign.unit_file(tmp_path, unit).is_file() for unit in job.ids)
+
+
+def test_captures_beyond_the_memory_go_to_files_and_are_removed(small, tmp_path, monkeypatch):
+    made = []
+    capture = job_module.IntermediateCapture
+
+    def with_no_memory(*arguments, **options):
+        made.append(capture(*arguments, **options, memory_bytes=0))
+        return made[-1]
+
+    config = small(training__epochs=2, attacks={"provfl_b_mixture": {}}, defenses={"none": {}})
+    job = plan_jobs(config)[0]
+    job.run(tmp_path / "memory", torch.device("cpu"), lambda _: None)
+    monkeypatch.setattr(job_module, "IntermediateCapture", with_no_memory)
+    job.run(tmp_path / "disk", torch.device("cpu"), lambda _: None)
+    assert all(one.folder is not None for one in made)
+    assert not (tmp_path / "disk" / "spill" / job._name).exists()
+    for unit in job.ids:
+        rows = [json.loads(campaign.unit_file(tmp_path / place, unit).read_text()) for place in ("memory", "disk")]
+        assert comparable(rows)[0] == comparable(rows)[1]
+
+
+def test_an_observation_does_not_carry_the_victims_columns(small):
+    done = plan_jobs(small(training__epochs=2, attacks={"prior": {}}))[0].train(torch.device("cpu"), lambda _: None)
+    for seen in done.observations:
+        assert seen.features.untyped_storage().nbytes() == seen.features.numel() * seen.features.element_size()
+
+
+def test_a_withdrawal_is_the_truth_before_it_also_with_foreign_rows(small):
+    config = small(training__epochs=2, attacks={"prior": {}}, auxiliary__misaligned="rows")
+    plain, hidden = (job.train(torch.device("cpu"), lambda _: None).truth for job in plan_jobs(config))
+    assert plain.fraction == hidden.fraction
+    assert float(hidden.has_property.float().mean()) < plain.fraction
+
+
+def test_names_that_look_alike_as_files_stay_apart(small):
+    config = small(properties=["age=<30", "age=>30", "a=男", "a=女"], attacks={"prior": {}})
+    ids = [unit for job in plan_jobs(config) for unit in job.ids]
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_label_of_cheating_replacement_reaches_nobody_else(small, monkeypatch):
+    given = []
+    make = job_module.Augmentation.callbacks
+
+    def noted(self, *arguments):
+        given.append((self.describe(), arguments[-1] is not None))
+        return make(self, *arguments)
+
+    monkeypatch.setattr(job_module.Augmentation, "callbacks", noted)
+    config = small(training__epochs=2, defenses={"none": {}}, attacks={"provfl_m": {}, "prior": {}})
+    for job in plan_jobs(config):
+        job.train(torch.device("cpu"), lambda _: None)
+    published = small(
+        training__epochs=2,
+        defenses={"none": {}},
+        adversaries=["C1"],
+        attacks={"provfl_m": {"as_published": True, "estimator": "mixture"}},
+    )
+    plan_jobs(published)[0].train(torch.device("cpu"), lambda _: None)
+    assert given == [("passive", False), ("LR+MR", False), ("MR", False), ("LR+MR", True)]

@@ -25,6 +25,12 @@ def test_short_forms_are_written_out():
     assert config.epochs_attacked == (19,)
 
 
+def test_one_seed_and_a_list_in_words():
+    assert parse_vertical_config(MINIMAL, {"seed": 7}).seeds == (7,)
+    assert parse_vertical_config(MINIMAL, {"seeds": "0,1"}).seeds == (0, 1)
+    assert parse_vertical_config(MINIMAL, {"properties": "a=b, c=d"}).properties == ("a=b", "c=d")
+
+
 def test_survives_yaml():
     config = parse_vertical_config(
         MINIMAL
@@ -66,6 +72,10 @@ def test_reads_a_file_with_overrides(tmp_path):
         ({"target": {"output_width": 0}}, "target.output_width"),
         ({"data": {"name": "fair", "test_fraction": 0.0}}, "data.test_fraction"),
         ({"data": {}}, "either name or table"),
+        ({"seeds": [1, 1]}, "seeds must be distinct, got 1, 1"),
+        ({"properties": ["a=b", "a=b"]}, "properties must be distinct"),
+        ({"data": {"name": "fair", "fraction": 0.5}}, "belong together"),
+        ({"data": {"name": "fair", "fraction": 1.0, "rows": 10}}, "data.fraction must be above 0"),
         ({"batch_size": 3}, "batch_size"),
         ({"attacks": {"aia": 3}}, "attacks.aia must be a mapping"),
     ],

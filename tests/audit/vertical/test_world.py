@@ -98,15 +98,21 @@ def test_misaligned_rows_take_the_place_of_others(wanted, kind):
 
 def test_too_few_rows_are_repeated(wanted):
     world = prepare_world(changed(), wanted, seed=0)
-    _, auxiliary = draw_auxiliary(world, wanted, AuxiliaryConfig(size=600), seed=0)
-    assert len(auxiliary.ids) == 600
-    assert len(set(auxiliary.ids.tolist())) < 600
+    _, auxiliary = draw_auxiliary(world, wanted, AuxiliaryConfig(size=320), seed=0)
+    assert len(auxiliary.ids) == 320
+    assert len(set(auxiliary.ids.tolist())) < 320
+
+
+def test_more_auxiliary_than_training_rows_are_refused(wanted):
+    world = prepare_world(changed(), wanted, seed=0)
+    with pytest.raises(UsageError, match=r"auxiliary.size must be at most 320 \(training rows\), got 322"):
+        draw_auxiliary(world, wanted, AuxiliaryConfig(size=322), seed=0)
 
 
 def test_a_property_nobody_has_is_refused(wanted):
     world = prepare_world(changed(), wanted, seed=0)
     nobody = torch.zeros_like(world.has_property)
-    with pytest.raises(DataError, match="absent from the rows, or constant"):
+    with pytest.raises(DataError, match="absent from these rows, or all have it"):
         draw_auxiliary(type(world)(**{**vars(world), "has_property": nobody}), wanted, AuxiliaryConfig(size=4), seed=0)
 
 

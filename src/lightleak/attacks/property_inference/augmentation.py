@@ -63,6 +63,14 @@ class Augmentation:
             made.append(ModelRefinement(settings, party, inputs, auxiliary.has_property, own))
         return made
 
+    def check(self, adversary: Adversary, n_classes: int) -> None:
+        """Raise `UsageError` for labels replaced by a passive adversary or in a task of more than two classes."""
+        if self.label_replacement is None:
+            return
+        check_can_replace_labels(adversary)
+        if n_classes != 2:
+            raise UsageError(f"label replacement needs a task of two classes (ProVFL Sec. V-C), got {n_classes}")
+
     def describe(self) -> str:
         """In the paper's words: ``LR+MR``, ``LR``, ``MR`` or ``passive``.
 

@@ -188,6 +188,8 @@ class DistributionComparison(PropertyAttack):
             low, high = interval(outcome.fraction, outcome.response, outcome.noise, sizes)
         low, high = min(low, inside), max(high, inside)
         warnings = []
+        if outcome.noise is None:
+            warnings.append("no interval was made: the estimate is not told apart from guessing the auxiliary prior")
         if not separated:
             warnings.append(
                 f"auxiliary rows with and without {known.property_name} do not differ in what is observed "
@@ -282,8 +284,9 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def _declare(name: str, default: DistributionComparisonConfig) -> None:
-    def build(**options: Any) -> DistributionComparison:
-        return DistributionComparison(default.with_options(**options), name)
+    def build(*, as_published: bool = False, **options: Any) -> DistributionComparison:
+        config = DistributionComparisonConfig.as_published() if as_published else default
+        return DistributionComparison(config.with_options(**options), name)
 
     factory: Callable[..., PropertyAttack] = build
     PROPERTY_ATTACKS.register(name)(factory)

@@ -179,7 +179,7 @@ def published_order(dataset: str) -> PublishedOrder:
     """
     if dataset not in PUBLISHED:
         raise UnsupportedError(
-            f"ProVFL's code has no layout for {dataset!r}, only for {', '.join(PUBLISHED)}; use property_first"
+            f"ProVFL's code has no layout for {dataset!r}, only for {', '.join(PUBLISHED)}; use parties.order: schema"
         )
     return PUBLISHED[dataset]
 

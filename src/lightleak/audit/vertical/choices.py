@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS, PropertyAttack
+from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.core.errors import UsageError
 from lightleak.defenses.vertical import VerticalDefense, make_defense
 
@@ -18,6 +19,11 @@ def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
     """
     settings = dict(options)
     name = settings.pop("attack", label)
+    if name == ShadowModels.name:
+        raise UsageError(
+            f"attacks.{label}: sm_pia names one of two fractions and estimates none; the command that plays "
+            "its game is lightleak reproduce provfl-table7"
+        )
     return _placed(f"attacks.{label}", lambda: PROPERTY_ATTACKS.get(name)(**settings))
 
 

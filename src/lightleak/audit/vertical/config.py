@@ -14,6 +14,7 @@ from lightleak.audit.settings import (
     override,
     plain,
     read_settings,
+    read_yaml,
 )
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import VISIBLE
@@ -175,13 +176,15 @@ class VerticalConfig:
         defenses: likewise; ``none`` trains without one.
         attack_epochs: epochs whose intermediate results are attacked; negative ones count from the end (ProVFL: the
             penultimate).
-        seeds: root seeds; every one is another split, another training and other auxiliary rows.
+        seeds: root seeds; every one is another split, another training and other auxiliary rows. ``seed: 3`` is short
+            for ``seeds: [3]``.
         kind: what is audited.
         title: heading of the report.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings at once on a CPU; 0 takes one per core.
         keep_captures: keep what the adversary saw, for ``lightleak attack``.
-        redact: leave the truth beside kept captures out.
+        redact: keep no captures, which hold who has the property, and leave shares out of the report; results.json
+            keeps them.
     """
 
     data: VerticalDataConfig
@@ -208,8 +211,11 @@ class VerticalConfig:
         """Raise `UsageError` for a value out of range."""
         at_least("workers", self.workers, 0)
         for name in ("properties", "adversaries", "attacks", "defenses", "attack_epochs", "seeds"):
-            if not getattr(self, name):
+            chosen = tuple(getattr(self, name))
+            if not chosen:
                 raise UsageError(f"{name} must name at least one, got none")
+            if len(set(chosen)) < len(chosen):
+                raise UsageError(f"{name} must be distinct, got {', '.join(map(str, chosen))}")
         for text in self.properties:
             Property.parse(text)
         if unknown := sorted(set(self.adversaries) - set(VISIBLE)):
@@ -244,10 +250,14 @@ def _write_out(tree: dict[str, Any]) -> None:
     for name in ("attacks", "defenses"):
         if name in tree:
             tree[name] = named_settings(name, tree[name])
+    if "seed" in tree:
+        tree["seeds"] = [tree.pop("seed")]
     for name in ("properties", "adversaries"):
         if isinstance(tree.get(name), str):
-            tree[name] = [tree[name]]
+            tree[name] = [part.strip() for part in tree[name].split(",")]
     for name in ("attack_epochs", "seeds"):
         if isinstance(tree.get(name), int):
             tree[name] = [tree[name]]
+        elif isinstance(tree.get(name), str):  # --seeds 0,1
+            tree[name] = [read_yaml(part) for part in tree[name].split(",")]
     drop_empty(tree, but=("attacks", "defenses"))

@@ -1,7 +1,9 @@
 """The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
 
+import hashlib
 import json
 import re
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -69,12 +71,13 @@ class Job:
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Train, attack, and keep a row for every attack."""
-        config, done = self.config, self.train(device, report)
+        config, spill = self.config, folder / "spill" / self._name
+        done = self.train(device, report, spill)
         facts = self._facts_of_rows(done)
         for seen in done.observations:
-            if config.keep_captures:
+            if config.keep_captures and not config.redact:
                 self._keep(folder, seen, done.truth)
-            if seen.adversary == "C1" and self.seed == config.seeds[0]:
+            if seen.adversary == self.attacks[0][1] and self.seed == config.seeds[0]:
                 self._keep_norms(folder, seen, done.truth, facts)
             for label, adversary in self.attacks:
                 if adversary != seen.adversary:
@@ -85,21 +88,27 @@ class Job:
                 told = {"label": label, "variant": _variant(label, attack.name, done.augmentation)}
                 row = estimate_row(unit, attack, found, seen, done.truth) | facts | told
                 write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
+        shutil.rmtree(spill, ignore_errors=True)
 
-    def train(self, device: torch.device, report: Report) -> "Trained":
-        """Train with capture, and with the attack that takes part in it, if one does."""
+    def train(self, device: torch.device, report: Report, spill: Path | None = None) -> "Trained":
+        """Train with capture, and with the attack that takes part in it, if one does.
+
+        Args:
+            device: where.
+            report: told of every epoch.
+            spill: where captures go that do not fit into memory.
+        """
         config = self.config
         defense = defense_named(self.defense, config.defenses[self.defense])
         before = prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
-        # A defence that withdraws rows hides what was there before; rows put in the place of others are there.
-        held = world if config.auxiliary.misaligned == "rows" else before
         augmentation, began = self._augmentation(world), time.perf_counter()
-        module, captures = self._fit(world, auxiliary, augmentation, defense, device, report)
+        module, captures = self._fit(world, auxiliary, augmentation, defense, device, report, spill)
         seconds = time.perf_counter() - began
         has_property = world.has_property[world.train.ids.argsort()]
-        truth = PropertyTruth(str(self.wanted), float(held.has_property.float().mean()), has_property)
+        # Of the rows before a defence: one that withdraws some hides what was there.
+        truth = PropertyTruth(str(self.wanted), float(before.has_property.float().mean()), has_property)
         observations = tuple(self._observations(world, auxiliary, captures))
         return Trained(world, module, augmentation, observations, truth, seconds)
 
@@ -117,6 +126,7 @@ class Job:
         defense: VerticalDefense,
         device: torch.device,
         report: Report,
+        spill: Path | None,
     ) -> tuple[SplitClassifier, list[IntermediateCapture]]:
         config, settings, at = self.config, self.config.training, world.arrangement
         spec = SplitSpec(world.train.widths, world.n_classes, **vars(config.target))
@@ -125,7 +135,9 @@ class Job:
         )
         module.transform = defense.transform(derive_seed(self.seed, "defense"))
         captures = [
-            IntermediateCapture(at.adversary, at.victim, adversary, config.epochs_attacked)
+            IntermediateCapture(
+                at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
+            )
             for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
         ]
         augmenting = augmentation.callbacks(
@@ -134,7 +146,7 @@ class Job:
             auxiliary,
             world.rows_of(auxiliary.ids, at.adversary),
             derive_seed(self.seed, "augmentation"),
-            (world.train.ids, world.has_property),
+            (world.train.ids, world.has_property) if _cheats(augmentation) else None,
         )
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
@@ -157,11 +169,11 @@ class Job:
         return module, captures
 
     def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
-        target, source = self.config.target, self.config.data
+        target = self.config.target
         widths = (*target.bottom_hidden, target.output_width, *target.top_hidden)
         scores = done.module.trainer.callback_metrics
         return {
-            "dataset": source.name or Path(str(source.table)).name.split(".")[0],
+            "dataset": self.config.data.title,
             "target": "-".join(["split", *map(str, widths)]),
             "defense": self.defense,
             "defense_strength": defense_named(self.defense, self.config.defenses[self.defense]).strength,
@@ -174,18 +186,9 @@ class Job:
     def _observations(
         self, world: World, auxiliary: AuxiliaryData, captures: Sequence[IntermediateCapture]
     ) -> Iterator[IntermediateResults]:
-        at, own = world.arrangement, world.rows_of(world.train.ids.sort().values, world.arrangement.adversary)
+        own = world.rows_of(world.train.ids.sort().values, world.arrangement.adversary)
         for epoch in self.config.epochs_attacked:
-            facts = VerticalFacts(
-                n_parties=len(at.columns),
-                adversary_party=at.adversary,
-                victim_party=at.victim,
-                adversary_columns=at.columns[at.adversary],
-                victim_columns=at.columns[at.victim],
-                epoch=epoch,
-                batch_size=self.config.training.batch_size,
-                n_classes=world.n_classes,
-            )
+            facts = facts_of(self.config, world, epoch)
             for capture in captures:
                 ids, results = capture.results(epoch)
                 yield IntermediateResults(capture.adversary, ids, results, auxiliary, facts, own)
@@ -193,8 +196,7 @@ class Job:
     def _keep(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth) -> None:
         place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
         save_observation(seen, place / "observation")
-        if not self.config.redact:
-            save_truth(truth, place / "truth")
+        save_truth(truth, place / "truth")
 
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
         told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self._who}
@@ -208,10 +210,10 @@ class Job:
 
     @property
     def _name(self) -> str:
-        return _file_name(f"{self.wanted}-{self.defense}-{self._who}-s{self.seed}")
+        return file_name(f"{self.wanted}-{self.defense}-{self._who}-s{self.seed}")
 
     def _unit(self, label: str, adversary: Adversary, epoch: int) -> str:
-        return _file_name(f"{label}-{adversary}-{self.wanted}-{self.defense}-s{self.seed}-e{epoch:03d}")
+        return file_name(f"{label}-{adversary}-{self.wanted}-{self.defense}-s{self.seed}-e{epoch:03d}")
 
 
 @dataclass(frozen=True)
@@ -270,6 +272,26 @@ def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> lis
     ]
 
 
+def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
+    """What every party knows of a training."""
+    at = world.arrangement
+    return VerticalFacts(
+        n_parties=len(at.columns),
+        adversary_party=at.adversary,
+        victim_party=at.victim,
+        adversary_columns=at.columns[at.adversary],
+        victim_columns=at.columns[at.victim],
+        epoch=epoch,
+        batch_size=config.training.batch_size,
+        n_classes=world.n_classes,
+    )
+
+
+def _cheats(augmentation: Augmentation) -> bool:
+    """Whether it needs the property of rows the adversary does not know, as the published label replacement does."""
+    return augmentation.label_replacement is not None and augmentation.label_replacement.rows == "first_batches"
+
+
 def _variant(label: str, attack: str, augmentation: Augmentation) -> str:
     """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
     return augmentation.describe() if label == attack else label
@@ -283,10 +305,11 @@ class _Progress(lightning.Callback):
         self.report(1.0)
 
 
-def _file_name(text: str) -> str:
-    """Text as a file name.
+def file_name(text: str) -> str:
+    """Text as a file name; what had to be replaced is told apart by a digest.
 
-    >>> _file_name("provfl_b-C1-sex=Male")
-    'provfl_b-C1-sex_Male'
+    >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
+    ('provfl_b-C1-sex=Male', False)
     """
-    return re.sub(r"[^A-Za-z0-9._-]+", "_", text)
+    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)
+    return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

@@ -13,6 +13,7 @@ from lightleak.audit.run import open_run_folder
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.choices import attack_named
 from lightleak.audit.vertical.config import VerticalConfig
+from lightleak.audit.vertical.job import file_name
 from lightleak.audit.vertical.rows import estimate_row
 from lightleak.audit.vertical.run import SUMMARY_KEYS
 from lightleak.audit.vertical_summary import print_vertical_summary
@@ -49,13 +50,13 @@ def attack_vertical_captures(
         for path, (seen, truth) in captures.items():
             name = "-".join(path.relative_to(root).parts) or root.resolve().name
             for label, attack in attacks.items():
-                unit = f"{label}-{name}".replace(" ", "_")
+                unit = file_name(f"{label}-{name}")
                 file = unit_file(folder, unit)
                 if not file.is_file():
                     seed = derive_seed(config.seeds[0], label, seen.auxiliary.property_name, seen.adversary)
                     row = estimate_row(unit, attack, attack.run(seen, seed, device), seen, truth)
                     facts = {"label": label, "variant": label, "defense": None, "seed": config.seeds[0]}
-                    facts["dataset"] = config.data.name or Path(str(config.data.table)).name.split(".")[0]
+                    facts["dataset"] = config.data.title
                     write_whole(file, json.dumps(without_nan(row | facts)))
                 rows.append(json.loads(file.read_text()))
     finally:

@@ -14,7 +14,7 @@ from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.audit.reproduction_settings import Selection
 from lightleak.audit.vertical.config import VerticalDataConfig
 from lightleak.audit.vertical.job import plan_jobs
-from lightleak.audit.vertical.settings import Training, attack_of, audit_of, defense_of, training_of
+from lightleak.audit.vertical.settings import Training, attack_of, audit_of, defense_of, epoch_of, training_of
 from lightleak.audit.vertical.special import SPECIAL_TABLES
 from lightleak.audit.vertical.world import load_whole
 from lightleak.core.errors import LightLeakError, UsageError
@@ -74,7 +74,7 @@ def vertical_table(
             continue
         rows += [row | {"setting": training.name} for row in rows_of(ids, place)]
     compared = [Compared(cell, summarise(values_of(meant, rows, published))) for cell, meant in cells.items()]
-    return compared, rows, [*dict.fromkeys(notes), *_deviations(published)]
+    return compared, rows, [*dict.fromkeys(notes), *_deviations(chosen, published)]
 
 
 def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
@@ -96,16 +96,17 @@ def values_of(cell: PaperCell, rows: Sequence[dict[str, Any]], as_published: boo
         setting = training_of(cell, as_published).name
     except LightLeakError:
         return []
-    wanted: dict[str, Any] = {"setting": setting, "defense": defense_of(cell, as_published)[0]}
+    defense, epoch = defense_of(cell, as_published)[0], epoch_of(cell, as_published)
+    wanted: dict[str, Any] = {"setting": setting, "defense": defense, "epoch": epoch}
     if cell.property_name is not None:
         wanted["property"] = cell.property_name
     if cell.adversary is not None:
         wanted["adversary"] = cell.adversary
     if cell.attack is not None:
         wanted["label"] = attack_of(cell, as_published)[0]
-    if cell.option == "attack_epoch":
-        wanted["epoch"] = int(str(cell.value))
     found = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    if cell.attack is None:  # of the training, of which every attack on it has a row
+        found = list({(row["seed"], row["property"]): row for row in found}.values())
     return [float(row[cell.metric]) for row in found if row.get(cell.metric) is not None]
 
 
@@ -129,16 +130,24 @@ def figure_cells(table: PaperTable) -> list[PaperCell]:
     return cells if table.figure == 5 else []
 
 
-def _deviations(as_published: bool) -> list[str]:
+def _deviations(cells: Sequence[PaperCell], as_published: bool) -> list[str]:
+    """What a reader of these cells must know."""
+    notes = [
+        "Features are never torn apart, every seed is another split shared by all attacks, the penultimate epoch is "
+        "attacked, AIA is mended, labels are replaced on auxiliary rows only. --as-published runs what its code does."
+    ]
     if as_published:
-        return [
+        notes = [
             "As published: ProVFL's order of encoded columns, in which the adversary keeps the other one-hot columns "
             "of the property's feature; one split for all seeds; epoch 18; active attacks on a 70/30 split."
         ]
-    return [
-        "Features are never torn apart, every seed is another split shared by all attacks, the penultimate epoch is "
-        "attacked, AIA is mended, labels are replaced on auxiliary rows only. --as-published runs what its code does.",
-    ]
+        if any(cell.option in ("victim_share", "parties") for cell in cells):
+            notes.append("Other shares and more than two parties deal out whole features: its layout has one cut.")
+    if any(cell.attack is None and cell.property_name is None for cell in cells):
+        notes.append("Where a cell names no property, its mean is over the trainings of all of the table's properties.")
+    if any(cell.defense == "r3elu" for cell in cells):
+        notes.append("R3eLU's epsilon is a record's budget, which leaves an AUC of one half; see its docstring.")
+    return notes
 
 
 VERTICAL: dict[str, Callable[..., tuple[list[Compared], Rows, list[str]]]] = {

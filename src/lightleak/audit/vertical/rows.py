@@ -45,7 +45,7 @@ def estimate_row(
 
 def norm_entries(seen: IntermediateResults, truth: PropertyTruth) -> Iterator[dict[str, Any]]:
     """Norms with and without the property, for every kind that is drawn and every norm."""
-    for kind in NORM_KINDS:
+    for kind in (kind for kind in NORM_KINDS if kind in seen.results):
         for norm in NORMS:
             yield {
                 "property": truth.property_name,

@@ -1,7 +1,7 @@
 """``lightleak audit`` of vertical federated learning: train, attack, write the run folder."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,16 +9,21 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from lightleak.attacks.property_inference import PropertyAttack
+from lightleak.attacks.property_inference.provfl_m import ProVFLM
 from lightleak.audit.campaign import rows_of, run_packs
 from lightleak.audit.results import write_environment, write_results
 from lightleak.audit.run import CONFIG_FILE, open_run_folder
 from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import write_whole
+from lightleak.audit.vertical.choices import attack_named, defense_named
 from lightleak.audit.vertical.config import VerticalConfig, load_vertical_config
-from lightleak.audit.vertical.job import plan_jobs
-from lightleak.audit.vertical.world import draw_auxiliary, prepare_world
+from lightleak.audit.vertical.job import facts_of, plan_jobs
+from lightleak.audit.vertical.world import World, draw_auxiliary, prepare_world
 from lightleak.audit.vertical_summary import print_vertical_summary
 from lightleak.core.devices import resolve_device
+from lightleak.core.errors import UsageError
+from lightleak.core.intermediate_results import ADVERSARIES, VISIBLE, Adversary, AuxiliaryData, IntermediateResults
 from lightleak.data.property import Property
 from lightleak.report import build_report
 
@@ -75,12 +80,41 @@ def check_vertical(config: VerticalConfig) -> None:
     Raises:
         UsageError: what cannot be served, and why.
     """
+    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    defenses = [defense_named(label, options) for label, options in config.defenses.items()]
     plan_jobs(config)
     make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
     for text in config.properties:
         wanted = Property.parse(text)
-        world = prepare_world(config, wanted, config.seeds[0])
-        draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+        whole = prepare_world(config, wanted, config.seeds[0])
+        for defense in defenses:
+            world = whole.defended(defense, seed=0)
+            world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+            for adversary in ADVERSARIES:
+                if adversary in config.adversaries:
+                    _check_attacks(config, attacks, world, auxiliary, adversary)
+
+
+def _check_attacks(
+    config: VerticalConfig,
+    attacks: Mapping[str, PropertyAttack],
+    world: World,
+    auxiliary: AuxiliaryData,
+    adversary: Adversary,
+) -> None:
+    """Show every attack an observation of the right shape before anything is trained."""
+    ids = world.train.ids.sort().values
+    nothing = torch.zeros(len(ids), config.target.output_width)
+    results = dict.fromkeys(VISIBLE[adversary], nothing)
+    own = world.rows_of(ids, world.arrangement.adversary)
+    seen = IntermediateResults(adversary, ids, results, auxiliary, facts_of(config, world, epoch=0), own)
+    for label, attack in attacks.items():
+        try:
+            attack.check(seen)
+        except UsageError as error:
+            raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
+        if isinstance(attack, ProVFLM):
+            attack.augmentation_for(adversary, world.n_classes).check(adversary, world.n_classes)
 
 
 def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
@@ -89,12 +123,14 @@ def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
     jobs = plan_jobs(config)
     wanted = Property.parse(config.properties[0])
     world = prepare_world(config, wanted, config.seeds[0])
+    _, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
     held = [", ".join(names) for names in world.arrangement.columns]
     lines = {
         "table": f"{world.dataset}: {len(world.train.ids)} training and {len(world.test.ids)} test rows",
         "target": f"{world.arrangement.victim} is attacked by {world.arrangement.adversary} for {wanted}; "
         f"encoded widths {', '.join(map(str, world.train.widths))}",
         **{f"party {i}": names for i, names in enumerate(held)},
+        "known": f"the property of {len(auxiliary.ids)} rows, {len(auxiliary.ids.unique())} of them distinct",
         "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
         "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
     }

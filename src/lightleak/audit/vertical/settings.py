@@ -44,7 +44,7 @@ PUBLISHED_SPLIT = 42
 """All its trials share one split, shuffled with this seed (by another generator than ours)."""
 
 PUBLISHED_ATTACKS: Mapping[str, dict[str, Any]] = {
-    "provfl_b": {"features": "sorted", "estimator": "xgboost_published", "clip": False, "held_out": 0},
+    "provfl_b": {"as_published": True},
     "provfl_m": {"as_published": True},
     "aia": {"as_published": True},
     "aia_raw": {"as_published": True},
@@ -152,14 +152,19 @@ def defense_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]
     return f"{cell.defense} {cell.strength:g}", settings
 
 
+def epoch_of(cell: PaperCell, as_published: bool) -> int:
+    """The epoch a cell is about, counted from 0."""
+    if cell.option == "attack_epoch":
+        return int(str(cell.value))
+    return PUBLISHED_EPOCH if as_published else DATASETS[str(cell.dataset)].epochs - 2
+
+
 def audit_of(
     training: Training, cells: Iterable[PaperCell], as_published: bool, seeds: tuple[int, ...], folder: str | None
 ) -> VerticalConfig:
     """The audit that runs every attack of ``cells`` on a training they share."""
     known, attacked = DATASETS[training.dataset], list(cells)
     attacks = dict(attack_of(cell, as_published) for cell in attacked if cell.attack is not None)
-    epochs = {int(str(cell.value)) for cell in attacked if cell.option == "attack_epoch"}
-    default_epoch = PUBLISHED_EPOCH if as_published else known.epochs - 2
     return VerticalConfig(
         data=VerticalDataConfig(
             name=training.dataset,
@@ -178,7 +183,7 @@ def audit_of(
         adversaries=tuple(sorted({cell.adversary for cell in attacked if cell.adversary is not None})) or ("C1",),
         attacks=attacks or {"provfl_b": {}},
         defenses=dict(defense_of(cell, as_published) for cell in attacked),
-        attack_epochs=tuple(sorted(epochs)) or (default_epoch,),
+        attack_epochs=tuple(sorted({epoch_of(cell, as_published) for cell in attacked})),
         seeds=seeds,
         title=f"ProVFL on {training.dataset}",
         keep_captures=False,

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
-from lightleak.attacks.property_inference.norms import record_norms
+from lightleak.attacks.property_inference.norms import NORMS, record_norms
 from lightleak.attacks.property_inference.shadow_models import ShadowConfig, ShadowModels, TaskKnowledge
 from lightleak.attacks.property_inference.two_worlds import nearest_world
 from lightleak.audit.campaign import progress_bar
@@ -22,7 +22,7 @@ from lightleak.audit.unit import unit_file, write_whole
 from lightleak.audit.vertical.config import AuxiliaryConfig
 from lightleak.audit.vertical.job import Trained, plan_jobs
 from lightleak.audit.vertical.rows import norm_entries
-from lightleak.audit.vertical.settings import audit_of, training_of
+from lightleak.audit.vertical.settings import attack_of, audit_of, training_of
 from lightleak.audit.vertical.world import load_whole, prepare_world
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.seeds import derive_seed, generator
@@ -60,6 +60,8 @@ def facts(
             continue
         compared.append(Compared(cell, Summary(value, math.nan, 1, math.nan, math.nan)))
         rows.append({"dataset": cell.dataset, "metric": cell.metric, "property": cell.property_name, "value": value})
+    if any(cell.metric == "auc" for cell in table.cells):
+        notes.append(f"AUC is that of one training (seed {selection.seeds[0]}).")
     return compared, rows, list(dict.fromkeys(notes))
 
 
@@ -113,17 +115,10 @@ def norm_study(
     rows: Rows = []
     with progress_bar("trainings", len(selection.seeds), quiet) as report:
         for seed in selection.seeds:
-            done = _study(seed, selection, device)
-            outputs = done.observations[0].results["VO"]
-            for norm in ("l1", "l2", "linf"):
-                for gap in (0.25, 0.5, 0.75, 1.0):
-                    draw = generator(seed, "populations", norm, str(gap))
-                    norms = record_norms(outputs, norm)
-                    populations = draw_populations(norms, done.truth.has_property, 1 - gap, draw)
-                    told = {"dataset": "adult", "seed": seed, "norm": norm, "gap": gap}
-                    rows.append(told | {"reading": "bins"} | norm_distances(*populations).to_dict())
-                    rows.append(told | {"reading": "sorted"} | sorted_norm_distances(*populations).to_dict())
-            _write_norms(folder, done, seed, "passive")
+            kept = unit_file(folder, f"norms-s{seed}")
+            if not kept.is_file():
+                write_whole(kept, json.dumps(_distances(_study(seed, selection, device), folder, seed)))
+            rows += json.loads(kept.read_text())
             report(1)
     compared = [
         Compared(cell, summarise(row[DISTANCES[cell.metric]] for row in rows if _same_population(row, cell)))
@@ -138,6 +133,20 @@ def norm_study(
             "of the divergence, in nats. No reading gives its BC as well: BC must be at least exp(-KL / 2)."
         ],
     )
+
+
+def _distances(done: Trained, folder: Path, seed: int) -> Rows:
+    _write_norms(folder, done, seed, "passive")
+    rows: Rows = []
+    for norm in NORMS:
+        norms = record_norms(done.observations[0].results["VO"], norm)
+        for gap in (0.25, 0.5, 0.75, 1.0):
+            draw = generator(seed, "populations", norm, str(gap))
+            populations = draw_populations(norms, done.truth.has_property, 1 - gap, draw)
+            told = {"dataset": "adult", "seed": seed, "norm": norm, "gap": gap}
+            rows.append(told | {"reading": "bins"} | norm_distances(*populations).to_dict())
+            rows.append(told | {"reading": "sorted"} | sorted_norm_distances(*populations).to_dict())
+    return rows
 
 
 def _same_population(row: dict[str, Any], cell: PaperCell) -> bool:
@@ -192,7 +201,7 @@ def correlations(
         if cell.attack is None:
             value = _correlation(cell, selection)
             compared.append(Compared(cell, Summary(value, math.nan, 1, math.nan, math.nan)))
-    return compared, rows, notes
+    return compared, rows, [*notes, f"Correlations over the training rows of seed {selection.seeds[0]}."]
 
 
 def _correlation(cell: PaperCell, selection: Selection) -> float:
@@ -308,18 +317,20 @@ def seconds(
 
     priced = [replace(cell, property_name="sex=Male", adversary="C1", metric="seconds") for cell in table.cells]
     _, rows, notes = vertical_table(replace(table, cells=tuple(priced)), selection, folder, device, 1, quiet)
-    plain = {row["seed"]: row["training_seconds"] for row in rows if row["attack"] == "provfl_b"}
+    plain = {row["seed"]: row["training_seconds"] for row in rows if row["attack"] != "provfl_m"}
     compared = []
-    for cell in table.cells:
+    for cell, meant in zip(table.cells, priced, strict=True):
+        label, _ = attack_of(meant, selection.as_published)
         found = [
-            row["seconds"] + max(0.0, row["training_seconds"] - plain[row["seed"]])
-            if cell.attack == "provfl_m"
-            else row["seconds"]
+            row["seconds"] + (row["training_seconds"] - plain[row["seed"]] if cell.attack == "provfl_m" else 0.0)
             for row in rows
-            if row["attack"] == cell.attack and (cell.variant in (None, row["variant"]))
+            if row["label"] == label and row["seed"] in plain
         ]
         compared.append(Compared(cell, summarise(found)))
-    return compared, rows, [*notes, "One thread; of ProVFL-M the attack and what it adds to the training."]
+    told = "One thread; of ProVFL-M the attack and what it adds to a training without it."
+    if selection.as_published:
+        told += " That training has 80% of the rows, its own 70%, as in the published code."
+    return compared, rows, [*notes, told]
 
 
 def _kept(table: PaperTable, selection: Selection) -> list[PaperCell]:

@@ -62,7 +62,8 @@ class World:
 
     def rows_of(self, ids: Tensor, party: int) -> Tensor:
         """A party's encoded columns of the training rows ``ids``, ``[m, d_k]``."""
-        return self.train.inputs[self.positions(ids)][:, self.columns_of(party)]
+        # Columns first: an observation must not hold the storage of the other parties' columns.
+        return self.train.inputs[:, self.columns_of(party)][self.positions(ids)]
 
 
 def prepare_world(config: VerticalConfig, wanted: Property, seed: int) -> World:
@@ -73,6 +74,8 @@ def prepare_world(config: VerticalConfig, wanted: Property, seed: int) -> World:
         UsageError: no such property or columns, or a batch larger than the training rows.
     """
     table, both = load_whole(config.data)
+    if wanted.column == table.schema.label.name:
+        raise UsageError(f"property {wanted}: {wanted.column!r} is the label, which the active party holds")
     if wanted.column not in both.columns:
         wanted.check(table.schema)
     fixed = config.data.split_seed
@@ -107,8 +110,11 @@ def draw_auxiliary(world: World, wanted: Property, settings: AuxiliaryConfig, se
 
     Raises:
         DataError: no training row, or no row to take in its place, has the property, or all have it.
+        UsageError: more auxiliary rows than training rows.
     """
     draw = numpy_generator(seed, "auxiliary", str(wanted))
+    if settings.size > len(world.train.ids):
+        raise UsageError(f"auxiliary.size must be at most {len(world.train.ids)} (training rows), got {settings.size}")
     half = settings.size // 2
     chosen = [_draw(draw, world.has_property == known, half, wanted) for known in (True, False)]
     known = torch.cat([torch.ones(half, dtype=torch.bool), torch.zeros(half, dtype=torch.bool)])
@@ -141,7 +147,7 @@ def _rows_at_fraction(data: VerticalDataConfig, mask: np.ndarray, seed: int) -> 
 def _draw(draw: np.random.Generator, mask: Tensor, size: int, wanted: Property) -> Tensor:
     among = torch.nonzero(mask).flatten().numpy()
     if not len(among):
-        raise DataError(f"property {wanted} is absent from the rows, or constant in them: nothing to infer")
+        raise DataError(f"property {wanted} is absent from these rows, or all have it: there is nothing to infer")
     return torch.from_numpy(draw.choice(among, size, replace=len(among) < size))
 
 
