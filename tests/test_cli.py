@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import yaml
 
 import lightleak
 from lightleak.attacks import ATTACKS
-from lightleak.audit import reproduce, run
+from lightleak.audit import kinds, reproduce, run
 from lightleak.cli import main
 from lightleak.core.errors import DataError, ObservationError, UnsupportedError
 from lightleak.data.datasets import DATASETS
@@ -155,7 +156,7 @@ def test_every_failure_has_its_code_and_one_message(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(run, "run_audit", fail)
+    monkeypatch.setitem(kinds.KINDS, "horizontal", replace(kinds.KINDS["horizontal"], run=fail))
     got, _, err = lightleak_command(*AUDIT)
     assert got == code
     assert_one_message(err, message)
@@ -202,7 +203,7 @@ def test_an_interruption_before_anything_was_kept_promises_nothing(
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run, "run_audit", stop)
+    monkeypatch.setitem(kinds.KINDS, "horizontal", replace(kinds.KINDS["horizontal"], run=stop))
     assert lightleak_command(*AUDIT)[2] == "lightleak: interrupted\n"
 
 

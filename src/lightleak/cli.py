@@ -241,7 +241,8 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
         list_reproductions(console)
         return
     _quiet_lightning()
-    seeds = parsed.seeds or (PROVFL_TRIALS if parsed.name.startswith("provfl-") else 1)
+    usual = PROVFL_TRIALS if parsed.name.startswith("provfl-") else 1
+    seeds = usual if parsed.seeds is None else parsed.seeds
     selection = Selection(
         dataset=parsed.dataset,
         batches=parsed.batches,
