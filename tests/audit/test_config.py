@@ -200,6 +200,11 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
             load_config(path)
 
 
+def test_an_unknown_section_is_refused_even_where_it_holds_nothing() -> None:
+    with pytest.raises(UsageError, match=r"unknown setting 'attaks' \(did you mean 'attacks'\?\)"):
+        parse_config(MINIMAL, {"attaks.random": {}})
+
+
 @pytest.mark.parametrize("name", ["quickstart", "adult"])
 def test_shipped_configs_parse(name: str, pytestconfig: pytest.Config) -> None:
     config = load_config(pytestconfig.rootpath / "configs" / f"{name}.yaml")

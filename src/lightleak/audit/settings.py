@@ -7,8 +7,9 @@ of the wrong type are refused with their place.
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import jsonargparse
 import yaml
@@ -85,6 +86,12 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
         UsageError: a key is unknown, or a value has the wrong type or range.
     """
     _require_mappings(kind, tree)
+    known = [section.name for section in fields(cast(Any, kind))]
+    for name in tree:  # one that holds nothing would pass as nothing
+        if name not in known:
+            close = get_close_matches(str(name), known, n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            raise UsageError(f"{source}: unknown setting {name!r}{hint}; known: {', '.join(known)}")
     loose = {key: _take(tree, key) for key in free}
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(kind)

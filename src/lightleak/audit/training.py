@@ -1,6 +1,7 @@
 """Training the target of an audit: captured, monitored, kept after every epoch, and resumed to the same bits."""
 
 import json
+import logging
 import signal
 import threading
 import warnings
@@ -122,6 +123,23 @@ def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> light
         return lightning.Trainer(**{**chosen, **settings, "enable_model_summary": False, **ours})
     except (TypeError, ValueError, MisconfigurationException) as error:
         raise UsageError(f"training.trainer: {error}") from error
+
+
+@contextmanager
+def quiet_lightning() -> Iterator[None]:
+    """Within the block Lightning announces no devices and gives no tips, in a worker process either."""
+    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            # Loader workers and log intervals, which one tensor in memory does not need.
+            warnings.filterwarnings("ignore", module="lightning")
+            yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 @contextmanager

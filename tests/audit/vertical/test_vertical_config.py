@@ -2,6 +2,7 @@ import pytest
 import yaml
 
 from lightleak.audit.vertical.config import VerticalConfig, load_vertical_config, parse_vertical_config
+from lightleak.audit.vertical.job import plan_jobs
 from lightleak.core.errors import UsageError
 
 MINIMAL = {"kind": "vertical", "data": {"name": "fair"}, "properties": ["religious=3"]}
@@ -83,3 +84,9 @@ def test_reads_a_file_with_overrides(tmp_path):
 def test_refuses_and_names_the_place(changed, message):
     with pytest.raises(UsageError, match=message):
         parse_vertical_config(MINIMAL | changed)
+
+
+@pytest.mark.parametrize("name", ["vertical", "vertical_survey"])
+def test_shipped_configs_can_be_planned(name, pytestconfig):
+    config = load_vertical_config(pytestconfig.rootpath / "configs" / f"{name}.yaml")
+    assert len(plan_jobs(config)) > 0

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 
 from lightleak.attacks.property_inference.augmentation import Augmentation
 from lightleak.attacks.property_inference.provfl_m import ProVFLM
-from lightleak.audit.training import interrupts, make_trainer
+from lightleak.audit.training import interrupts, make_trainer, quiet_lightning
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.choices import attack_named, defense_named
 from lightleak.audit.vertical.config import VerticalConfig
@@ -151,9 +150,7 @@ class Job:
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
         )
-        with warnings.catch_warnings():
-            # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
-            warnings.filterwarnings("ignore", module="lightning")
+        with quiet_lightning():
             trainer = make_trainer(
                 settings.trainer,
                 str(device),

@@ -14,7 +14,7 @@ from lightleak.attacks.property_inference.provfl_m import ProVFLM
 from lightleak.audit.campaign import rows_of, run_packs
 from lightleak.audit.results import write_environment, write_results
 from lightleak.audit.run import CONFIG_FILE, open_run_folder
-from lightleak.audit.training import make_trainer
+from lightleak.audit.training import make_trainer, quiet_lightning
 from lightleak.audit.unit import write_whole
 from lightleak.audit.vertical.choices import attack_named, defense_named
 from lightleak.audit.vertical.config import VerticalConfig, load_vertical_config
@@ -83,7 +83,8 @@ def check_vertical(config: VerticalConfig) -> None:
     attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
     defenses = [defense_named(label, options) for label, options in config.defenses.items()]
     plan_jobs(config)
-    make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+    with quiet_lightning():
+        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
     for text in config.properties:
         wanted = Property.parse(text)
         whole = prepare_world(config, wanted, config.seeds[0])
