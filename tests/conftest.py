@@ -2,6 +2,9 @@
 
 import os
 import random
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -34,3 +37,22 @@ def data_dir() -> Path:
     folder = Path(value)
     assert folder.is_dir(), f"LIGHTLEAK_DATA_DIR must be a folder, got {value!r}"
     return folder
+
+
+@pytest.fixture(scope="session")
+def leave_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Runs a script that trains on several processes; returns the folder it was told to leave its results in."""
+
+    def run(script: Path) -> Path:
+        folder = tmp_path_factory.mktemp("ddp")
+        # pytest-xdist and a surrounding cluster name processes of their own.
+        named = ("PYTEST_", "SLURM_", "LOCAL_RANK", "RANK", "WORLD_SIZE", "MASTER_", "NODE_RANK")
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(named)}
+        environment |= {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+        done = subprocess.run(
+            [sys.executable, str(script), str(folder)], env=environment, capture_output=True, text=True, timeout=240
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        return folder
+
+    return run

@@ -10,7 +10,6 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from lightleak.callbacks import intermediate_store
 from lightleak.callbacks.intermediate_store import load_observation, load_truth, save_observation, save_truth
 from lightleak.core.errors import ObservationError
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, PropertyTruth, VerticalFacts
@@ -167,6 +166,6 @@ def test_files_beyond_the_size_limits_are_not_read(tmp_path: Path, monkeypatch: 
     size = (tmp_path / "o" / "tensors.safetensors").stat().st_size
     with pytest.raises(ObservationError, match=rf"has {size} bytes; at most 100 are read"):
         load_observation(tmp_path / "o", max_tensor_bytes=100)
-    monkeypatch.setattr(intermediate_store, "MAX_FACTS_BYTES", 10)
+    monkeypatch.setattr("lightleak.core.stored.MAX_FACTS_BYTES", 10)
     with pytest.raises(ObservationError, match=r"facts\.json has \d+ bytes; at most 10 are read"):
         load_observation(tmp_path / "o")

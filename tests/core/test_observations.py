@@ -218,7 +218,7 @@ def test_oversized_files_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     make_update().save(tmp_path)
     with pytest.raises(ObservationError, match="at most 16 are read"):
         ClientUpdate.load(tmp_path, max_tensor_bytes=16)
-    monkeypatch.setattr("lightleak.core.observations.MAX_FACTS_BYTES", 10)
+    monkeypatch.setattr("lightleak.core.stored.MAX_FACTS_BYTES", 10)
     with pytest.raises(ObservationError, match="at most 10 are read"):
         ClientUpdate.load(tmp_path)
 

@@ -2,13 +2,50 @@
 
 import csv
 import json
+import re
+import shutil
+import subprocess
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-quic", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--virtual-time-budget=2000",
+)  # fmt: skip
+WIDTHS = (1280, 390)
+
+# A window is never narrower than 500 pixels, a frame is: both widths are measured in frames of one page.
+MEASURE = """<!doctype html><body style="margin:0">%s<script>
+onload = () => {
+  const found = {};
+  for (const frame of document.querySelectorAll("iframe")) {
+    const page = frame.contentDocument, root = page.documentElement, width = frame.clientWidth;
+    if (%s) for (const node of page.querySelectorAll("details")) node.open = true;
+    const boxes = [...page.querySelectorAll("body *")].filter(node => !node.closest(".scroll, pre"));
+    found[width] = {
+      client: root.clientWidth,
+      scroll: root.scrollWidth,
+      outside: boxes.filter(node => {
+        const box = node.getBoundingClientRect();
+        return box.width && (box.right > width + 1 || box.left < -1);
+      }).map(node => node.tagName + " " + node.textContent.trim().slice(0, 30)),
+      scripts: page.scripts.length,
+      sections: page.querySelectorAll("section").length,
+      drawn: [...page.querySelectorAll("svg.chart")].map(node => node.getBoundingClientRect().width),
+    };
+  }
+  document.body.dataset.found = JSON.stringify(found);
+};
+</script>"""
+
 
 CATEGORIES = {
     "workclass": ["Private", "Self-emp-not-inc", "Local-gov", "State-gov", "Federal-gov"],
@@ -172,3 +209,35 @@ def make_run(tmp_path: Path) -> RunMaker:
 def make_named_run(tmp_path: Path) -> Callable[[str], RunMaker]:
     """A maker for a run folder of any name."""
     return lambda name: RunMaker(tmp_path / name)
+
+
+class Browser:
+    """A headless Chromium with a profile of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def run(self, page: Path, *flags: str) -> str:
+        """What Chromium prints for a page."""
+        assert CHROMIUM is not None
+        command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.folder / 'profile'}", *flags, page.as_uri()]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+    def measure(self, report: Path, unfold: bool = False) -> dict[str, Any]:
+        """What it makes of a report at each width; ``unfold``: with everything unfolded that can be."""
+        text = report.read_text(encoding="utf-8").replace("&", "&amp;").replace('"', "&quot;")
+        frames = "".join(
+            f'<iframe srcdoc="{text}" style="border:0;width:{width}px;height:900px"></iframe>' for width in WIDTHS
+        )
+        page = self.folder / "frames.html"
+        page.write_text(MEASURE % (frames, str(unfold).lower()), encoding="utf-8")
+        match = re.search(r'data-found="([^"]*)"', self.run(page, "--dump-dom"))
+        assert match, "the browser did not finish"
+        return json.loads(unescape(match[1]))
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    if CHROMIUM is None:
+        pytest.skip("no Chromium on this machine (Debian package: chromium)")
+    return Browser(tmp_path)

@@ -108,6 +108,18 @@ class Selection:
         )
 
 
+def selected(table: PaperTable, cells: Iterable[PaperCell], selection: Selection) -> list[PaperCell]:
+    """The cells of a table that are selected.
+
+    Raises:
+        UsageError: none is.
+    """
+    kept = [cell for cell in cells if selection.keeps(cell)]
+    if not kept:
+        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}")
+    return kept
+
+
 @dataclass(frozen=True)
 class Setting:
     """One experiment: an attack with its settings on clients of one kind.

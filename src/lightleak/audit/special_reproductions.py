@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,11 @@ from lightleak.audit.reproduction_settings import (
     TABLEAK_DATASETS,
     Selection,
     experiment_of,
+    selected,
 )
 from lightleak.audit.training import interrupts
 from lightleak.audit.unit import unit_file, write_whole
-from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.errors import LightLeakError
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.metrics.cells import cell_hits
@@ -47,7 +48,7 @@ def table_facts(
 ) -> tuple[list[Compared], Rows, list[str]]:
     """Table 7 (tolerance of each column) and Table 8 (columns, encoded width, rows): read off the loaded tables."""
     compared, rows, notes = [], [], []
-    for cell in _selected(table, table.cells, selection):
+    for cell in selected(table, table.cells, selection):
         assert cell.dataset is not None  # cells of both tables name one
         try:
             experiment = experiment_of(cell.dataset, "mlp-100-100", selection.data_folder)
@@ -86,7 +87,7 @@ def network_accuracy(
         for d in TABLEAK_DATASETS
         for n in NETWORKS_BY_SIZE
     ]
-    cells = _selected(table, cells, selection)
+    cells = selected(table, cells, selection)
     runs = [(seed, i) for seed in selection.seeds for i in range(selection.batches or INITIALISATIONS)]
     compared, rows = [], []
     with progress_bar("training", len(cells) * len(runs) * EPOCHS, quiet) as report:
@@ -165,7 +166,7 @@ def variance_study(
         for name in SYNTHETIC_TABLES
         for n in (1, MINI_ENSEMBLE)
     ]
-    cells = _selected(table, cells, selection)
+    cells = selected(table, cells, selection)
     draws = [(seed, index) for seed in selection.seeds for index in range(selection.batches or BATCHES)]
     names = list(dict.fromkeys(str(cell.dataset) for cell in cells))
     rows: Rows = []
@@ -214,13 +215,6 @@ def _spread(
 def _accuracy(encoder: Any, true_rows: Any, encoded: torch.Tensor) -> float:
     hits, _ = cell_hits(encoder, true_rows, encoder.decode(encoded))
     return float(hits.double().mean())
-
-
-def _selected(table: PaperTable, cells: Sequence[PaperCell], selection: Selection) -> list[PaperCell]:
-    kept = [cell for cell in cells if selection.keeps(cell)]
-    if not kept:
-        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}")
-    return kept
 
 
 SPECIAL: dict[str, Special] = {

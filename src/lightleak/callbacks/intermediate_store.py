@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
@@ -23,10 +22,9 @@ from lightleak.core.intermediate_results import (
     PropertyTruth,
     VerticalFacts,
 )
+from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_tensors
 
 SCHEMA_VERSION = 1
-MAX_FACTS_BYTES = 64 * 2**20  # names of 100,000 columns take a few MiB; more is not ours
-MAX_TENSOR_BYTES = 16 * 2**30
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 OBSERVATION, TRUTH = "intermediate results", "property truth"
@@ -124,27 +122,11 @@ def _write(folder: Path, what: str, facts: Mapping[str, Any], tensors: Mapping[s
 
 
 def _read(folder: Path, what: str, max_bytes: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    for name, bound in (("facts.json", MAX_FACTS_BYTES), ("tensors.safetensors", max_bytes)):
-        path = folder / name
-        if not path.is_file():
-            raise ObservationError(f"no {what} at {folder}: {name} is missing")
-        if path.stat().st_size > bound:
-            raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {bound} are read")
     path = folder / "facts.json"
-    try:
-        facts = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, endless numbers, endless nesting
-        raise ObservationError(f"{path} is not JSON: {error}") from error
-    found = facts if isinstance(facts, dict) else {}
-    if (version := found.pop("schema_version", None)) != SCHEMA_VERSION:
-        raise ObservationError(f"{path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
-    if (kind := found.pop("what", None)) != what:
+    facts = read_facts(path, what, SCHEMA_VERSION)
+    if (kind := facts.pop("what", None)) != what:
         raise ObservationError(f"{path} must describe {what}, got {kind!r}")
-    path = folder / "tensors.safetensors"
-    try:
-        return found, load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ObservationError(f"{path} is not a safetensors file: {error}") from error
+    return facts, read_tensors(folder / "tensors.safetensors", max_bytes)
 
 
 def _check_names(folder: Path, got: set[str], allowed: set[str], optional: set[str]) -> None:

@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
+from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_tensors
 
 SCHEMA_VERSION = 1
-MAX_FACTS_BYTES = 64 * 2**20  # a schema of 100,000 categories takes a few MiB; more is not ours
-MAX_TENSOR_BYTES = 16 * 2**30
 
 UpdateKind = Literal["gradient", "delta"]
 GradientState = Literal["raw", "clipped", "noised"]
@@ -155,8 +153,8 @@ class ClientUpdate:
         Raises:
             ObservationError: a file is missing, damaged, too large, or of an unknown version.
         """
-        facts = _read_facts(folder / "facts.json")
-        tensors = _read_tensors(folder / "tensors.safetensors", max_tensor_bytes)
+        facts = read_facts(folder / "facts.json", "client update", SCHEMA_VERSION)
+        tensors = read_tensors(folder / "tensors.safetensors", max_tensor_bytes)
         groups: dict[str, dict[str, Tensor]] = {name: {} for name in (*_TENSOR_GROUPS, "labels")}
         for key, tensor in tensors.items():
             group, _, name = key.partition("/")
@@ -208,7 +206,7 @@ class GroundTruth:
         Raises:
             ObservationError: the file is missing or damaged.
         """
-        tensors = _read_tensors(folder / "truth.safetensors", MAX_TENSOR_BYTES)
+        tensors = read_tensors(folder / "truth.safetensors")
         loss = float(tensors["loss"]) if "loss" in tensors else None
         if missing := {"inputs", "labels"} - tensors.keys():
             raise ObservationError(f"{folder / 'truth.safetensors'} lacks {', '.join(sorted(missing))}")
@@ -216,29 +214,3 @@ class GroundTruth:
             got = f"{tuple(tensors['inputs'].shape)} and {tuple(tensors['labels'].shape)}"
             raise ObservationError(f"inputs must be [n, d] and labels [n], got {got}")
         return cls(tensors["inputs"], tensors["labels"], loss)
-
-
-def _read_facts(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise ObservationError(f"no client update at {path.parent}: {path.name} is missing")
-    if path.stat().st_size > MAX_FACTS_BYTES:
-        raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {MAX_FACTS_BYTES} are read")
-    try:
-        facts = json.loads(path.read_text())
-    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, endless numbers, endless nesting
-        raise ObservationError(f"{path} is not JSON: {error}") from error
-    version = facts.pop("schema_version", None) if isinstance(facts, dict) else None
-    if version != SCHEMA_VERSION:
-        raise ObservationError(f"{path}: schema_version must be {SCHEMA_VERSION}, got {version!r}")
-    return dict(facts)
-
-
-def _read_tensors(path: Path, max_bytes: int) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise ObservationError(f"no tensors at {path}")
-    if path.stat().st_size > max_bytes:
-        raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {max_bytes} are read")
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ObservationError(f"{path} is not a safetensors file: {error}") from error

@@ -8,27 +8,14 @@ import lightning
 import torch
 from torch import Tensor, nn
 from torchmetrics import MetricCollection
-from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, MulticlassAccuracy, MulticlassAUROC
 
 from lightleak.core.errors import UsageError
+from lightleak.targets.evaluation import classification_metrics
 from lightleak.targets.functional import criterion
 from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.spec import NetworkSpec, build_network
 
 Batch = tuple[Tensor, Tensor]
-
-
-def classification_metrics(n_classes: int, prefix: str) -> MetricCollection:
-    """Accuracy over all rows and area under the ROC curve (macro average over classes beyond two), exact.
-
-    Args:
-        n_classes: classes; two are read as a binary problem whose positive class is 1.
-        prefix: stands before ``accuracy`` and ``auroc`` in the logs.
-    """
-    if n_classes == 2:
-        return MetricCollection({"accuracy": BinaryAccuracy(), "auroc": BinaryAUROC()}, prefix=prefix)
-    accuracy = MulticlassAccuracy(n_classes, average="micro")
-    return MetricCollection({"accuracy": accuracy, "auroc": MulticlassAUROC(n_classes)}, prefix=prefix)
 
 
 class TabularClassifier(lightning.LightningModule):

@@ -1,7 +1,5 @@
 """A tiny vertical audit: the survey that needs no download, three epochs, two defences; one run takes a few seconds."""
 
-import io
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,6 @@ from rich.console import Console
 
 from lightleak.audit.vertical.config import VerticalConfig, parse_vertical_config
 from lightleak.audit.vertical.run import run_vertical_audit
-
-logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 
 SMALL: dict[str, Any] = {
     "kind": "vertical",
@@ -37,11 +33,6 @@ def small() -> Settings:
         return parse_vertical_config(SMALL, {key.replace("__", "."): value for key, value in overrides.items()})
 
     return make
-
-
-@pytest.fixture(scope="session")
-def silent() -> Console:
-    return Console(file=io.StringIO())
 
 
 @pytest.fixture(scope="session")

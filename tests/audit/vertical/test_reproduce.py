@@ -8,10 +8,11 @@ import torch
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.audit.paper.values import PaperCell, load_paper_table, paper_tables
 from lightleak.audit.reproduction_settings import Selection
-from lightleak.audit.vertical import reproduce, settings, special
+from lightleak.audit.vertical import attack_seconds, grid, norm_studies, settings, table_facts, worlds
 from lightleak.audit.vertical.choices import attack_named, defense_named
+from lightleak.audit.vertical.grid import figure_cells, resolved, values_of, vertical_table
 from lightleak.audit.vertical.job import plan_jobs
-from lightleak.audit.vertical.reproduce import VERTICAL, figure_cells, resolved, values_of, vertical_table
+from lightleak.audit.vertical.reproduce import VERTICAL
 from lightleak.audit.vertical.settings import attack_of, audit_of, defense_of, training_of
 from lightleak.core.errors import UsageError
 
@@ -174,7 +175,7 @@ def test_values_are_those_of_the_cells_own_setting():
 
 def test_figure_5_has_a_point_for_every_setting():
     cells = figure_cells(load_paper_table("provfl-fig5"))
-    assert {cell.option for cell in cells} == {*reproduce.FIGURE_5, "parties"}
+    assert {cell.option for cell in cells} == {*grid.FIGURE_5, "parties"}
     assert all(math.isnan(cell.mean) for cell in cells)
     assert figure_cells(load_paper_table("provfl-fig2")) == []
 
@@ -186,7 +187,7 @@ def test_unnamed_features_are_those_of_the_nearest_fraction(monkeypatch):
     frame = pd.concat([frame] * 50, ignore_index=True)
     frame.loc[:20, "f2"] = 1  # 61%
     frame.loc[:30, "f1"] = 0  # 69%
-    monkeypatch.setattr(reproduce, "load_whole", lambda source: (None, frame))
+    monkeypatch.setattr(grid, "load_whole", lambda source: (None, frame))
     cell = replace(ONE, dataset="texas100", property_name="T-u2")
     assert resolved(cell, None).property_name == "f1=1"
     assert resolved(ONE, None) is ONE
@@ -194,44 +195,44 @@ def test_unnamed_features_are_those_of_the_nearest_fraction(monkeypatch):
 
 def test_norm_study_and_facts(quick, tmp_path):
     selection = Selection(seeds=(0,), data_folder=quick)
-    compared, rows, _ = special.norm_study(load_paper_table("provfl-table2"), selection, tmp_path, CPU, 1, True)
+    compared, rows, _ = norm_studies.norm_study(load_paper_table("provfl-table2"), selection, tmp_path, CPU, 1, True)
     assert all(one.ours.n == 1 for one in compared)
     by_gap = {row["gap"]: row["kl"] for row in rows if (row["norm"], row["reading"]) == ("l1", "bins")}
     assert by_gap[1.0] > by_gap[0.25]
     table = load_paper_table("provfl-table4")
-    compared, _, _ = special.facts(table, replace(selection, dataset="adult"), tmp_path, CPU, 1, True)
+    compared, _, _ = table_facts.facts(table, replace(selection, dataset="adult"), tmp_path, CPU, 1, True)
     for one in compared:
         if one.cell.unit == "fraction":
             assert one.difference == pytest.approx(0, abs=6e-5)  # the paper prints four digits
 
 
 def test_two_worlds(quick, tmp_path, monkeypatch):
-    monkeypatch.setattr(special, "WORLD_ROWS", 2000)
-    shadows = special.SHADOWS
-    monkeypatch.setattr(special, "SHADOWS", replace(shadows, schedule=replace(shadows.schedule, epochs=1)))
+    monkeypatch.setattr(worlds, "WORLD_ROWS", 2000)
+    shadows = worlds.SHADOWS
+    monkeypatch.setattr(worlds, "SHADOWS", replace(shadows, schedule=replace(shadows.schedule, epochs=1)))
     table = load_paper_table("provfl-table7")
     cells = tuple(cell for cell in table.cells if cell.property_name == "sex=Male")
     selection = Selection(seeds=(0,), data_folder=quick)
-    compared, rows, _ = special.two_worlds(replace(table, cells=cells), selection, tmp_path, CPU, 1, True)
+    compared, rows, _ = worlds.two_worlds(replace(table, cells=cells), selection, tmp_path, CPU, 1, True)
     assert {row["attack"] for row in rows} == {"provfl_b", "sm_pia"}
     assert [one.ours.n for one in compared] == [2, 2]
     assert "measured, sm_pia" in (tmp_path / "theorem1.html").read_text()
     assert len(list((tmp_path / "units").glob("*.json"))) == 2
-    assert json.loads((tmp_path / "units" / "sex_Male-0-s0.json").read_text())[0]["world"] == 0
+    assert json.loads((tmp_path / "units" / "sex=Male-0-s0.json").read_text())[0]["world"] == 0
     with pytest.raises(UsageError, match="needs 46200 rows"):
-        monkeypatch.setattr(special, "WORLD_ROWS", 66000)
-        special.two_worlds(replace(table, cells=cells), selection, tmp_path / "other", CPU, 1, True)
+        monkeypatch.setattr(worlds, "WORLD_ROWS", 66000)
+        worlds.two_worlds(replace(table, cells=cells), selection, tmp_path / "other", CPU, 1, True)
 
 
 def test_companions_are_attacks():
-    for name in reproduce.COMPANIONS:
+    for name in grid.COMPANIONS:
         PROPERTY_ATTACKS.get(name)()
 
 
 def test_seconds_of_every_attack(quick, tmp_path):
     table = load_paper_table("provfl-table10")
     selection = Selection(seeds=(0,), data_folder=quick)
-    compared, _, _ = special.seconds(table, selection, tmp_path, CPU, 1, True)
+    compared, _, _ = attack_seconds.seconds(table, selection, tmp_path, CPU, 1, True)
     assert [one.ours.n for one in compared] == [1, 1, 1, 1]
     assert all(one.ours.mean > 0 for one in compared if one.cell.attack != "provfl_m")
 
@@ -240,7 +241,7 @@ def test_correlations_with_what_is_left(quick, tmp_path, monkeypatch):
     monkeypatch.setitem(settings.DATASETS, "bank", replace(settings.DATASETS["bank"], epochs=2))
     table = load_paper_table("provfl-table6")
     cells = tuple(cell for cell in table.cells if cell.property_name == "marital=married" and cell.attack is None)
-    found = {cell.metric: special._correlation(cell, Selection(data_folder=quick)) for cell in cells}
+    found = {cell.metric: table_facts._correlation(cell, Selection(data_folder=quick)) for cell in cells}
     # ProVFL prints .2875 and -.0554; the second needs no choice of columns.
     assert found["correlation_with_label"] == pytest.approx(-0.0554, abs=0.01)
     assert abs(found["correlation_with_features"]) > 0.1
@@ -248,6 +249,7 @@ def test_correlations_with_what_is_left(quick, tmp_path, monkeypatch):
 
 def test_refinement_shows_in_the_norms(quick, tmp_path):
     table = load_paper_table("provfl-fig4")
-    compared, rows, _ = special.refined_norms(table, Selection(seeds=(0,), data_folder=quick), tmp_path, CPU, 1, True)
+    selection = Selection(seeds=(0,), data_folder=quick)
+    compared, rows, _ = norm_studies.refined_norms(table, selection, tmp_path, CPU, 1, True)
     assert {row["variant"] for row in rows} == {"passive", "MR"}
     assert [one.ours.n for one in compared] == [1, 1]

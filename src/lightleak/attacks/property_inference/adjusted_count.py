@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Z95 = 1.96  # two-sided 95% quantile of the normal distribution
+from lightleak.attacks.property_inference.calibration import Z95
+
 Z95_ONE_SIDED = 1.645
 
 

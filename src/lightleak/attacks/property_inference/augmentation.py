@@ -63,14 +63,6 @@ class Augmentation:
             made.append(ModelRefinement(settings, party, inputs, auxiliary.has_property, own))
         return made
 
-    def check(self, adversary: Adversary, n_classes: int) -> None:
-        """Raise `UsageError` for labels replaced by a passive adversary or in a task of more than two classes."""
-        if self.label_replacement is None:
-            return
-        check_can_replace_labels(adversary)
-        if n_classes != 2:
-            raise UsageError(f"label replacement needs a task of two classes (ProVFL Sec. V-C), got {n_classes}")
-
     def describe(self) -> str:
         """In the paper's words: ``LR+MR``, ``LR``, ``MR`` or ``passive``.
 
@@ -89,13 +81,15 @@ class Augmentation:
         return named
 
 
-def check_can_replace_labels(adversary: Adversary) -> None:
-    """Raise `UsageError` for a passive adversary: it has no labels (ProVFL Sec. V-C)."""
+def check_can_replace_labels(adversary: Adversary, n_classes: int = 2) -> None:
+    """Raise `UsageError` for a passive adversary, which has no labels, or more than two classes (ProVFL Sec. V-C)."""
     if adversary != "C1":
         raise UsageError(
             f"label replacement needs an active adversary (C1), which has the labels; {adversary} is passive: leave it "
             "out (label_replacement=false)"
         )
+    if n_classes != 2:
+        raise UsageError(f"label replacement needs a task of two classes, got {n_classes}; leave it out")
 
 
 def _label_replacement(

@@ -58,14 +58,14 @@ class ProVFLM(PropertyAttack):
         """What this adversary does during the training: C1 replaces labels and refines, C2 refines.
 
         Raises:
-            UsageError: label replacement was asked for and the adversary is passive.
+            UsageError: label replacement was asked for, and the adversary is passive or the task has more classes.
         """
         config, whole = self.config, self.config.augmentation
         replaces = (
             adversary == "C1" and n_classes == 2 if config.label_replacement is None else config.label_replacement
         )
         if replaces:
-            check_can_replace_labels(adversary)
+            check_can_replace_labels(adversary, n_classes)
         return Augmentation(
             whole.label_replacement if replaces else None, whole.model_refinement if config.model_refinement else None
         )

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from lightleak.attacks.property_inference.calibration import Z95
 from lightleak.core.errors import UsageError
 
 Seen = TypeVar("Seen")
-Z95 = 1.96  # two-sided 95% quantile of the normal distribution
 
 
 @dataclass(frozen=True)

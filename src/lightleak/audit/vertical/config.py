@@ -17,7 +17,7 @@ from lightleak.audit.settings import (
     read_yaml,
 )
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import VISIBLE
+from lightleak.core.intermediate_results import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.targets.optimizers import OptimizerConfig
 
@@ -218,8 +218,8 @@ class VerticalConfig:
                 raise UsageError(f"{name} must be distinct, got {', '.join(map(str, chosen))}")
         for text in self.properties:
             Property.parse(text)
-        if unknown := sorted(set(self.adversaries) - set(VISIBLE)):
-            raise UsageError(f"adversaries must be among {', '.join(VISIBLE)}, got {', '.join(unknown)}")
+        if unknown := sorted(set(self.adversaries) - set(ADVERSARIES)):
+            raise UsageError(f"adversaries must be among {', '.join(ADVERSARIES)}, got {', '.join(unknown)}")
         for epoch in self.attack_epochs:
             if not -self.training.epochs <= epoch < self.training.epochs:
                 raise UsageError(f"attack_epochs must lie within the {self.training.epochs} epochs, got {epoch}")
@@ -228,6 +228,11 @@ class VerticalConfig:
     def epochs_attacked(self) -> tuple[int, ...]:
         """Attacked epochs counted from 0, ascending."""
         return tuple(sorted({epoch % self.training.epochs for epoch in self.attack_epochs}))
+
+    @property
+    def chosen_adversaries(self) -> tuple[Adversary, ...]:
+        """The adversaries, C1 first."""
+        return tuple(adversary for adversary in ADVERSARIES if adversary in self.adversaries)
 
     def to_dict(self) -> dict[str, Any]:
         """YAML- and JSON-ready form."""

@@ -238,34 +238,20 @@ def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> lis
     """Every training of the audit, in a fixed order.
 
     Raises:
-        UsageError: an attack or a defence that cannot be made, or one that asks of an adversary what it cannot do.
+        UsageError: an attack or a defence that cannot be made.
     """
     makes = {label: attack_named(label, options) for label, options in config.attacks.items()}
-    adversaries: list[Adversary] = [one for one in ("C1", "C2") if one in config.adversaries]
-    watching = tuple(
-        (label, adversary)
-        for label, attack in makes.items()
-        if not isinstance(attack, ProVFLM)
-        for adversary in adversaries
-    )
-    taking_part = [
-        ((label, adversary),)
-        for label, attack in makes.items()
-        if isinstance(attack, ProVFLM)
-        for adversary in adversaries
-    ]
-    for attack in makes.values():
-        if isinstance(attack, ProVFLM):
-            for adversary in adversaries:
-                attack.augmentation_for(adversary)
     for label, options in config.defenses.items():
         defense_named(label, options)
+    pairs = [(label, adversary) for label in makes for adversary in config.chosen_adversaries]
+    watching = tuple(pair for pair in pairs if not isinstance(makes[pair[0]], ProVFLM))
+    alone = [(pair,) for pair in pairs if isinstance(makes[pair[0]], ProVFLM)]
     return [
         Job(config, seed, Property.parse(text), defense, attacks)
         for defense in config.defenses
         for seed in config.seeds
         for text in config.properties
-        for attacks in ([watching] if watching else []) + taking_part
+        for attacks in ([watching] if watching else []) + alone
     ]
 
 

@@ -1,159 +1,24 @@
-"""ProVFL's tables and figures: what is trained and attacked for them, and where our number for a cell comes from."""
+"""ProVFL's tables and figures by name."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
-import torch
+from lightleak.audit.vertical.attack_seconds import seconds
+from lightleak.audit.vertical.grid import Result, vertical_table
+from lightleak.audit.vertical.norm_studies import norm_study, refined_norms
+from lightleak.audit.vertical.table_facts import correlations, facts
+from lightleak.audit.vertical.worlds import two_worlds
 
-from lightleak.audit.campaign import rows_of, run_packs
-from lightleak.audit.comparison import Compared
-from lightleak.audit.paper.values import PaperCell, PaperTable
-from lightleak.audit.reproduction_settings import Selection
-from lightleak.audit.vertical.config import VerticalDataConfig
-from lightleak.audit.vertical.job import plan_jobs
-from lightleak.audit.vertical.settings import Training, attack_of, audit_of, defense_of, epoch_of, training_of
-from lightleak.audit.vertical.special import SPECIAL_TABLES
-from lightleak.audit.vertical.world import load_whole
-from lightleak.core.errors import LightLeakError, UsageError
-from lightleak.metrics.summary import summarise
-
-Rows = list[dict[str, Any]]
-
-COMPANIONS: dict[str, dict[str, Any]] = {
-    "provfl_b_mixture": {},
-    "provfl_b_discriminant": {},
-    "aia_adjusted": {},
-    "prior": {},
-}
-"""What stands beside the paper's attacks on honest splits: what an attacker could do better, and without observing."""
-
-TEXAS_FRACTIONS = {"T-u1": 0.5508, "T-u2": 0.7548}
-"""Fractions of the two features of Texas-100 that Table IV does not name."""
-
-FIGURE_5: dict[str, Sequence[Any]] = {
-    "mislabelled": (0.0, 0.01, 0.02, 0.05, 0.1),
-    "auxiliary_size": (500, 1000, 2000, 4000),
-    "queries": (1, 10, 50, 100, 200),
-    "attack_epoch": (0, 1, 3, 5, 10, 15, 18),
-    "samples": (100, 200, 300, 400, 500),
-}
-"""Settings its curves vary; the figure prints no numbers, its axes are read."""
-
-
-def vertical_table(
-    table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
-) -> tuple[list[Compared], Rows, list[str]]:
-    """Train and attack whatever the cells of a table need, each training once."""
-    published = selection.as_published
-    chosen = [cell for cell in (table.cells or figure_cells(table)) if selection.keeps(cell)]
-    if not chosen:
-        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}")
-    groups: dict[Training, list[PaperCell]] = {}
-    notes: list[str] = []
-    cells: dict[PaperCell, PaperCell] = {}
-    for cell in chosen:
-        try:
-            cells[cell] = resolved(cell, selection.data_folder)
-            groups.setdefault(training_of(cells[cell], published), []).append(cells[cell])
-        except LightLeakError as error:  # a table nobody holds is reported, not fatal: the others are still compared
-            cells[cell] = cell
-            notes.append(f"{cell.dataset}: {error}")
-    rows: Rows = []
-    for training, members in groups.items():
-        place = folder / training.name
-        try:
-            config = audit_of(training, members, published, selection.seeds, selection.data_folder)
-            if table.table == 5 and not published:
-                config = replace(config, attacks={**config.attacks, **COMPANIONS})
-            ids = run_packs(partial(plan_jobs, config), place, device, workers, quiet, "attacks in split trainings")
-        except LightLeakError as error:
-            notes.append(f"{training.dataset}: {error}")
-            continue
-        rows += [row | {"setting": training.name} for row in rows_of(ids, place)]
-    compared = [Compared(cell, summarise(values_of(meant, rows, published))) for cell, meant in cells.items()]
-    return compared, rows, [*dict.fromkeys(notes), *_deviations(chosen, published)]
-
-
-def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
-    """The cell, with one of Texas's unnamed features replaced by the feature whose fraction is nearest to the paper's.
-
-    Raises:
-        DataError: the table that is needed for it cannot be read.
-    """
-    if cell.property_name not in TEXAS_FRACTIONS:
-        return cell
-    _, frame = load_whole(VerticalDataConfig(name="texas100", folder=data_folder))
-    shares = frame.drop(columns="procedure").mean()
-    return replace(cell, property_name=f"{(shares - TEXAS_FRACTIONS[cell.property_name]).abs().idxmin()}=1")
-
-
-def values_of(cell: PaperCell, rows: Sequence[dict[str, Any]], as_published: bool) -> list[float]:
-    """Our values for a cell, one per seed (and property, where the cell names none)."""
-    try:
-        setting = training_of(cell, as_published).name
-    except LightLeakError:
-        return []
-    defense, epoch = defense_of(cell, as_published)[0], epoch_of(cell, as_published)
-    wanted: dict[str, Any] = {"setting": setting, "defense": defense, "epoch": epoch}
-    if cell.property_name is not None:
-        wanted["property"] = cell.property_name
-    if cell.adversary is not None:
-        wanted["adversary"] = cell.adversary
-    if cell.attack is not None:
-        wanted["label"] = attack_of(cell, as_published)[0]
-    found = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
-    if cell.attack is None:  # of the training, of which every attack on it has a row
-        found = list({(row["seed"], row["property"]): row for row in found}.values())
-    return [float(row[cell.metric]) for row in found if row.get(cell.metric) is not None]
-
-
-def figure_cells(table: PaperTable) -> list[PaperCell]:
-    """Cells without a printed value for the curves of Figure 5."""
-    properties = (("adult", "sex=Male"), ("adult", "race=White"), ("adult", "workclass=Private"))
-    nothing = float("nan")
-    curve = partial(PaperCell, "absolute_error", "fraction", nothing, attack="provfl_b")
-    cells = [
-        curve(dataset=dataset, property_name=name, adversary="C1", option=option, value=value)
-        for option, values in FIGURE_5.items()
-        for dataset, name in properties
-        for value in values
-    ]
-    cells += [
-        curve(dataset="census", property_name=name, adversary=adversary, option="parties", value=number)
-        for name in ("sex=Female", "race=Black", "education=Bachelors degree(BA AB BS)")
-        for adversary in ("C1", "C2")
-        for number in (2, 4, 6, 8, 10)
-    ]
-    return cells if table.figure == 5 else []
-
-
-def _deviations(cells: Sequence[PaperCell], as_published: bool) -> list[str]:
-    """What a reader of these cells must know."""
-    notes = [
-        "Features are never torn apart, every seed is another split shared by all attacks, the penultimate epoch is "
-        "attacked, AIA is mended, labels are replaced on auxiliary rows only. --as-published runs what its code does."
-    ]
-    if as_published:
-        notes = [
-            "As published: ProVFL's order of encoded columns, in which the adversary keeps the other one-hot columns "
-            "of the property's feature; one split for all seeds; epoch 18; active attacks on a 70/30 split."
-        ]
-        if any(cell.option in ("victim_share", "parties") for cell in cells):
-            notes.append("Other shares and more than two parties deal out whole features: its layout has one cut.")
-    if any(cell.attack is None and cell.property_name is None for cell in cells):
-        notes.append("Where a cell names no property, its mean is over the trainings of all of the table's properties.")
-    if any(cell.defense == "r3elu" for cell in cells):
-        notes.append("R3eLU's epsilon is a record's budget, which leaves an AUC of one half; see its docstring.")
-    return notes
-
-
-VERTICAL: dict[str, Callable[..., tuple[list[Compared], Rows, list[str]]]] = {
+VERTICAL: dict[str, Callable[..., Result]] = {
     **dict.fromkeys(
         (*(f"provfl-table{n}" for n in (5, 8, 9, 11, 12, 13, 14, 15, 16, 17)), "provfl-fig5"), vertical_table
     ),
-    **SPECIAL_TABLES,
+    "provfl-table2": norm_study,
+    "provfl-fig2": norm_study,
+    "provfl-fig4": refined_norms,
+    "provfl-table3": facts,
+    "provfl-table4": facts,
+    "provfl-table6": correlations,
+    "provfl-table7": two_worlds,
+    "provfl-table10": seconds,
 }
 """What runs each table or figure."""

@@ -10,20 +10,19 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
-from lightleak.attacks.property_inference.provfl_m import ProVFLM
 from lightleak.audit.campaign import rows_of, run_packs
 from lightleak.audit.results import write_environment, write_results
-from lightleak.audit.run import CONFIG_FILE, open_run_folder
+from lightleak.audit.run import open_run_folder
 from lightleak.audit.training import make_trainer, quiet_lightning
 from lightleak.audit.unit import write_whole
 from lightleak.audit.vertical.choices import attack_named, defense_named
-from lightleak.audit.vertical.config import VerticalConfig, load_vertical_config
+from lightleak.audit.vertical.config import VerticalConfig
 from lightleak.audit.vertical.job import facts_of, plan_jobs
 from lightleak.audit.vertical.world import World, draw_auxiliary, prepare_world
 from lightleak.audit.vertical_summary import print_vertical_summary
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import ADVERSARIES, VISIBLE, Adversary, AuxiliaryData, IntermediateResults
+from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData, IntermediateResults
 from lightleak.data.property import Property
 from lightleak.report import build_report
 
@@ -69,11 +68,6 @@ def run_jobs(config: VerticalConfig, folder: Path, device: torch.device, console
     return results
 
 
-def resumed_vertical_config(folder: Path) -> VerticalConfig:
-    """The config of the run in ``folder``."""
-    return load_vertical_config(folder / CONFIG_FILE)
-
-
 def check_vertical(config: VerticalConfig) -> None:
     """Try what could fail in the middle of a run: attacks, defences, parties, auxiliary rows, the Trainer.
 
@@ -91,9 +85,8 @@ def check_vertical(config: VerticalConfig) -> None:
         for defense in defenses:
             world = whole.defended(defense, seed=0)
             world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
-            for adversary in ADVERSARIES:
-                if adversary in config.adversaries:
-                    _check_attacks(config, attacks, world, auxiliary, adversary)
+            for adversary in config.chosen_adversaries:
+                _check_attacks(config, attacks, world, auxiliary, adversary)
 
 
 def _check_attacks(
@@ -114,8 +107,6 @@ def _check_attacks(
             attack.check(seen)
         except UsageError as error:
             raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
-        if isinstance(attack, ProVFLM):
-            attack.augmentation_for(adversary, world.n_classes).check(adversary, world.n_classes)
 
 
 def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:

@@ -11,8 +11,8 @@ from torch import Tensor
 from torchmetrics import MeanMetric, MetricCollection
 
 from lightleak.core.errors import UsageError
+from lightleak.targets.evaluation import classification_metrics
 from lightleak.targets.optimizers import OptimizerConfig
-from lightleak.targets.split.evaluation import split_metrics
 from lightleak.targets.split.exchange import Exchange, Transform
 from lightleak.targets.split.loss import EpochLoss, loss_sum
 from lightleak.targets.split.network import SplitNetwork, SplitSpec
@@ -93,8 +93,8 @@ class SplitClassifier(lightning.LightningModule):
         self.relabel: Relabel | None = None
         self.query_relabelled = False
         self.exchange: Exchange | None = None
-        self.val_metrics: MetricCollection = split_metrics(known.n_classes, "val/")
-        self.test_metrics: MetricCollection = split_metrics(known.n_classes, "test/")
+        self.val_metrics: MetricCollection = classification_metrics(known.n_classes, "val/")
+        self.test_metrics: MetricCollection = classification_metrics(known.n_classes, "test/")
         # Lightning's own mean over ranks is wrong where they hold unequal numbers of rows.
         self.val_loss, self.test_loss = MeanMetric(), MeanMetric()
         self._epoch_loss = EpochLoss()

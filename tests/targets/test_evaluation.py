@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightleak.targets.split.evaluation import split_metrics
+from lightleak.targets.evaluation import classification_metrics
 from lightleak.targets.split.loss import FLUSH_AFTER, EpochLoss, loss_sum
 
 
@@ -17,7 +17,7 @@ def counted_area(scores: Tensor, positive: Tensor) -> float:
 
 
 def computed(n_classes: int, probabilities: Tensor, labels: Tensor) -> dict[str, float]:
-    metrics = split_metrics(n_classes, "test/")
+    metrics = classification_metrics(n_classes, "test/")
     for part in torch.arange(len(labels)).split(7):
         metrics.update(probabilities[part], labels[part])
     return {name: float(value) for name, value in metrics.compute().items()}

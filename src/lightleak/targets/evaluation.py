@@ -47,8 +47,8 @@ class PresentClassAUROC(MulticlassAUROC):
         return areas[present].mean()
 
 
-def split_metrics(n_classes: int, prefix: str) -> MetricCollection:
-    """Accuracy over all rows and area under the ROC curve (mean over classes beyond two).
+def classification_metrics(n_classes: int, prefix: str) -> MetricCollection:
+    """Accuracy over all rows and area under the ROC curve (mean over classes beyond two), exact.
 
     Args:
         n_classes: classes; two are read as a binary problem whose positive class is 1.

@@ -1,0 +1,56 @@
+"""Reading what was stored here or elsewhere: JSON and tensors with size limits, never unpickled."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from lightleak.core.errors import ObservationError
+
+MAX_FACTS_BYTES = 64 * 2**20  # a schema of 100,000 categories takes a few MiB; more is not ours
+MAX_TENSOR_BYTES = 16 * 2**30
+
+
+def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:
+    """The mapping in a JSON file, without its ``schema_version``.
+
+    Args:
+        path: the file.
+        what: what it describes, for errors.
+        version: the version it must have.
+
+    Raises:
+        ObservationError: the file is missing, too large, no JSON mapping, or of another version.
+    """
+    _check_file(path, what, MAX_FACTS_BYTES)
+    try:
+        facts = json.loads(path.read_text())
+    except (ValueError, RecursionError) as error:  # also text that is not UTF-8, endless numbers, endless nesting
+        raise ObservationError(f"{path} is not JSON: {error}") from error
+    found = facts.pop("schema_version", None) if isinstance(facts, dict) else None
+    if found != version:
+        raise ObservationError(f"{path}: schema_version must be {version}, got {found!r}")
+    return dict(facts)
+
+
+def read_tensors(path: Path, max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, Tensor]:
+    """The tensors of a safetensors file.
+
+    Raises:
+        ObservationError: the file is missing, too large or damaged.
+    """
+    _check_file(path, "tensors", max_bytes)
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ObservationError(f"{path} is not a safetensors file: {error}") from error
+
+
+def _check_file(path: Path, what: str, max_bytes: int) -> None:
+    if not path.is_file():
+        raise ObservationError(f"no {what} at {path.parent}: {path.name} is missing")
+    if path.stat().st_size > max_bytes:
+        raise ObservationError(f"{path} has {path.stat().st_size} bytes; at most {max_bytes} are read")
