@@ -1,0 +1,1 @@
+"""Model inversion: rows typical of a released model's private classes."""

@@ -1,0 +1,107 @@
+"""What every model inversion attack looks like from outside."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lightleak.core.class_samples import ClassSamples
+from lightleak.core.registry import Registry
+from lightleak.core.released_model import ReleasedModel
+
+Progress = Callable[[float], None]
+"""Called with the fraction of the work done since the last call."""
+
+
+class FittedInversion(ABC):
+    """An attack that has learned all it will from a released model, and makes rows for any class.
+
+    Attributes:
+        excluded: classes without enough pseudo-labelled public rows, by index, with the reason.
+        classes: indices of the classes that can be asked for, ascending.
+        searches: latent searches it knows; the first is its own.
+        losses: training curves by name, one value per logged iteration, ``iteration`` among them; empty where nothing
+            is trained.
+        pseudo_labels: one entry per class: ``class`` (index), ``public_rows`` (rows whose largest logit it is),
+            ``used`` (rows kept) and ``excluded`` (the reason, or None).
+        seconds: wall time of the fit.
+        warnings: what the reader must know.
+    """
+
+    excluded: Mapping[int, str]
+    classes: Sequence[int]
+    searches: Sequence[str]
+    losses: Mapping[str, Sequence[float]]
+    pseudo_labels: Sequence[Mapping[str, Any]]
+    seconds: float
+    warnings: Sequence[str] = ()
+
+    @abstractmethod
+    def generate(self, labels: Tensor, seed: int = 0, search: str = "random") -> ClassSamples:
+        """Rows for the classes ``labels`` (LongTensor ``[n]``); the same seed gives the same rows.
+
+        Raises:
+            UsageError: an excluded class or an unknown search.
+        """
+
+    @abstractmethod
+    def draw_labels(self, n: int, seed: int = 0) -> Tensor:
+        """LongTensor ``[n]`` of classes as often as the attack met them, for statistics over all classes at once."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a long fit works.
+
+    Attributes:
+        device: where tensors live.
+        folder: where checkpoints go; a fit that finds its own goes on from it. None keeps none.
+        progress: told about the work done.
+    """
+
+    device: torch.device | str = "cpu"
+    folder: Path | None = None
+    progress: Progress | None = field(default=None, compare=False)
+
+
+class InversionAttack(ABC):
+    """An attack on a released model: ``fit(observation).generate(labels) -> ClassSamples``. It never sees private rows.
+
+    Attributes:
+        name: registry name.
+        citation: the paper.
+    """
+
+    name: str
+    citation: str
+
+    @abstractmethod
+    def check(self, observation: ReleasedModel) -> None:
+        """Raise `ObservationError` or `UnsupportedError` before any work where the observation cannot be served."""
+
+    @abstractmethod
+    def fit(self, observation: ReleasedModel, seed: int = 0, at: Workplace | None = None) -> FittedInversion:
+        """Learn from the model and the public rows; the same observation and seed give the same result.
+
+        Raises:
+            ObservationError: see `check`.
+        """
+
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """The settings that produced the rows, JSON-ready."""
+
+    def run(
+        self, observation: ReleasedModel, seed: int = 0, per_class: int = 100, search: str = "random"
+    ) -> ClassSamples:
+        """Fit and make ``per_class`` rows of every class that can be attacked."""
+        fitted = self.fit(observation, seed)
+        return fitted.generate(torch.tensor(fitted.classes).repeat_interleave(per_class), seed, search)
+
+
+INVERSION_ATTACKS: Registry[Callable[..., InversionAttack]] = Registry("model inversion attack")
+"""Attack factories by name; called with the settings to change."""

@@ -1,0 +1,1 @@
+"""Audits of released models by model inversion."""

@@ -1,0 +1,1 @@
+"""How good and how private reconstructed class rows are: accuracy, statistics, nearest rows."""
