@@ -7,6 +7,9 @@ from typing import Any
 
 from lightleak.audit.config import load_config
 from lightleak.audit.offline import attack_captures
+from lightleak.audit.released.config import load_released_config
+from lightleak.audit.released.offline import attack_released_captures
+from lightleak.audit.released.run import describe_released_plan, run_released_audit
 from lightleak.audit.run import describe_plan, run_audit
 from lightleak.audit.settings import read_settings
 from lightleak.audit.vertical.config import load_vertical_config
@@ -34,6 +37,7 @@ class Kind:
 
 KINDS = {
     "horizontal": Kind(load_config, run_audit, describe_plan, attack_captures),
+    "released-model": Kind(load_released_config, run_released_audit, describe_released_plan, attack_released_captures),
     "vertical": Kind(load_vertical_config, run_vertical_audit, describe_vertical_plan, attack_vertical_captures),
 }
 

@@ -25,7 +25,6 @@ from lightleak.audit.reproduction_settings import (
     experiment_of,
     selected,
 )
-from lightleak.audit.training import interrupts
 from lightleak.audit.unit import unit_file, write_whole
 from lightleak.core.errors import LightLeakError
 from lightleak.core.seeds import derive_seed
@@ -34,6 +33,7 @@ from lightleak.metrics.cells import cell_hits
 from lightleak.metrics.summary import Summary, summarise
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig
+from lightleak.targets.trainer import interrupts
 
 Rows = list[dict[str, Any]]
 Special = Callable[[PaperTable, Selection, Path, torch.device, int, bool], tuple[list[Compared], Rows, list[str]]]

@@ -1,7 +1,6 @@
 """Training the target of an audit: captured, monitored, kept after every epoch, and resumed to the same bits."""
 
 import json
-import logging
 import signal
 import threading
 import warnings
@@ -27,6 +26,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.targets.classifier import TabularClassifier
+from lightleak.targets.trainer import interrupts
 
 TRAINING_FILE = "training.json"
 """Written when the training is over, with the scores on the test rows."""
@@ -65,7 +65,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
         keep=config.monitor.attack is not None,
         max_captures=len(config.capture.epochs) * config.capture.per_epoch,
     )
-    callbacks: list[lightning.Callback] = [_SeedEveryEpoch(config.seed), capture]
+    callbacks: list[lightning.Callback] = [SeedEveryEpoch(config.seed), capture]
     if config.monitor.attack is not None:
         options = with_label_setting(config, config.monitor.attack, config.monitor.options)
         callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
@@ -125,39 +125,6 @@ def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> light
         raise UsageError(f"training.trainer: {error}") from error
 
 
-@contextmanager
-def quiet_lightning() -> Iterator[None]:
-    """Within the block Lightning announces no devices and gives no tips, in a worker process either."""
-    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch")]
-    before = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            # Loader workers and log intervals, which one tensor in memory does not need.
-            warnings.filterwarnings("ignore", module="lightning")
-            yield
-    finally:
-        for logger, level in zip(loggers, before, strict=True):
-            logger.setLevel(level)
-
-
-@contextmanager
-def interrupts(trainer: lightning.Trainer) -> Iterator[None]:
-    """Hand Ctrl-C on: Lightning shuts down in order and then exits with code 1, or, before 2.5, goes on.
-
-    Raises:
-        KeyboardInterrupt: the Trainer was interrupted inside the block.
-    """
-    try:
-        yield
-    except SystemExit:
-        if not trainer.interrupted:
-            raise
-    if trainer.interrupted:
-        raise KeyboardInterrupt
-
-
 class _WholeEpochs(lightning.Callback):
     """Ctrl-C between an epoch's checkpoint and the logging of its metrics would lose the latter: it waits that long."""
 
@@ -191,13 +158,14 @@ class _WholeEpochs(lightning.Callback):
             raise KeyboardInterrupt
 
 
-class _SeedEveryEpoch(lightning.Callback):
+class SeedEveryEpoch(lightning.Callback):
     """Dropout of an epoch depends on the root seed and the epoch alone: a resumed run repeats it bit for bit."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Seed the global generator."""
         torch.manual_seed(derive_seed(self.seed, "epoch", trainer.current_epoch, trainer.global_rank))
 
 

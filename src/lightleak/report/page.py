@@ -19,11 +19,16 @@ from lightleak.report.charts import legend_mark
 from lightleak.report.columns import column_leakage
 from lightleak.report.comparison import Group, at_start, compare
 from lightleak.report.headline import headline
+from lightleak.report.kinds import kind_of_runs
+from lightleak.report.released.page import FILTERS as RELEASED_FILTERS
+from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
+from lightleak.report.released.page import released_context
+from lightleak.report.released.run_folder import ReleasedRun, load_released_run
 from lightleak.report.run_folder import RunFolder, load_run
 from lightleak.report.scenarios import attack_styles, scenarios
 from lightleak.report.training import training_panels
 from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
-from lightleak.report.vertical.run_folder import VerticalRun, is_vertical, load_vertical_run
+from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
 
 FILE_NAME = "report.html"
 OWNER_ONLY = 0o600
@@ -39,7 +44,8 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
         run: a run folder with at least ``results.json``, or several of them.
         output: the file to write; ``report.html`` in the run folder by default.
         redact: leave out every true and reconstructed value and keep only whether it was right; of vertical runs every
-            true and estimated share, and keep only how far off the estimates are.
+            true and estimated share, and keep only how far off the estimates are; of released models every value of a
+            made-up or private row.
 
     Returns:
         Path of the report.
@@ -54,8 +60,11 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
     if output is None and len(folders) > 1:
         raise UsageError(f"a report of several runs needs an output file, got none for {len(folders)} runs")
     named = list(zip(folders, run_names(folders), strict=True))
-    if is_vertical(folders):
+    kind = kind_of_runs(folders)
+    if kind == "vertical":
         text = render_vertical([load_vertical_run(folder, name) for folder, name in named], redact)
+    elif kind == "released-model":
+        text = render_released([load_released_run(folder, name) for folder, name in named], redact)
     else:
         text = render([load_run(folder, name) for folder, name in named], redact)
     target = folders[0] / FILE_NAME if output is None else output
@@ -90,6 +99,11 @@ def render_vertical(runs: Sequence[VerticalRun], redact: bool = False) -> str:
     return _templates().get_template(TEMPLATE).render(vertical_context(runs, redact))
 
 
+def render_released(runs: Sequence[ReleasedRun], redact: bool = False) -> str:
+    """The report of audits of released models as HTML text; every value from the runs is escaped."""
+    return _templates().get_template(RELEASED_TEMPLATE).render(released_context(runs, redact))
+
+
 @cache
 def _templates() -> Environment:
     environment = Environment(
@@ -107,6 +121,7 @@ def _templates() -> Environment:
         "key": legend_mark,
         "flatten": flatten,
         **FILTERS,
+        **RELEASED_FILTERS,
     }
     return environment
 

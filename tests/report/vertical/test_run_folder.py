@@ -1,45 +1,12 @@
-"""Reading vertical run folders and telling kinds apart."""
+"""Reading vertical run folders."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from lightleak.core.errors import UsageError
-from lightleak.report import build_report
 from lightleak.report.vertical.norms import load_norms
-from lightleak.report.vertical.run_folder import is_vertical, load_vertical_run
-
-
-def other_run(folder: Path, kind: str | None = None) -> Path:
-    folder.mkdir()
-    row = {"attack": "random", "cell_accuracy": 0.5} | ({} if kind is None else {"kind": kind})
-    (folder / "results.json").write_text(json.dumps({"schema_version": 1, "rows": [row], "summary": []}))
-    return folder
-
-
-def test_rows_say_what_kind_a_run_is(make_vertical, tmp_path: Path) -> None:
-    assert is_vertical([make_vertical(seeds=(0,))])
-    assert not is_vertical([other_run(tmp_path / "other")])
-    assert not is_vertical([other_run(tmp_path / "named", "horizontal")])
-    assert not is_vertical([tmp_path / "nowhere"])
-
-
-@pytest.mark.parametrize(("config", "expected"), [({"kind": "vertical"}, True), ({"seed": 0}, False)])
-def test_the_config_says_it_where_no_row_is_there_yet(make_vertical, config, expected) -> None:
-    assert is_vertical([make_vertical(seeds=(), config=config)]) is expected
-    assert is_vertical([make_vertical(seeds=(), config=config, without=("config.yaml",))]) is False
-
-
-def test_kinds_are_not_mixed(make_vertical, tmp_path: Path) -> None:
-    vertical, other = make_vertical(seeds=(0,)), other_run(tmp_path / "other")
-    with pytest.raises(UsageError, match=r"one report of each; got .*run: vertical; .*other: gradient inversion"):
-        build_report([vertical, other], tmp_path / "both.html")
-    raw = json.loads((vertical / "results.json").read_text())
-    raw["rows"].append({"attack": "random"})
-    (vertical / "results.json").write_text(json.dumps(raw))
-    with pytest.raises(UsageError, match="run: gradient inversion and vertical"):
-        build_report(vertical)
+from lightleak.report.vertical.run_folder import load_vertical_run
 
 
 def test_a_run_holds_rows_norms_and_settings(make_vertical) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from lightleak.attacks.property_inference.augmentation import Augmentation
 from lightleak.attacks.property_inference.provfl_m import ProVFLM
-from lightleak.audit.training import interrupts, make_trainer, quiet_lightning
+from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.choices import attack_named, defense_named
 from lightleak.audit.vertical.config import VerticalConfig
@@ -35,6 +35,7 @@ from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
 from lightleak.defenses.vertical import VerticalDefense
 from lightleak.targets.split import SplitClassifier, SplitSpec
+from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Report = Callable[[float], None]
 

@@ -13,7 +13,7 @@ from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.audit.campaign import rows_of, run_packs
 from lightleak.audit.results import write_environment, write_results
 from lightleak.audit.run import open_run_folder
-from lightleak.audit.training import make_trainer, quiet_lightning
+from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import write_whole
 from lightleak.audit.vertical.choices import attack_named, defense_named
 from lightleak.audit.vertical.config import VerticalConfig
@@ -25,6 +25,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData, IntermediateResults
 from lightleak.data.property import Property
 from lightleak.report import build_report
+from lightleak.targets.trainer import quiet_lightning
 
 SUMMARY_KEYS = ("property", "adversary", "variant", "defense_strength")
 

@@ -1,0 +1,70 @@
+"""Running the GAN's training: on one device or several, from its last checkpoint where there is one."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+
+from lightleak.attacks.model_inversion.attack import Workplace
+from lightleak.attacks.model_inversion.gan import ConditionalGAN
+from lightleak.targets.trainer import interrupts, on_device, quiet_lightning
+
+CHECKPOINT = "last"
+
+
+def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | None = None) -> None:
+    """Train ``gan`` to its last iteration.
+
+    Args:
+        gan: what is trained; it holds its data.
+        at: device, folder of checkpoints, and who is told about the progress.
+        trainer: further arguments of ``lightning.Trainer``, such as ``devices`` and ``strategy``.
+
+    Raises:
+        KeyboardInterrupt: interrupted; the same call goes on from the last checkpoint.
+    """
+    callbacks: list[Callback] = [_Progress(at)]
+    checkpoint = None
+    if at.folder is not None:
+        callbacks.append(
+            ModelCheckpoint(at.folder, CHECKPOINT, save_on_train_epoch_end=True, enable_version_counter=False)
+        )
+        checkpoint = checkpoint_file(at.folder)
+    with quiet_lightning():
+        runner = lightning.Trainer(
+            **{
+                **on_device(at.device),
+                **(trainer or {}),
+                "max_epochs": gan.epochs,
+                "logger": False,
+                "callbacks": callbacks,
+                "enable_checkpointing": at.folder is not None,
+                "enable_progress_bar": False,
+                "enable_model_summary": False,
+            }
+        )
+        resumed = str(checkpoint) if checkpoint is not None and checkpoint.is_file() else None
+        with interrupts(runner):
+            runner.fit(gan, ckpt_path=resumed, weights_only=True)
+    gan.to(torch.device(at.device)).eval()
+
+
+def checkpoint_file(folder: Path) -> Path:
+    """The checkpoint of a training in ``folder``."""
+    return folder / f"{CHECKPOINT}.ckpt"
+
+
+class _Progress(Callback):
+    """Tells about every epoch; a resumed training begins with what was done before."""
+
+    def __init__(self, at: Workplace) -> None:
+        self.at = at
+        self._told = 0
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        if self.at.progress is not None and isinstance(pl_module, ConditionalGAN):
+            self.at.progress((pl_module.done - self._told) / pl_module.config.iterations)
+            self._told = pl_module.done

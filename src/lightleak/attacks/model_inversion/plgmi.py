@@ -1,0 +1,286 @@
+"""PLG-MI for tables (thesis Chapter 4): a conditional GAN on pseudo-labelled rows, led by the target."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeVar, cast, get_args
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
+from lightleak.attacks.model_inversion.bridge import Categories, make_bridge
+from lightleak.attacks.model_inversion.class_sampler import ClassSampler
+from lightleak.attacks.model_inversion.critic import PackedCritic
+from lightleak.attacks.model_inversion.gan import ConditionalGAN
+from lightleak.attacks.model_inversion.gan_config import GANConfig
+from lightleak.attacks.model_inversion.gan_training import train_gan
+from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
+from lightleak.attacks.model_inversion.latent_search import GradientSearchConfig, LatentProblem, gradient_search
+from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels
+from lightleak.attacks.model_inversion.public_rows import check_request, label_public
+from lightleak.attacks.model_inversion.released import Target, rebuild
+from lightleak.attacks.model_inversion.shared_transform import SharedTransform
+from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
+from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
+from lightleak.attacks.model_inversion.tpe_search import TPESearchConfig, tpe_search
+from lightleak.core.class_samples import ClassSamples
+from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.released_model import ReleasedModel
+from lightleak.core.seeds import derive_seed, generator
+
+BridgeKind = Literal["exact", "shared"]
+T = TypeVar("T")
+
+
+class TargetOfSample(nn.Module):
+    """From samples in generator space to the target's logits: the label block dropped, f_inv, the target."""
+
+    def __init__(self, bridge: nn.Module, network: nn.Module, width: int) -> None:
+        super().__init__()
+        self.bridge, self.network, self.width = bridge, network, width
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """``[n, w + C]`` to ``[n, C]``."""
+        logits: Tensor = self.network(self.bridge(sample[:, : self.width]))
+        return logits
+
+
+@dataclass(frozen=True)
+class Searches:
+    """Settings of the latent searches."""
+
+    gradient: GradientSearchConfig
+    tpe: TPESearchConfig
+
+
+class FittedPLGMI(FittedInversion):
+    """A trained generator with all that turns its samples into rows.
+
+    Attributes:
+        gan: the finished training.
+        transform: between table rows and generator space.
+        target: network and encoder.
+    """
+
+    def __init__(
+        self,
+        gan: ConditionalGAN,
+        transform: TableTransform,
+        bridge: nn.Module,
+        target: Target,
+        chosen: PseudoLabels,
+        sampler: ClassSampler,
+        settings: Searches,
+        threat_model: str,
+        seconds: float,
+    ) -> None:
+        self.gan, self.transform, self.target = gan, transform, target
+        self.excluded, self.classes = dict(chosen.excluded), chosen.classes
+        self.searches = ("random", "softmax", *(["gradient"] if target.white_box else []), "tpe")
+        self.losses, self.pseudo_labels, self.seconds = gan.losses(), chosen.summary(), seconds
+        self._generator = cast(TabularGenerator, gan.generator)
+        self._share, self._settings, self._threat_model = sampler.share.cpu(), settings, threat_model
+        width = transform.width
+        self.problem = LatentProblem(self._generator, lambda h: bridge(h[..., :width]), target.network)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the generator is."""
+        return next(self._generator.parameters()).device
+
+    def generate(self, labels: Tensor, seed: int = 0, search: str = "random") -> ClassSamples:
+        """Rows for the classes ``labels``.
+
+        ``random``: random latent vectors, and categories drawn as CTGAN draws them, by Gumbel noise. ``softmax``:
+        random latent vectors and the likeliest categories; the start of the searches, and their control. ``gradient``
+        (thesis Algorithm 5) and ``tpe`` (Sec. 4.3.4) search from there for vectors that the target is sure of.
+        """
+        began = time.perf_counter()
+        check_request(self, labels, search)
+        random, wanted = generator(seed, "latent"), labels.to(self.device)  # every search starts from the same vectors
+        details: dict[str, float] = {}
+        noise = None
+        if search in ("random", "softmax"):
+            z = self.problem.draw(len(labels), random)
+            noise = self._generator.draw_noise(len(labels), random).to(self.device) if search == "random" else None
+        else:
+            found = (
+                gradient_search(self.problem, wanted, random, self._settings.gradient)
+                if search == "gradient"
+                else tpe_search(self.problem, wanted, random, self._settings.tpe)
+            )
+            z = found.z
+            details = {"loss_before": float(found.before.mean()), "loss_after": float(found.after.mean())}
+        with torch.no_grad():
+            sample = self._generator(z, wanted, noise)
+        rows = self.transform.decode(sample[:, : self.transform.width].cpu())
+        loss = cross_entropy(self.target.logits(self.target.encoder.encode(rows)), labels)
+        seconds = time.perf_counter() - began
+        return ClassSamples(rows, labels, loss, search, self._threat_model, self.excluded, seconds, details)
+
+    def draw_labels(self, n: int, seed: int = 0) -> Tensor:
+        """See `FittedInversion.draw_labels`; as often as the generator was trained on them."""
+        return torch.multinomial(self._share, n, replacement=True, generator=generator(seed, "labels"))
+
+
+class PLGMI(InversionAttack):
+    """The attack; see the module."""
+
+    citation = (
+        "Wernqvist and Djeza: Reconstructing Private Data from Trained Deep Neural Networks, Chalmers 2025; "
+        "Yuan et al., AAAI 2023"
+    )
+
+    def __init__(
+        self,
+        name: str = "plgmi",
+        bridge: BridgeKind = "exact",
+        categories: Categories = "soft",
+        pseudo_labels: Mapping[str, Any] | PseudoLabelConfig | None = None,
+        gradient: Mapping[str, Any] | GradientSearchConfig | None = None,
+        tpe: Mapping[str, Any] | TPESearchConfig | None = None,
+        trainer: Mapping[str, Any] | None = None,
+        **gan: Any,
+    ) -> None:
+        """Check the settings.
+
+        Args:
+            name: registry name.
+            bridge: ``exact``: CTGAN's own transform of public rows, and f_inv between it and the target's input
+                (Algorithm 5); ``shared``: the generator works in the target's input space, and f_inv is the identity
+                (Sec. 6.7.5).
+            categories: what the target sees of a category in training: the ``soft`` activation, or the hard choice with
+                the gradient of the soft one (``straight_through``).
+            pseudo_labels: settings of `PseudoLabelConfig`.
+            gradient: settings of `GradientSearchConfig`.
+            tpe: settings of `TPESearchConfig`.
+            trainer: further arguments of ``lightning.Trainer``.
+            **gan: settings of `GANConfig`.
+
+        Raises:
+            UsageError: an unknown setting or a value out of range.
+        """
+        for what, value, allowed in (("bridge", bridge, BridgeKind), ("categories", categories, Categories)):
+            if value not in get_args(allowed):
+                raise UsageError(f"{name}: {what} must be one of {', '.join(get_args(allowed))}, got {value!r}")
+        self.name, self.bridge, self.categories, self.trainer = name, bridge, categories, dict(trainer or {})
+        self.gan = settings_of(GANConfig, gan, name)
+        self.pseudo_labels = settings_of(PseudoLabelConfig, pseudo_labels, f"{name}: pseudo_labels")
+        self.searches = Searches(
+            settings_of(GradientSearchConfig, gradient, f"{name}: gradient"),
+            settings_of(TPESearchConfig, tpe, f"{name}: tpe"),
+        )
+
+    def check(self, observation: ReleasedModel) -> None:
+        """See `InversionAttack.check`.
+
+        Raises:
+            UnsupportedError: the inversion loss needs gradients that this model does not give.
+        """
+        target = rebuild(observation)
+        if self.gan.inversion_weight and not target.white_box:
+            raise UnsupportedError(
+                f"{self.name} leads its generator by the target's gradient, which this model does not give; take "
+                "'plgmi_black_box', or inversion_weight 0"
+            )
+
+    def fit(self, observation: ReleasedModel, seed: int = 0, at: Workplace | None = None) -> FittedPLGMI:
+        """See `InversionAttack.fit`."""
+        self.check(observation)
+        at, began = at or Workplace(), time.perf_counter()
+        target = rebuild(observation).to(at.device)
+        chosen = label_public(observation, target, self.pseudo_labels)
+        public = observation.public.iloc[chosen.rows.numpy()].reset_index(drop=True)
+        transform: TableTransform = (
+            SharedTransform(target.encoder)
+            if self.bridge == "shared"
+            else ModeTransform.fit(public, target.encoder.schema, derive_seed(seed, "transform"))
+        )
+        rows = transform.encode(public, derive_seed(seed, "modes"))
+        rows = torch.cat([rows, F.one_hot(chosen.labels, target.n_classes).to(rows.dtype)], dim=1)
+        sampler = ClassSampler(rows, chosen.labels, target.n_classes, self.gan.balance)
+        bridge = make_bridge(transform, target.encoder, self.categories).to(at.device)
+        gan = self._players(transform, target, sampler, bridge, derive_seed(seed, "gan"))
+        train_gan(gan, at, self.trainer)
+        return FittedPLGMI(
+            gan,
+            transform,
+            bridge,
+            target,
+            chosen,
+            sampler,
+            self.searches,
+            self._threat_model(target),
+            time.perf_counter() - began,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """See `InversionAttack.options`."""
+        return {
+            "bridge": self.bridge,
+            "categories": self.categories,
+            **asdict(self.gan),
+            "pseudo_labels": asdict(self.pseudo_labels),
+            "gradient": asdict(self.searches.gradient),
+            "tpe": asdict(self.searches.tpe),
+        }
+
+    def _players(
+        self, transform: TableTransform, target: Target, sampler: ClassSampler, bridge: nn.Module, seed: int
+    ) -> ConditionalGAN:
+        config = self.gan
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(derive_seed(seed, "weights"))
+            player = TabularGenerator(
+                transform.segments, target.n_classes, config.latent_dim, config.generator_dim, config.temperature
+            )
+            critic = PackedCritic(
+                player.segments.width, target.n_classes, config.discriminator_dim, config.pac, config.dropout
+            )
+        classify = TargetOfSample(bridge, target.network, transform.width) if config.inversion_weight else None
+        return ConditionalGAN(player, critic, sampler, config, classify, seed=seed)
+
+    def _threat_model(self, target: Target) -> str:
+        opened = "its weights and gradients" if target.white_box else "its answers to rows of one's choice"
+        own = " and the statistics its input is scaled with" if self.bridge == "shared" else ""
+        used = "" if self.gan.inversion_weight else "; the generator is trained without the model's gradient"
+        return (
+            f"Someone who holds the released model ({opened}{own}) and public rows of the same columns that do not "
+            f"belong to the private patients or customers{used}."
+        )
+
+
+def settings_of(kind: type[T], value: Mapping[str, Any] | T | None, where: str) -> T:
+    """A dataclass of settings from plain values.
+
+    Raises:
+        UsageError: an unknown setting or a value out of range.
+    """
+    if isinstance(value, kind):
+        return value
+    given = dict(cast(Mapping[str, Any], value or {}))
+    given = {key: tuple(entry) if isinstance(entry, list) else entry for key, entry in given.items()}
+    try:
+        return kind(**given)
+    except TypeError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+@INVERSION_ATTACKS.register("plgmi")
+def plgmi(**settings: Any) -> PLGMI:
+    """The attack of the thesis."""
+    return PLGMI("plgmi", **settings)
+
+
+@INVERSION_ATTACKS.register("gan_without_target")
+def gan_without_target(**settings: Any) -> PLGMI:
+    """The same generator, trained on the pseudo-labelled rows without the target's gradient."""
+    return PLGMI("gan_without_target", **{**settings, "inversion_weight": 0.0})
+
+
+@INVERSION_ATTACKS.register("plgmi_black_box")
+def plgmi_black_box(**settings: Any) -> PLGMI:
+    """What can be done with a model's answers alone, for trees as well (Sec. 6.7.6); search with ``tpe``."""
+    return PLGMI("plgmi_black_box", **{**settings, "inversion_weight": 0.0})

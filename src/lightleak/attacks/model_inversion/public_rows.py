@@ -1,0 +1,134 @@
+"""Baselines that show public rows themselves: what is known of a class without any generator."""
+
+import time
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
+from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
+from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels, pseudo_label
+from lightleak.attacks.model_inversion.released import Target, rebuild
+from lightleak.core.class_samples import ClassSamples
+from lightleak.core.errors import UsageError
+from lightleak.core.released_model import ReleasedModel
+from lightleak.core.seeds import generator
+from lightleak.data.encoder import TableEncoder
+
+
+class FittedPublicRows(FittedInversion):
+    """Public rows, drawn with replacement: those pseudo-labelled as the class, or any."""
+
+    searches = ("random",)
+
+    def __init__(self, observation: ReleasedModel, target: Target, chosen: PseudoLabels, by_class: bool) -> None:
+        began = time.perf_counter()
+        self._public, self._by_class, self._target = observation.public, by_class, target
+        self._chosen = chosen
+        self.excluded, self.classes = dict(chosen.excluded), chosen.classes
+        self.losses: dict[str, list[float]] = {}
+        self.pseudo_labels = chosen.summary()
+        self.seconds = time.perf_counter() - began
+
+    def generate(self, labels: Tensor, seed: int = 0, search: str = "random") -> ClassSamples:
+        """See `FittedInversion.generate`."""
+        began = time.perf_counter()
+        check_request(self, labels, search)
+        random = generator(seed, "public rows")
+        u = torch.rand(len(labels), generator=random, dtype=torch.float64)
+        if self._by_class:
+            count = self._chosen.used[labels]
+            start = self._chosen.used.cumsum(0)[labels] - count
+            rows = self._chosen.rows[start + (u * count).long().clamp(max=count - 1)]
+        else:
+            rows = (u * len(self._public)).long().clamp(max=len(self._public) - 1)
+        table = self._public.iloc[rows.numpy()].reset_index(drop=True)
+        loss = cross_entropy(self._target.logits(self._target.encoder.encode(table)), labels)
+        known = "public rows that the target takes for the class" if self._by_class else "public rows of any kind"
+        return ClassSamples(
+            table,
+            labels,
+            loss,
+            search,
+            f"No attack: {known}, drawn at random.",
+            self.excluded,
+            time.perf_counter() - began,
+        )
+
+    def draw_labels(self, n: int, seed: int = 0) -> Tensor:
+        """See `FittedInversion.draw_labels`; as often as the target finds them among the kept rows."""
+        used = self._chosen.used.double()
+        return torch.multinomial(used, n, replacement=True, generator=generator(seed, "public labels"))
+
+
+class PublicRows(InversionAttack):
+    """A baseline that attacks nothing; see `FittedPublicRows`."""
+
+    citation = "Wernqvist and Djeza, Chalmers 2025 (the pseudo-labelled public data of Algorithm 2)"
+    names: ClassVar[dict[bool, str]] = {True: "public_pseudo_labelled", False: "public_random"}
+
+    def __init__(self, by_class: bool = True, **pseudo_labels: Any) -> None:
+        """Settings of `PseudoLabelConfig`.
+
+        Raises:
+            UsageError: an unknown setting or a value out of range.
+        """
+        self.by_class, self.name = by_class, self.names[by_class]
+        try:
+            self.config = PseudoLabelConfig(**pseudo_labels)
+        except TypeError as error:
+            raise UsageError(f"{self.name}: {error}") from error
+
+    def check(self, observation: ReleasedModel) -> None:
+        """See `InversionAttack.check`."""
+        rebuild(observation)
+
+    def fit(self, observation: ReleasedModel, seed: int = 0, at: Workplace | None = None) -> FittedPublicRows:
+        """See `InversionAttack.fit`."""
+        target = rebuild(observation)
+        return FittedPublicRows(observation, target, label_public(observation, target, self.config), self.by_class)
+
+    def options(self) -> dict[str, Any]:
+        """See `InversionAttack.options`."""
+        return dict(vars(self.config))
+
+
+def label_public(observation: ReleasedModel, target: Target, config: PseudoLabelConfig) -> PseudoLabels:
+    """Pseudo-label the public rows by the target.
+
+    Raises:
+        ObservationError: no class has enough rows.
+    """
+    return pseudo_label(target.logits(encode_public(observation, target.encoder)), config)
+
+
+def encode_public(observation: ReleasedModel, encoder: TableEncoder) -> Tensor:
+    """The public rows as the target's input, ``[n, d]``."""
+    return encoder.encode(observation.public)
+
+
+def check_request(fitted: FittedInversion, labels: Tensor, search: str) -> None:
+    """Refuse what was not fitted.
+
+    Raises:
+        UsageError: an excluded class or an unknown search.
+    """
+    if search not in fitted.searches:
+        raise UsageError(f"search must be one of {', '.join(fitted.searches)}, got {search!r}")
+    known = torch.tensor(list(fitted.classes))
+    odd = sorted(set(labels[~torch.isin(labels, known)].tolist()))
+    if odd:
+        raise UsageError(f"classes must be among {known.tolist()}, got {odd}: {[fitted.excluded.get(c) for c in odd]}")
+
+
+@INVERSION_ATTACKS.register("public_pseudo_labelled")
+def public_pseudo_labelled(**settings: Any) -> PublicRows:
+    """Public rows that the target takes for the class (the attack's training data)."""
+    return PublicRows(True, **settings)
+
+
+@INVERSION_ATTACKS.register("public_random")
+def public_random(**settings: Any) -> PublicRows:
+    """Public rows of any kind: what is known without the model."""
+    return PublicRows(False, **settings)

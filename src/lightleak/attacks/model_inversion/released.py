@@ -1,0 +1,68 @@
+"""The target as the attacker rebuilds it from a released model."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from lightleak.core.errors import ObservationError
+from lightleak.core.released_model import ReleasedModel
+from lightleak.data.encoder import TableEncoder
+from lightleak.targets.spec import NetworkSpec, build_network
+
+ROWS_PER_CALL = 4096  # rows through the target at once: 4096 x 2048 units take 32 MiB
+
+
+@dataclass(frozen=True)
+class Target:
+    """Network and encoder of a released model.
+
+    Attributes:
+        network: in eval mode, its weights frozen.
+        encoder: from table rows to its input.
+        white_box: gradients pass through it.
+    """
+
+    network: nn.Module
+    encoder: TableEncoder
+    white_box: bool
+
+    @property
+    def n_classes(self) -> int:
+        """Private classes."""
+        return self.encoder.schema.n_classes
+
+    @torch.no_grad()
+    def logits(self, inputs: Tensor) -> Tensor:
+        """``[n, n_classes]`` of encoded rows ``[n, d]``, in parts, on the CPU."""
+        device = next(self.network.buffers(), next(self.network.parameters(), inputs)).device
+        parts = [self.network(part.to(device)).float().cpu() for part in inputs.split(ROWS_PER_CALL)]
+        return torch.cat(parts) if parts else torch.empty(0, self.n_classes)
+
+    def to(self, device: torch.device | str) -> "Target":
+        """With the network on ``device``; the encoder stays where tables are."""
+        return Target(self.network.to(device), self.encoder, self.white_box)
+
+
+def rebuild(observation: ReleasedModel) -> Target:
+    """The target of an observation.
+
+    Raises:
+        ObservationError: weights do not fit the network, or the network does not fit the encoder.
+        UsageError: a network that does not exist.
+        DataError: an encoder that has no meaning.
+    """
+    encoder = TableEncoder.from_state(observation.encoder, observation.encoder_tensors)
+    spec = NetworkSpec.from_dict(observation.network)
+    if spec.layout != encoder.layout or spec.n_classes != encoder.schema.n_classes:
+        raise ObservationError(
+            f"network and encoder of a released model must fit: the network takes {spec.layout.width} columns and "
+            f"{spec.n_classes} classes, the encoder gives {encoder.width} and {encoder.schema.n_classes}"
+        )
+    network = build_network(spec, seed=0)
+    try:
+        network.load_state_dict({**observation.parameters, **observation.buffers})
+    except RuntimeError as error:
+        raise ObservationError(f"the weights do not fit network {spec.name!r}: {error}") from error
+    white_box = observation.access == "white_box" and getattr(network, "differentiable", True)
+    return Target(network.requires_grad_(False).eval(), encoder, white_box)

@@ -1,0 +1,154 @@
+"""Latent search without gradients: Optuna's tree-structured Parzen estimator, one study per sample (thesis Sec. 4.3.4).
+
+It asks for values only, so it serves a black box and boosted trees as well. Its control at equal budget is
+`random_search` with as many tries. Optuna needs 50 to 300 ms for each proposal of 256 values, whatever the target
+takes, so hundreds of samples are not affordable; `benchmarks/RESULTS.md` has the figures.
+"""
+
+import math
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.model_inversion.attack import Progress
+from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, at_least, keep_lower
+from lightleak.core.errors import UnsupportedError, UsageError
+
+Space = Literal["normal", "uniform"]
+
+PUBLISHED_BOUND = 3.0
+"""The published code draws each value of z between -3 and 3."""
+
+_TAIL = 1e-6  # z = 4.75; keeps the quantile finite
+
+
+@dataclass(frozen=True)
+class TPESearchConfig:
+    """Settings of the estimator.
+
+    Attributes:
+        trials: vectors tried per sample, the first of them random.
+        space: where it searches: ``normal``, the quantiles of the standard normal, so that vectors it knows nothing
+            about are drawn as the generator was trained; or ``uniform`` between -3 and 3, as the published code. There
+            the norm of a random z is 1.7 sqrt(d), which the generator has never seen.
+        multivariate: model the values together. The alternative, Optuna's own default, models each alone and takes
+            three times as long.
+        candidates: vectors drawn from the estimator per trial, the most promising of which is tried.
+        startup: random trials before the estimator proposes any.
+    """
+
+    trials: int = 50
+    space: Space = "normal"
+    multivariate: bool = True
+    candidates: int = 24
+    startup: int = 10
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        for name in ("trials", "candidates", "startup"):
+            at_least(name, getattr(self, name))
+        if self.space not in get_args(Space):
+            raise UsageError(f"space must be one of {', '.join(get_args(Space))}, got {self.space!r}")
+
+
+def tpe_search(
+    problem: LatentProblem,
+    labels: Tensor,
+    generator: torch.Generator,
+    config: TPESearchConfig | None = None,
+    chunk: int = CHUNK,
+    progress: Progress | None = None,
+) -> LatentSearch:
+    """The best latent vector of ``trials`` for each sample.
+
+    Every sample has a study of its own; in each round all of them propose a vector, and the target judges all of them
+    in one batch. In space ``normal`` the first vector is the start of `random_search` and `gradient_search` with the
+    same seed.
+
+    Args:
+        problem: what a vector is judged by; only values are asked for.
+        labels: class of each sample, ``[n]``.
+        generator: source of the first vectors and of the studies' seeds.
+        config: trials and space.
+        chunk: samples that the target judges at once.
+        progress: told about the work done.
+
+    Raises:
+        UnsupportedError: Optuna is not installed.
+        UsageError: labels that are no classes of the generator.
+    """
+    config = config or TPESearchConfig()
+    optuna = _optuna()
+    start, labels = problem.start(labels, generator)
+    seeds = torch.randint(2**31 - 1, (len(start),), generator=generator).tolist()
+    best_z = best = before = torch.empty(0)
+    with _quiet(optuna):
+        studies = [_Study(optuna, seed, first, config) for seed, first in zip(seeds, start.cpu(), strict=True)]
+        for trial in range(config.trials):
+            z = torch.stack([study.ask() for study in studies]).to(start)
+            loss = problem.losses(z, labels, chunk)
+            for study, value in zip(studies, loss.nan_to_num(nan=math.inf).tolist(), strict=True):
+                study.tell(value)
+            if trial == 0:
+                best_z, best, before = z, loss, loss
+            else:
+                best_z, best = keep_lower(best_z, best, z, loss)
+            if progress:
+                progress(1 / config.trials)
+    return LatentSearch(best_z, before, best, config.trials)
+
+
+class _Study:
+    """The Optuna study of one sample, in latent vectors ``[latent_dim]``."""
+
+    def __init__(self, optuna: Any, seed: int, start: Tensor, config: TPESearchConfig) -> None:
+        self._normal = config.space == "normal"
+        low, high = (_TAIL, 1 - _TAIL) if self._normal else (-PUBLISHED_BOUND, PUBLISHED_BOUND)
+        names = [f"z{i}" for i in range(len(start))]
+        self._space = {name: optuna.distributions.FloatDistribution(low, high) for name in names}
+        sampler = optuna.samplers.TPESampler(
+            seed=seed,
+            multivariate=config.multivariate,
+            n_ei_candidates=config.candidates,
+            n_startup_trials=config.startup,
+        )
+        self._study = optuna.create_study(sampler=sampler)
+        if self._normal:
+            point = torch.special.ndtr(start.double()).clamp(low, high)
+            self._study.enqueue_trial(dict(zip(names, point.tolist(), strict=True)))
+
+    def ask(self) -> Tensor:
+        """The next vector to try."""
+        self._trial = self._study.ask(self._space)
+        point = torch.tensor([self._trial.params[name] for name in self._space], dtype=torch.float64)
+        return torch.special.ndtri(point) if self._normal else point
+
+    def tell(self, loss: float) -> None:
+        """The loss of the vector asked for last."""
+        self._study.tell(self._trial, loss)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError as error:
+        raise UnsupportedError("search 'tpe' needs Optuna: pip install 'lightleak[inversion]'") from error
+    return optuna
+
+
+@contextmanager
+def _quiet(optuna: Any) -> Iterator[None]:
+    """Without a line per study, and without the note that multivariate models are experimental."""
+    level = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(level)

@@ -1,0 +1,150 @@
+"""The truth of a released-model audit: private rows, and the evaluation model that says what a row looks like."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from lightleak.core.class_samples import ClassSamples
+from lightleak.core.errors import ObservationError
+from lightleak.core.released_model import FILE_MODE, FOLDER_MODE
+from lightleak.core.stored import read_facts, read_tensors
+from lightleak.data.datamodule import EVALUATION_BATCH_SIZE
+from lightleak.data.encoder import TableEncoder
+from lightleak.metrics.inversion.score import (
+    PrivateRows,
+    SampleScores,
+    SampleStatistics,
+    sample_statistics,
+    score_samples,
+)
+from lightleak.targets import NetworkSpec, build_network
+
+SCHEMA_VERSION = 1
+_PARTS = ("weights", "encoder")
+
+
+@dataclass(frozen=True)
+class ModelScores:
+    """How good a model is: shares of rows whose class it names.
+
+    Attributes:
+        train_accuracy: on the rows it was trained on.
+        validation_accuracy: on the validation rows.
+        test_accuracy: on held-out private rows.
+        epochs: epochs until it stopped.
+        seconds: wall time of the training.
+        by_class: accuracy on the held-out rows of each class, by name; None for a class without any.
+    """
+
+    train_accuracy: float
+    validation_accuracy: float
+    test_accuracy: float
+    epochs: int
+    seconds: float
+    by_class: Mapping[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What reconstructed rows are compared with; only audits hold it.
+
+    Attributes:
+        spec: specification of the evaluation model.
+        network: the evaluation model, in eval mode.
+        encoder: the target's encoder, which is the evaluation model's too.
+        train: private rows that both models were trained on, with their class.
+        test: held-out private rows, with their class.
+        models: scores of ``target`` and ``evaluation``.
+    """
+
+    spec: NetworkSpec
+    network: nn.Module
+    encoder: TableEncoder
+    train: pd.DataFrame
+    test: pd.DataFrame
+    models: Mapping[str, ModelScores]
+
+    @cached_property
+    def private(self) -> PrivateRows:
+        """The private rows, read once."""
+        return PrivateRows.of(self.encoder.schema, self.train, self.test)
+
+    def score(self, samples: ClassSamples, seed: int = 0) -> SampleScores:
+        """Compare rows, class by class."""
+        logits = logits_of(self.network, self.encoder.encode(samples.rows))
+        return score_samples(samples.rows, samples.labels, logits, self.private, seed)
+
+    def statistics(self, rows: pd.DataFrame) -> SampleStatistics:
+        """Compare the columns of rows of all classes with those of the private training rows."""
+        return sample_statistics(rows, self.private)
+
+    def save(self, folder: Path) -> None:
+        """Write the truth into ``folder`` (created), readable by its owner only."""
+        folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+        encoder, statistics = self.encoder.to_state()
+        groups = {"weights": self.network.state_dict(), "encoder": statistics}
+        tensors = {
+            f"{group}/{name}": value.detach().cpu().clone().contiguous()
+            for group, named in groups.items()
+            for name, value in named.items()
+        }
+        save_file(tensors, folder / "tensors.safetensors")
+        facts = {
+            "schema_version": SCHEMA_VERSION,
+            "network": self.spec.to_dict(),
+            "encoder": encoder,
+            "models": {name: asdict(scores) for name, scores in self.models.items()},
+        }
+        (folder / "facts.json").write_text(json.dumps(facts, indent=1))
+        self.train.to_parquet(folder / "train.parquet", index=False)
+        self.test.to_parquet(folder / "test.parquet", index=False)
+        for file in folder.iterdir():
+            file.chmod(FILE_MODE)
+
+    @classmethod
+    def load(cls, folder: Path) -> "Judge":
+        """Read what `save` wrote.
+
+        Raises:
+            ObservationError: a file is missing or damaged.
+        """
+        facts = read_facts(folder / "facts.json", "truth of a released model", SCHEMA_VERSION)
+        groups: dict[str, dict[str, Tensor]] = {name: {} for name in _PARTS}
+        try:
+            for key, tensor in read_tensors(folder / "tensors.safetensors").items():
+                group, _, name = key.partition("/")
+                groups[group][name] = tensor
+            spec = NetworkSpec.from_dict(facts["network"])
+            network = build_network(spec, seed=0)
+            network.load_state_dict(groups["weights"])
+            encoder = TableEncoder.from_state(facts["encoder"], groups["encoder"])
+            models = {name: ModelScores(**scores) for name, scores in facts["models"].items()}
+            train, test = (pd.read_parquet(folder / f"{name}.parquet") for name in ("train", "test"))
+        except (KeyError, TypeError, RuntimeError, OSError, ValueError) as error:
+            raise ObservationError(f"{folder} does not hold the truth of a released model: {error}") from error
+        return cls(spec, network.requires_grad_(False).eval(), encoder, train, test, models)
+
+
+@torch.no_grad()
+def logits_of(network: nn.Module, inputs: Tensor) -> Tensor:
+    """``[n, C]`` of encoded rows, on the CPU, in parts."""
+    like = next(network.parameters(), inputs)
+    return torch.cat([network(part.to(like.device)).float().cpu() for part in inputs.split(EVALUATION_BATCH_SIZE)])
+
+
+def accuracy(predicted: Tensor, labels: Tensor) -> float | None:
+    """Share of equal entries; None where there are none."""
+    return float((predicted == labels).double().mean()) if len(labels) else None
+
+
+def fact_sheet(scores: ModelScores) -> dict[str, Any]:
+    """Scores as inversion.json holds them."""
+    return {name: value for name, value in asdict(scores).items() if name != "by_class"}

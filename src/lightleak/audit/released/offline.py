@@ -1,0 +1,108 @@
+"""``lightleak attack`` on released models that were kept before, here or elsewhere, with or without the truth."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from lightleak.attacks.model_inversion import FittedInversion, Workplace
+from lightleak.audit.offline import find_captures
+from lightleak.audit.released.choices import attack_named
+from lightleak.audit.released.config import ReleasedConfig
+from lightleak.audit.released.job import write_rows
+from lightleak.audit.released.judge import Judge
+from lightleak.audit.released.rows import Facts, class_rows, entry, facts_of, overall_row
+from lightleak.audit.released.run import SUMMARY_KEYS, gather_entries
+from lightleak.audit.released_summary import print_released_summary
+from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.run import open_run_folder
+from lightleak.audit.unit import unit_file, without_nan, write_whole
+from lightleak.audit.vertical.job import file_name
+from lightleak.core.devices import resolve_device
+from lightleak.core.released_model import ReleasedModel
+from lightleak.core.seeds import derive_seed
+from lightleak.data.schema import TableSchema
+from lightleak.report import build_report
+from lightleak.targets import NetworkSpec
+
+
+def attack_released_captures(
+    config: ReleasedConfig, root: Path, folder: Path, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run the config's attacks on every released model below ``root`` and write a run folder.
+
+    Without truth the rows carry the inversion loss alone: what an attacker has.
+
+    Raises:
+        UsageError: no capture, an unknown attack, a model an attack cannot serve, or a folder that holds another run;
+            before any work.
+    """
+    console = console or Console()
+    device = resolve_device(config.device)
+    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    captures = {path: load_capture(path) for path in find_captures(root)}
+    for seen, _ in captures.values():
+        for attack in attacks.values():
+            attack.check(seen)
+    open_run_folder(folder, config, root)
+    write_environment(folder, device, command)
+    rows: list[dict[str, Any]] = []
+    try:
+        for path, (seen, judge) in captures.items():
+            name = "-".join(path.relative_to(root).parts) or root.resolve().name
+            for label, attack in attacks.items():
+                unit = file_name(f"{label}-{name}")
+                file = unit_file(folder, unit)
+                if not file.is_file():
+                    at = Workplace(device, folder / "generators" / unit)
+                    fitted = attack.fit(seen, derive_seed(config.seeds[0], label), at)
+                    target = NetworkSpec.from_dict(seen.network)
+                    facts = facts_of(config, config.seeds[0], label, target, attack, fitted, judge)
+                    names = TableSchema.from_dict(seen.encoder["schema"]).label.categories
+                    found = _rows(config, folder, unit, facts, names, fitted, judge)
+                    write_whole(file, json.dumps(without_nan(found)))
+                rows += json.loads(file.read_text())
+    finally:
+        results = write_results(folder, rows, SUMMARY_KEYS)
+        gather_entries(folder)
+        build_report(folder, redact=config.redact)
+    print_released_summary(results, console)
+    return results
+
+
+def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
+    """Observation and, where it lies beside it, the truth of one capture.
+
+    Raises:
+        ObservationError: a file is missing or damaged.
+    """
+    seen = ReleasedModel.load(folder / "observation")
+    return seen, Judge.load(folder / "truth") if (folder / "truth").is_dir() else None
+
+
+def _rows(
+    config: ReleasedConfig,
+    folder: Path,
+    unit: str,
+    facts: Facts,
+    names: Sequence[str],
+    fitted: FittedInversion,
+    judge: Judge | None,
+) -> list[dict[str, Any]]:
+    """One evaluation of every search."""
+    found = []
+    for search in (search for search in config.samples.searches if search in fitted.searches):
+        seed = derive_seed(config.seeds[0], "evaluation", 0)
+        labels = torch.tensor(list(fitted.classes)).repeat_interleave(config.samples.rows_per_class(search))
+        samples = fitted.generate(labels, seed, search)
+        scores = None if judge is None else judge.score(samples, derive_seed(seed, "memorisation"))
+        told = entry(facts, samples, names, fitted, scores, judge=judge, redact=config.redact)
+        write_whole(folder / "inversion" / f"{unit}-{search}.json", json.dumps(without_nan(told)))
+        if not config.redact:
+            write_rows(folder, f"{unit}-{search}", samples)
+        found += [overall_row(f"{unit}-{search}", facts, 0, samples, scores)]
+        found += class_rows(f"{unit}-{search}", facts, 0, samples, names, scores)
+    return found

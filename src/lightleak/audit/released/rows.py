@@ -1,0 +1,155 @@
+"""Rows of results.json and entries of inversion.json of a released-model audit."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from lightleak.attacks.model_inversion import FittedInversion, InversionAttack
+from lightleak.audit.experiment import target_name
+from lightleak.audit.released.config import ReleasedConfig
+from lightleak.audit.released.judge import Judge, fact_sheet
+from lightleak.core.class_samples import ClassSamples
+from lightleak.metrics.inversion.score import SampleScores, SampleStatistics
+from lightleak.targets import NetworkSpec
+
+ALL = "all"
+"""The class of a row about all classes."""
+
+CURVE_POINTS = 500
+"""Points of a loss curve that a report draws."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What all rows of one attack on one model share.
+
+    Attributes:
+        told: their columns.
+        ceiling: the evaluation model's accuracy on held-out private rows of each class, by name.
+    """
+
+    told: Mapping[str, Any]
+    ceiling: Mapping[str, float | None]
+
+
+def facts_of(
+    config: ReleasedConfig,
+    seed: int,
+    label: str,
+    target: NetworkSpec,
+    attack: InversionAttack,
+    fitted: FittedInversion,
+    judge: Judge | None,
+) -> Facts:
+    """What rows of one attack share; without a judge nothing is known of the models' accuracy."""
+    options = attack.options()
+    models = judge.models if judge is not None else {}
+    own, ceiling = models.get("target"), models.get("evaluation")
+    told = {
+        "kind": "released-model",
+        "protocol": "released",
+        "dataset": config.data.title,
+        "target": target_name(target),
+        "evaluation": None if judge is None else target_name(judge.spec),
+        "attack": attack.name,
+        "label": label,
+        "setting": config.setting,
+        "seed": seed,
+        "bridge": options.get("bridge"),
+        "ceiling": None if ceiling is None else ceiling.test_accuracy,
+        "target_test_accuracy": None if own is None else own.test_accuracy,
+        "target_train_accuracy": None if own is None else own.train_accuracy,
+        "fit_seconds": fitted.seconds,
+        "options": options,
+    }
+    return Facts(told, {} if ceiling is None else ceiling.by_class)
+
+
+def overall_row(
+    unit: str,
+    facts: Facts,
+    k: int,
+    samples: ClassSamples,
+    scores: SampleScores | None = None,
+    statistics: SampleStatistics | None = None,
+) -> dict[str, Any]:
+    """The row of all classes together; without the truth it holds what an attacker knows."""
+    row = _row(unit, facts, k, samples, ALL, facts.told["ceiling"]) | {
+        "samples": len(samples.labels),
+        "inversion_loss": float(samples.loss.double().mean()),
+        "inversion_loss_searched": samples.details.get("loss_after"),
+        "inversion_loss_start": samples.details.get("loss_before"),
+        "seconds": samples.seconds,
+        "excluded_classes": len(samples.excluded),
+        "warnings": list(samples.warnings),
+    }
+    if scores is not None:
+        row |= scores.to_row() | {"nearer_to_train": scores.memorisation.overall.share}
+    return row if statistics is None else row | statistics.to_row()
+
+
+def class_rows(
+    unit: str, facts: Facts, k: int, samples: ClassSamples, names: Sequence[str], scores: SampleScores | None = None
+) -> Iterator[dict[str, Any]]:
+    """One row for every class that was attacked."""
+    told = {row["class"]: row for row in scores.class_rows()} if scores is not None else {}
+    for index in samples.labels.unique().tolist():
+        name, own = names[index], samples.labels == index
+        yield _row(unit, facts, k, samples, name, facts.ceiling.get(name)) | {
+            "samples": int(own.sum()),
+            "inversion_loss": float(samples.loss[own].double().mean()),
+            **told.get(name, {}),
+        }
+
+
+def entry(
+    facts: Facts,
+    samples: ClassSamples,
+    names: Sequence[str],
+    fitted: FittedInversion,
+    scores: SampleScores | None = None,
+    statistics: SampleStatistics | None = None,
+    judge: Judge | None = None,
+    task: Mapping[str, Any] | None = None,
+    redact: bool = False,
+) -> dict[str, Any]:
+    """What the report shows of one attack and search besides the rows of results.json; see the report's reader."""
+    keys = ("label", "attack", "setting", "seed", "dataset")
+    found: dict[str, Any] = {key: facts.told[key] for key in keys} | {"latent_search": samples.search}
+    found["losses"] = _thinned(fitted.losses)
+    found["pseudo_labels"] = [{**one, "class": names[one["class"]]} for one in fitted.pseudo_labels]
+    if scores is not None:
+        found |= scores.to_dict()
+        if redact:
+            found["nearest"] = [{key: one[key] for key in ("class", "distance")} for one in found["nearest"]]
+    if statistics is not None:
+        found |= statistics.to_dict()
+    if judge is not None:
+        found |= {f"{role}_scores": fact_sheet(scores) for role, scores in judge.models.items()}
+    if task is not None:
+        found["task"] = dict(task)
+    return found
+
+
+def _thinned(losses: Mapping[str, Sequence[float]], most: int = CURVE_POINTS) -> dict[str, list[float]]:
+    """Curves of at most ``most`` points, each the mean of as many iterations, with the last of them as its place."""
+    length = len(losses.get("iteration", ()))
+    step = max(1, -(-length // most))
+    spans = [slice(at, min(at + step, length)) for at in range(0, length, step)]
+    return {
+        name: [curve[span][-1] if name == "iteration" else fmean(curve[span]) for span in spans]
+        for name, curve in losses.items()
+    }
+
+
+def _row(unit: str, facts: Facts, k: int, samples: ClassSamples, name: str, ceiling: float | None) -> dict[str, Any]:
+    return {
+        "unit": unit if name == ALL else f"{unit}-{name}",
+        **facts.told,
+        "evaluation_index": k,
+        "latent_search": samples.search,
+        "class": name,
+        "ceiling_class": ceiling,
+        "threat_model": samples.threat_model,
+    }

@@ -1,0 +1,148 @@
+"""``lightleak audit`` of a released model: train it and its judge, attack it, write the run folder."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from lightleak.attacks.model_inversion.plgmi import PLGMI
+from lightleak.audit.campaign import run_packs
+from lightleak.audit.released.choices import attack_named
+from lightleak.audit.released.config import ReleasedConfig
+from lightleak.audit.released.job import observe, plan_attacks, plan_models
+from lightleak.audit.released.models import load_judge
+from lightleak.audit.released.world import World, prepare_world
+from lightleak.audit.released_summary import print_released_summary
+from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.run import open_run_folder
+from lightleak.audit.training import make_trainer
+from lightleak.audit.unit import unit_file, write_whole
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.report import build_report
+from lightleak.targets import NETWORKS, build_network
+from lightleak.targets.trainer import quiet_lightning
+
+SUMMARY_KEYS = ("setting", "label", "latent_search", "class")
+
+
+def run_released_audit(
+    config: ReleasedConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run an audit, or what is left of one, and return the content of its ``results.json``.
+
+    Args:
+        config: the audit.
+        folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
+            continued.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+
+    Raises:
+        UsageError: the folder holds another run, or the config cannot be served; before any training.
+        KeyboardInterrupt: finished trainings and evaluations are kept and written.
+    """
+    console = console or Console()
+    device = resolve_device(config.device)
+    check_released(config)
+    open_run_folder(folder, config)
+    write_environment(folder, device, command)
+    return run_stages(config, folder, device, console)
+
+
+def run_stages(config: ReleasedConfig, folder: Path, device: torch.device, console: Console) -> dict[str, Any]:
+    """Train what is not trained, attack what is not attacked, and write results and report."""
+    quiet = not console.is_interactive
+    try:
+        run_packs(partial(plan_models, config), folder, device, config.workers, quiet, "models trained")
+        if config.keep_captures and not config.redact:
+            _keep_observations(config, folder)
+        run_packs(partial(plan_attacks, config), folder, device, config.workers, quiet, "evaluations of attacks")
+        shutil.rmtree(folder / "generators", ignore_errors=True)
+    finally:
+        # Also after an interruption: the report then shows what is there, and a later run goes on from it.
+        results = write_results(folder, finished_rows(config, folder), SUMMARY_KEYS)
+        gather_entries(folder)
+        build_report(folder, redact=config.redact)
+    print_released_summary(results, console)
+    return results
+
+
+def finished_rows(config: ReleasedConfig, folder: Path) -> list[dict[str, Any]]:
+    """Rows of the evaluations that are finished, in the plan's order."""
+    files = (unit_file(folder, id) for pack in plan_attacks(config) for id in pack.ids)
+    return [row for file in files if file.is_file() for row in json.loads(file.read_text())]
+
+
+def check_released(config: ReleasedConfig) -> None:
+    """Try what could fail in the middle of a run: networks, attacks, searches, the Trainer.
+
+    Raises:
+        UsageError: what cannot be served, and why.
+        UnsupportedError: an attack that needs gradients which the target does not give.
+    """
+    plan_attacks(config)
+    with quiet_lightning():
+        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+    white_box = getattr(NETWORKS.get(config.target.network), "differentiable", True)
+    for label, options in config.attacks.items():
+        attack = attack_named(label, options)
+        if isinstance(attack, PLGMI) and attack.gan.inversion_weight and not white_box:
+            raise UnsupportedError(
+                f"attacks.{label} leads its generator by the target's gradient, which {config.target.network!r} does "
+                "not give; take plgmi_black_box"
+            )
+    world = prepare_world(config, config.seeds[0])
+    for spec in (world.target, world.evaluation):
+        build_network(spec, seed=0)  # refuses options it does not take
+    if config.training.batch_size > len(world.task.private_train):
+        raise UsageError(
+            f"training.batch_size must be at most {len(world.task.private_train)} (private training rows), "
+            f"got {config.training.batch_size}"
+        )
+
+
+def describe_released_plan(config: ReleasedConfig, console: Console) -> None:
+    """Print what an audit would do, without doing it."""
+    check_released(config)
+    world = prepare_world(config, config.seeds[0])
+    task, samples = world.task, config.samples
+    rows = (len(task.private_train), len(task.private_validation), len(task.private_test))
+    lines = {
+        "table": f"{config.data.title}: {rows[0]} private rows to train on, {rows[1]} to validate, {rows[2]} held out; "
+        f"{len(task.public)} public rows",
+        "classes": f"{task.schema.n_classes} private: {_shortened(task.schema.label.categories)}",
+        "features": f"{len(task.schema.columns)} encoded columns: {_shortened(task.schema.names)}",
+        "models": f"{world.target.name} is released, {world.evaluation.name} judges; {len(config.seeds)} of each",
+        "attacks": f"{', '.join(config.attacks)}; searches {', '.join(samples.searches)}",
+        "samples": f"{samples.evaluations} evaluations of {samples.per_class} rows per class",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+
+
+def _shortened(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f", and {len(names) - most} more" if len(names) > most else "")
+
+
+def _keep_observations(config: ReleasedConfig, folder: Path) -> None:
+    """What an attacker would hold, for ``lightleak attack``; the truth is apart."""
+    for seed in config.seeds:
+        place = folder / "captures" / f"s{seed}"
+        if (place / "truth").is_dir():
+            continue
+        world: World = prepare_world(config, seed)
+        observe(config, world, seed, folder).save(place / "observation")
+        load_judge(folder, world, seed).save(place / "truth")
+
+
+def gather_entries(folder: Path) -> None:
+    """Gather what the attacks left for the report."""
+    files = sorted((folder / "inversion").glob("*.json"))
+    entries = [json.loads(file.read_text()) for file in files]
+    write_whole(folder / "inversion.json", json.dumps({"schema_version": 1, "entries": entries}))

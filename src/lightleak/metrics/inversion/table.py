@@ -1,0 +1,75 @@
+"""Rows as tensors, and the labels that go with them: what every statistic of this package starts from."""
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from lightleak.core.errors import DataError, UsageError
+from lightleak.data.schema import TableSchema
+from lightleak.metrics.cells import Cells, Rows
+
+
+def as_cells(rows: Rows, schema: TableSchema) -> Cells:
+    """The feature columns as category indices ``[n, K]`` and numbers ``[n, m]`` on the CPU; cells pass unchanged.
+
+    Checking and reading a table takes longer than most statistics of it: convert a table once that is used often.
+
+    Raises:
+        DataError: the rows do not fit the schema.
+
+    >>> from lightleak.data.schema import Column
+    >>> columns = Column.integer("age"), Column.categorical("sex", ["F", "M"])
+    >>> schema = TableSchema(columns, Column.categorical("ill", ["0", "1"]))
+    >>> as_cells(pd.DataFrame({"age": [30, 50], "sex": ["M", "F"]}), schema)
+    Cells(codes=tensor([[1],
+            [0]]), numbers=tensor([[30.],
+            [50.]], dtype=torch.float64))
+    """
+    if not isinstance(rows, pd.DataFrame):
+        cells = Cells(*rows)
+        expected = [(len(cells.codes), len(schema.categorical)), (len(cells.codes), len(schema.numerical))]
+        found = [tuple(part.shape) for part in cells]
+        if found != expected:
+            raise DataError(f"codes and numbers must have the shapes {expected} of the schema, got {found}")
+        return cells
+    valid = schema.validate(rows, require_label=False)
+    codes = torch.empty(len(valid), len(schema.categorical), dtype=torch.long)
+    for at, column in enumerate(schema.categorical):
+        codes[:, at] = torch.as_tensor(_indices(valid[column.name], column.categories))
+    numbers = valid[[column.name for column in schema.numerical]].to_numpy("float64", copy=True)
+    return Cells(codes, torch.as_tensor(numbers))
+
+
+def class_labels(rows: pd.DataFrame, schema: TableSchema) -> Tensor:
+    """Class indices ``[n]`` of rows that carry the schema's label column.
+
+    Raises:
+        DataError: the label column is missing or holds an unknown class.
+    """
+    return torch.as_tensor(_indices(schema.validate_label(rows), schema.label.categories))
+
+
+def take(cells: Cells, rows: Tensor) -> Cells:
+    """The rows of an index or a mask."""
+    return Cells(cells.codes[rows], cells.numbers[rows])
+
+
+def checked_labels(labels: Tensor, rows: int, n_classes: int) -> Tensor:
+    """LongTensor ``[rows]`` on the CPU.
+
+    Raises:
+        UsageError: not one label per row, or one outside 0 to ``n_classes - 1``.
+    """
+    if labels.shape != (rows,) or labels.is_floating_point():
+        raise UsageError(f"labels must be {rows} whole numbers, one per row; got {labels.dtype} {tuple(labels.shape)}")
+    labels = labels.detach().cpu().long()
+    if rows and not 0 <= int(labels.min()) <= int(labels.max()) < n_classes:
+        raise UsageError(
+            f"labels must lie in 0..{n_classes - 1}, the classes; got {int(labels.min())} to {int(labels.max())}"
+        )
+    return labels
+
+
+def _indices(values: pd.Series, categories: tuple[str, ...]) -> np.ndarray:
+    return np.asarray(pd.Categorical(values, categories=list(categories)).codes, dtype="int64")

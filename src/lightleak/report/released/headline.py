@@ -1,0 +1,227 @@
+"""What the numbers say, in words that follow from the numbers alone."""
+
+from collections.abc import Sequence
+
+from lightleak.report.estimate import Estimate
+from lightleak.report.headline import Tile
+from lightleak.report.released.comparison import Group, Scenario, difference, most_telling
+from lightleak.report.released.entries import Entry, Memorisation
+from lightleak.report.released.memorisation import pooled
+from lightleak.report.released.topics import belongs
+from lightleak.report.released.wording import attack_name, group_titles, model_name, scenario_titles
+from lightleak.report.vertical.headline import Headline
+from lightleak.report.vertical.wording import with_interval
+from lightleak.report.wording import percent, points
+
+LIMITS = (
+    "It is about classes, not about persons. The made-up rows show what the people of a class have in common; no "
+    "person was found, and an attacker cannot see which of the rows happen to be close to a real one.",
+    "“Taken for its class” is the judgement of one other model that was trained on the same private rows. A row may be "
+    "taken for its class and still describe nobody.",
+    "The attacker is assumed to hold the whole released model and public rows with the same columns, from a source as "
+    "like the private one as here. With other public rows the numbers are others.",
+    "It is a lower bound: another attack may get more out of the same model, so a low number is no proof of safety.",
+)
+ONE_GENERATOR = (
+    "The interval is over evaluations of one trained generator. Training the models or the generator again would move "
+    "the numbers by more than it says."
+)
+ONE_EVALUATION = (
+    "The interval is over the made-up rows of one evaluation. Training the models or the generator again would move "
+    "the numbers by more than it says."
+)
+
+
+def headline(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> Headline:
+    """Say how often made-up rows are taken for their class, beside public data, real rows and copies."""
+    found = most_telling(scenarios)
+    if found is None:
+        return Headline(_nothing_measured(scenarios), limits=LIMITS if scenarios else ())
+    scenario, group = found
+    memory = _memory(entries, group)
+    public = [one for one in (_memory(entries, baseline) for baseline in scenario.baselines) if one is not None]
+    own = {"samples": (ONE_EVALUATION,), "evaluations": (ONE_GENERATOR,), "seeds": ()}[group.interval_over]
+    return Headline(
+        sentence=_sentence(scenario, group),
+        verdict=tuple(
+            line
+            for line in (
+                _beside_public(scenario, group),
+                _beside_real(scenario, group),
+                _copies(memory, public),
+                _exact(scenario, group),
+            )
+            if line
+        ),
+        tiles=_tiles(scenario, group, memory),
+        selection=_selection(scenarios, scenario, group),
+        limits=(*LIMITS[:-1], *own, LIMITS[-1]),
+    )
+
+
+def _nothing_measured(scenarios: Sequence[Scenario]) -> str:
+    if not scenarios:
+        return "No attack has finished yet: this run holds no results."
+    if not any(scenario.attacks for scenario in scenarios):
+        return "Only the baselines from public data have been measured: no attack on the model has finished yet."
+    return "The made-up rows were not judged by another model, so how much of the classes they show is unknown."
+
+
+def _sentence(scenario: Scenario, group: Group) -> str:
+    value = group.value()
+    assert value is not None  # most_telling keeps only groups with an accuracy
+    parts = [
+        f"From the released model and public data alone, an attacker made up rows of which {percent(value.mean)}"
+        f"{with_interval(value)} are taken, by another model, for the class they were made for."
+    ]
+    public = _public(scenario)
+    if public:
+        parts.append(f"Of {_what(public[0])} it is {percent(public[1])}.")
+    if scenario.ceiling is not None:
+        parts.append(f"Of real private rows that no model was trained on it is {percent(scenario.ceiling)}.")
+    return " ".join(parts)
+
+
+def _public(scenario: Scenario) -> tuple[Group, float] | None:
+    reference = scenario.reference
+    value = reference.value() if reference else None
+    return (reference, value.mean) if reference and value else None
+
+
+def _what(baseline: Group) -> str:
+    return {
+        "public_pseudo_labelled": "public rows that the released model merely sorted into the classes",
+        "gan_without_target": "rows made up without the model's loss",
+        "public_random": "public rows drawn at random",
+    }[baseline.attack]
+
+
+def _beside_public(scenario: Scenario, group: Group) -> str:
+    gain, public = scenario.gain(group), _public(scenario)
+    if gain is None or public is None:
+        return (
+            "No baseline from public data was measured, so nothing says how much of this the model gave away and how "
+            "much anybody could have known."
+        )
+    by, than = f"{100 * abs(gain.mean):.1f} points", f"{_what(public[0])} ({percent(public[1])})"
+    if gain.low is None or gain.high is None:
+        more = "more" if gain.mean > 0 else "less"
+        return f"That is {by} {more} often than {than}; without intervals nothing says whether this is chance."
+    if gain.low > 0:
+        return (
+            f"The model gives away what its classes look like: the made-up rows are recognised {by}"
+            f"{with_interval(gain, -1)} more often than {than}, the best of what was tried with public data."
+        )
+    if gain.high < 0:
+        return (
+            f"The made-up rows are recognised {by} less often than {than}: this attack got nothing out of the model "
+            "that public data do not hold."
+        )
+    return (
+        f"The made-up rows are not measurably better than {than}: the difference of {points(gain.mean)} points"
+        f"{with_interval(gain, -1)} may be chance. They show little of the classes that public data do not show."
+    )
+
+
+def _beside_real(scenario: Scenario, group: Group) -> str:
+    value, real = group.value(), scenario.ceiling
+    if value is None or real is None:
+        return ""
+    if (value.low if value.low is not None else value.mean) > real:
+        return (
+            f"They are recognised more often than real rows are ({percent(real)}): each looks like the typical case of "
+            "its class, which most real rows do not. That is a picture of the class, not of a person."
+        )
+    return f"The other model recognises real private rows in {percent(real)} of cases; no attack has to exceed that."
+
+
+def _memory(entries: Sequence[Entry], group: Group) -> Memorisation | None:
+    return pooled([entry for entry in entries if belongs(entry, group)])
+
+
+def _copies(memory: Memorisation | None, public: Sequence[Memorisation]) -> str:
+    if memory is None or memory.share is None:
+        return "Whether single rows the model was trained on come through was not measured."
+    share = _share(memory)
+    assert share is not None
+    told = (
+        f"{percent(share.mean)} of the made-up rows{with_interval(share)} lie nearer to a row the model was trained on "
+        "than to one it never saw, where chance gives half."
+    )
+    if share.low is None:
+        return told
+    if share.low <= 0.5:
+        return f"No sign that single training rows are copied: {told}"
+    highest = max((one for one in map(_share, public) if one), key=lambda one: one.mean, default=None)
+    if highest is None:
+        return f"Traces of single training rows may come through: {told}"
+    beyond = difference(share, highest)
+    if beyond and beyond.low is not None and beyond.low > 0:
+        also = f"Of rows from public data it is {percent(highest.mean)}."
+        return f"Traces of single training rows come through: {told} {also}"
+    also = f"But so do {percent(highest.mean)} of rows from public data, which cannot be copies."
+    return f"No sign that single training rows are copied: {told} {also}"
+
+
+def _share(memory: Memorisation) -> Estimate | None:
+    return None if memory.share is None else Estimate(memory.share, 1, memory.low, memory.high)
+
+
+def _exact(scenario: Scenario, group: Group) -> str:
+    name = "exact_match_rate"
+    found = group.value(name)
+    if found is None:
+        return ""
+    text = f"Of the made-up rows {percent(found.mean)} equal a private row of their class in every column"
+    public_rows = [one for one in scenario.baselines if one.attack.startswith("public")]
+    public = [value for one in public_rows if (value := one.value(name)) is not None]
+    if not public:
+        return f"{text}."
+    highest = max(public, key=lambda one: one.mean)
+    compared = difference(found, highest)
+    so = ""
+    if compared and compared.low is not None and compared.low <= 0:
+        so = ", so that equal rows alone say nothing about copying"
+    return f"{text}; of public rows {percent(highest.mean)} do{so}."
+
+
+def _tiles(scenario: Scenario, group: Group, memory: Memorisation | None) -> tuple[Tile, ...]:
+    value, public = group.value(), _public(scenario)
+    assert value is not None
+    spread = with_interval(value).strip(" ()") or "one evaluation, no interval"
+    tiles = [Tile(percent(value.mean), "of made-up rows taken for their class", f"{_short(scenario, group)}, {spread}")]
+    if public:
+        name = attack_name(public[0].attack, public[0].label)
+        tiles.append(Tile(percent(public[1]), "with public data instead", name))
+    if scenario.ceiling is not None:
+        tiles.append(
+            Tile(
+                percent(scenario.ceiling),
+                "of real private rows",
+                f"held out from all training, judged by {model_name(scenario.setting.evaluation)}",
+            )
+        )
+    if memory and memory.share is not None:
+        tiles.append(Tile(percent(memory.share), "nearer to a training row", "than to a held-out one; half is chance"))
+    return tuple(tiles)
+
+
+def _short(scenario: Scenario, group: Group) -> str:
+    return group_titles(scenario)[group]
+
+
+def _selection(scenarios: Sequence[Scenario], scenario: Scenario, group: Group) -> str:
+    seeds, evaluations = group.n_seeds, len(group.evaluations)
+    text = f"{_short(scenario, group)}: {evaluations} evaluation{'s' if evaluations != 1 else ''}"
+    text += f" of {group.samples:,} rows each" if group.samples and evaluations > 1 else ""
+    text += f" of {group.samples:,} rows" if group.samples and evaluations == 1 else ""
+    text += f", {seeds} training{'s' if seeds != 1 else ''} of the models and the generator"
+    where = scenario_titles(scenarios)[scenario.setting]
+    text += f" ({where})." if where else "."
+    measured = sum(one.value() is not None for each in scenarios for one in each.attacks)
+    if measured > 1:
+        text += (
+            f" It is the one that most surely exceeds public data among {measured} combinations measured; picked "
+            "afterwards, it flatters the attacker a little."
+        )
+    return text

@@ -1,0 +1,50 @@
+"""Small problems for model inversion."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lightleak.attacks.model_inversion.class_sampler import ClassSampler
+from lightleak.attacks.model_inversion.critic import PackedCritic
+from lightleak.attacks.model_inversion.gan import ConditionalGAN
+from lightleak.attacks.model_inversion.gan_config import GANConfig
+from lightleak.attacks.model_inversion.segments import Segments
+from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
+
+CLASSES = 3
+
+
+@pytest.fixture
+def segments() -> Segments:
+    """A number with three modes and a column of two categories."""
+    return Segments.of([("a", "tanh", 0, 1), ("a", "softmax", 1, 4), ("b", "softmax", 4, 6)])
+
+
+@pytest.fixture
+def labelled_rows(segments: Segments) -> tuple[Tensor, Tensor]:
+    """Sixty rows in generator space with their class behind them, and the class."""
+    random = torch.Generator().manual_seed(5)
+    labels = torch.arange(60) % CLASSES
+    rows = segments.activate(3 * torch.randn(60, segments.width, generator=random))
+    return torch.cat([rows, nn.functional.one_hot(labels, CLASSES).float()], dim=1), labels
+
+
+@pytest.fixture
+def make_gan(segments: Segments, labelled_rows: tuple[Tensor, Tensor]):  # type: ignore[no-untyped-def]
+    """Makes the same untrained GAN each time, with settings changed."""
+
+    def make(with_target: bool = True, seed: int = 3, **changed: object) -> ConditionalGAN:
+        small = {"iterations": 250, "batch_size": 20, "pac": 5, "latent_dim": 8, "discriminator_steps": 2}
+        config = GANConfig(**{**small, "generator_dim": (16,), "discriminator_dim": (12, 12), **changed})  # type: ignore[arg-type]
+        torch.manual_seed(1)
+        generator = TabularGenerator(segments, CLASSES, config.latent_dim, config.generator_dim)
+        critic = PackedCritic(generator.segments.width, CLASSES, config.discriminator_dim, config.pac, config.dropout)
+        classify = nn.Sequential(nn.Linear(generator.segments.width, 8), nn.Tanh(), nn.Linear(8, CLASSES))
+        with torch.no_grad():  # a target that is surer of itself than a fresh network
+            for layer in (classify[0], classify[2]):
+                layer.weight.mul_(4)
+        rows, labels = labelled_rows
+        sampler = ClassSampler(rows, labels, CLASSES, config.balance)
+        return ConditionalGAN(generator, critic, sampler, config, classify if with_target else None, seed=seed)
+
+    return make

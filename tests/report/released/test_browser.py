@@ -1,0 +1,45 @@
+"""The report of released-model runs in a real browser, on a desk and on a phone."""
+
+import json
+
+import pytest
+from PIL import Image
+
+from lightleak.report import build_report
+
+
+def test_a_report_fits_a_desk_and_a_phone(make_released, browser) -> None:
+    report = build_report(make_released(searches=("random", "gradient")))
+    for width, found in browser.measure(report, unfold=True).items():
+        assert found["client"] == int(width)
+        assert found["scroll"] <= found["client"], width
+        assert found["outside"] == [], width
+        assert found["scripts"] == 0
+        assert found["sections"] == 12
+        # Accuracies, classes, memorisation; lowest columns of both searches; four losses of two generators.
+        assert len(found["drawn"]) == 3 + 2 + 8
+        assert all(100 < drawn < int(width) for drawn in found["drawn"])
+
+
+@pytest.mark.parametrize("long", ["a_name_without_any_space_" * 8, "<script>alert(1)</script>"])
+def test_hostile_and_long_names_neither_run_nor_overflow(make_released, browser, long: str) -> None:
+    folder = make_released(evaluations=2, settings=("0", "2"))
+    for name in ("results.json", "inversion.json"):
+        text = (folder / name).read_text()
+        for part in ("diabetes130", "428", "num_medications", "race", "mlp-2048-1024-512-256", "Caucasian"):
+            text = text.replace(f'"{part}"', json.dumps(long + part))
+        (folder / name).write_text(text)
+    for found in browser.measure(build_report(folder), unfold=True).values():
+        assert found["scroll"] <= found["client"]
+        assert found["scripts"] == 0
+
+
+def test_a_screenshot_shows_the_page(make_released, browser, tmp_path) -> None:
+    report = build_report(make_released(evaluations=2))
+    picture = tmp_path / "report.png"
+    browser.run(report, "--window-size=1280,5000", f"--screenshot={picture}")
+    with Image.open(picture) as image:
+        assert image.size == (1280, 5000)
+        colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24)}
+        # The mark of the attack, and the deepest shade of the heat map: 0.43 of the blue on white.
+        assert {(0, 114, 178), tuple(round(255 - 0.43 * (255 - part)) for part in (0, 114, 178))} <= colours

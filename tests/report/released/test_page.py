@@ -1,0 +1,328 @@
+"""The whole page of released-model runs."""
+
+import json
+import re
+import statistics
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lightleak.core.errors import UsageError
+from lightleak.report import build_report
+from lightleak.report.page import render_released
+from lightleak.report.released.entries import parse_entry
+from lightleak.report.released.result import parse_result
+from lightleak.report.released.run_folder import ReleasedRun, load_released_run
+from lightleak.report.run_folder import RunFolder
+
+HOSTILE = "<script>alert(1)</script>"
+SECTIONS = [
+    "limits", "what", "attacks", "searches", "classes", "columns", "rows", "memorisation", "losses", "labels", "warnings",
+    "run",
+]  # fmt: skip
+SEARCHES = ("random", "softmax", "gradient", "tpe")
+
+
+def test_a_full_run_shows_every_section(make_released, page_of) -> None:
+    page = page_of(make_released(searches=SEARCHES))
+    assert page.ids == SECTIONS
+    for words in (
+        "What a diagnosis model gives away",
+        "From the released model and public data alone, an attacker made up rows of which",
+        "Of public rows that the released model merely sorted into the classes it is",
+        "Of real private rows that no model was trained on it is 40.1%.",
+        "The model gives away what its classes look like",
+        "No sign that single training rows are copied",
+        "Released model MLP 2048-1024-512-256 Its accuracy 91.2% on training rows, 33.4% on held-out ones, after 29 epochs",
+        "Public rows of the attacker 37,208",
+        "PLG-MI: An attacker who holds the released model with its weights",
+        "real rows 40.1%",
+        "chance 5.0%",
+        "PLG-MI · gradient search",
+        "Generator without the model's loss",
+        "Gradient search lowered the inversion loss",
+        "real private rows, held out",
+        "95% and above",
+        "num_procedures (discrete)",
+        "The closest pairs of the baselines: Public rows sorted by the model",
+        "Discriminator loss",
+        "logarithmic scale, linear around 0",
+        "1,900 public rows are used in 19 of 20 classes. Left out: 518 (3 public rows, at least 20 are needed)",
+        "class 518 is left out",
+        "21 min 0 s",
+        "pseudo_labels.top_n 100",
+        "This file holds private data.",
+        "19 private rows and as many made-up ones",
+    ):
+        assert words in page.text, words
+    assert len(re.findall(r'<svg class="chart"', page.source)) >= 5
+
+
+def interval(values: list[float]) -> tuple[float, float, float]:
+    """Mean and 95% interval by the standard library and scipy alone."""
+    mean, n = statistics.fmean(values), len(values)
+    half = stats.t.ppf(0.975, n - 1) * statistics.stdev(values) / n**0.5
+    return mean, mean - half, mean + half
+
+
+def shown(mean: float, low: float, high: float) -> str:
+    return f"{100 * mean:.1f}% ({100 * max(low, 0):.1f} to {100 * min(high, 1):.1f})"
+
+
+def test_numbers_on_the_page_are_those_of_the_rows(make_released, page_of) -> None:
+    folder = make_released(searches=("random", "gradient"))
+    raw = json.loads((folder / "results.json").read_text())["rows"]
+    of: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
+    for row in raw:
+        if row["class"] == "all":
+            of[row["attack"], row["latent_search"]].append(row)
+    page = page_of(folder)
+    lines = {row[0].replace("\xa0", " "): row for row in reversed(page.rows) if row}  # the first table with a name wins
+    known = {
+        "PLG-MI · gradient search": ("plgmi", "gradient"),
+        "PLG-MI · random z": ("plgmi", "random"),
+        "Public rows sorted by the model": ("public_pseudo_labelled", "random"),
+        "Generator without the model's loss": ("gan_without_target", "random"),
+        "Public rows at random": ("public_random", "random"),
+    }
+    best = interval([row["attack_accuracy"] for row in of["public_pseudo_labelled", "random"]])
+    for title, key in known.items():
+        rows, line = of[key], lines[title]
+        mean, low, high = interval([row["attack_accuracy"] for row in rows])
+        assert line[1] == shown(mean, low, high)
+        if key[0] == "plgmi":  # the interval of a difference: Newcombe 1998, method 10
+            gain = mean - best[0]
+            below = ((mean - low) ** 2 + (best[2] - best[0]) ** 2) ** 0.5
+            above = ((high - mean) ** 2 + (best[0] - best[1]) ** 2) ** 0.5
+            assert line[2] == f"+{100 * gain:.1f} ({100 * (gain - below):.1f} to {100 * (gain + above):.1f})"
+            assert f"recognised {100 * gain:.1f} points" in page.text or key[1] == "random"
+        else:
+            assert line[2] == "–"
+        assert line[3] == f"{100 * statistics.fmean(row['shapes_score'] for row in rows):.1f}%"
+        assert line[4] == f"{100 * statistics.fmean(row['pair_trends_score'] for row in rows):.1f}%"
+        assert line[5] == f"{statistics.fmean(row['inversion_loss'] for row in rows):.2f}"
+        by_class = [row["gower_distance"] for row in raw if row["class"] != "all" and _key(row) == key]
+        assert line[6] == f"{statistics.fmean(by_class):.3f}".removeprefix("0")
+        assert line[8] == "5"
+    assert lines["Real private rows, held out"][1] == "40.1%"
+    search = next(row for row in page.rows if row and row[0] == "Attack accuracy, %")
+    for cell, name in zip(search[1:], ("gradient", "random"), strict=True):
+        values = [100 * row["attack_accuracy"] for row in of["plgmi", name]]
+        assert cell == f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+    loss = next(row for row in page.rows if row and row[0] == "Inversion loss at z*, nats")
+    values = [row["inversion_loss"] for row in of["plgmi", "gradient"]]
+    assert loss[1] == f"{statistics.fmean(values):.2f} ± {statistics.stdev(values):.2f}"
+
+
+def _key(row: dict[str, Any]) -> tuple[str, str]:
+    return row["attack"], row["latent_search"]
+
+
+def test_numbers_of_the_classes_are_those_of_the_entries(make_released, page_of) -> None:
+    folder = make_released()
+    entry = next(
+        one for one in json.loads((folder / "inversion.json").read_text())["entries"] if one["attack"] == "plgmi"
+    )
+    page = page_of(folder)
+    heat = [row for row in page.rows if len(row) == 6]
+    first = next(index for index, row in enumerate(heat) if row[0] == "Class")
+    sizes = entry["class_shapes"]["columns"]
+    for one, row in zip(entry["class_shapes"]["classes"], heat[first + 1 :], strict=False):
+        scores = one["scores"]
+        mean = sum(scores[name] * sizes[name] for name in sizes) / sum(sizes.values())
+        assert row == [one["class"], *(f"{100 * scores[name]:.1f}" for name in sizes), f"{100 * mean:.1f}"]
+    pairs = {row[0]: row for row in page.rows if row and row[0].endswith(" real")}
+    assert set(pairs) == {f"{one['class']} real" for one in entry["nearest"]}
+    for one in entry["nearest"]:
+        assert f"{one['private']['bmi']:.6g}" in pairs[f"{one['class']} real"]
+    for column, score in entry["column_shapes"].items():
+        assert [column, f"{100 * score:.1f}%"] in page.rows
+    for one in entry["pseudo_labels"]:
+        assert [one["class"], f"{one['public_rows']:,}", str(one["used"]), one["excluded"] or ""] in page.rows
+
+
+def test_the_file_is_self_contained(make_released, page_of) -> None:
+    page = page_of(make_released(searches=SEARCHES))
+    assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & set(page.tags)
+    assert not re.search(r"url\(|@import|src=|https?://|\son\w+=", page.source)
+    assert set(re.findall(r'href="([^"]*)"', page.source)) <= {f"#{name}" for name in page.ids}
+    assert "default-src 'none'" in page.source
+
+
+def replaced(value: Any, spare: tuple[str, ...]) -> Any:
+    """Every text and every name of a mapping made hostile, but for the fields that the reader needs."""
+    if isinstance(value, dict):
+        return {
+            (key if key in FIELDS else HOSTILE + key): (one if key in spare else replaced(one, spare))
+            for key, one in value.items()
+        }
+    if isinstance(value, list):
+        return [replaced(one, spare) for one in value]
+    return HOSTILE + value if isinstance(value, str) else value
+
+
+FIELDS: set[str] = set()
+
+
+def test_every_value_is_escaped(make_released, page_of) -> None:
+    folder = make_released(evaluations=2, searches=("random", "gradient"))
+    results = json.loads((folder / "results.json").read_text())
+    entries = json.loads((folder / "inversion.json").read_text())
+    FIELDS.update(results["rows"][0], *(results, entries, entries["entries"][0]))
+    FIELDS.update({"losses", "iteration", "generator", "scores", "columns", "groups", "classes", "class", "rows"})
+    FIELDS.update({"column", "kind", "score", "metric", "distance", "reconstructed", "private", "public_rows", "used"})
+    FIELDS.update({"excluded", "share_nearer_to_train", "low", "high", "n", "train_mean", "heldout_mean"})
+    spare = ("kind", "latent_search", "losses")
+    for row in results["rows"]:
+        row["class"] = row["class"] if row["class"] == "all" else HOSTILE + row["class"]
+    rows = [
+        {**replaced(row, (*spare, "class")), "options": {HOSTILE: {HOSTILE: HOSTILE}}, "threat_model": HOSTILE}
+        for row in results["rows"]
+    ]
+    (folder / "results.json").write_text(json.dumps(results | {"rows": rows}))
+    kinds = [dict(one, kind="") for one in entries["entries"]]
+    (folder / "inversion.json").write_text(json.dumps(replaced({**entries, "entries": kinds}, spare)))
+    (folder / "config.yaml").write_text(HOSTILE)
+    (folder / "environment.json").write_text(json.dumps({HOSTILE: {HOSTILE: HOSTILE}}))
+    page = page_of(folder)
+    assert "script" not in page.tags
+    assert page.text.count(HOSTILE) > 200
+    assert page.ids == SECTIONS
+
+
+def test_redaction_leaves_no_value_of_a_row(make_released, page_of) -> None:
+    folder = make_released(evaluations=2)
+    raw = json.loads((folder / "inversion.json").read_text())
+    for entry in raw["entries"]:
+        for index, pair in enumerate(entry["nearest"]):  # values that nothing else on the page could equal
+            pair["private"] |= {"bmi": 7777.01 + index, "race": "Narnian"}
+            pair["reconstructed"] |= {"bmi": 8888.01 + index, "race": f"Vulcan{index}"}
+    (folder / "inversion.json").write_text(json.dumps(raw))
+    values = ("7777.01", "8888.01", "+1.11e+03", "Narnian", "Vulcan3")
+    page = page_of(folder)
+    assert all(value in page.text for value in values)
+    page = page_of(folder, redact=True)
+    assert not any(value in page.source for value in (*values, "7777", "8888", "Vulcan"))
+    assert "Redacted." in page.text and "No private and no made-up row." in page.text
+    assert page.ids == [name for name in SECTIONS if name not in ("searches", "rows")]
+    assert f"#{'rows'}" not in re.findall(r'href="([^"]*)"', page.source)
+
+
+GONE = {"attacks", "searches", "classes", "columns", "rows", "memorisation", "losses", "labels", "warnings"}
+
+
+@pytest.mark.parametrize(
+    ("options", "says", "gone"),
+    [
+        ({"evaluations": 0}, "No attack has finished yet", {"limits", *GONE}),
+        ({"attacks": ("public_random",)}, "Only the baselines from public data have been measured",
+         {"searches", "classes", "columns", "rows", "losses", "labels", "warnings"} - {"classes"}),
+        ({"attacks": ("plgmi",)}, "No baseline from public data was measured", {"searches"}),
+        ({"evaluations": 1}, "The interval is over the made-up rows of one evaluation.", {"searches"}),
+        ({"inversion": False}, "Whether single rows the model was trained on come through was not measured.",
+         {"columns", "rows", "memorisation", "losses", "labels"}),
+        ({"parts": ("losses",)}, "Conditioning loss", {"columns", "rows", "memorisation", "labels"}),
+        ({"by_class": False, "parts": ()}, "Attack and baselines", {"classes"}),
+        ({"excluded": ()}, "No class is left out.", set()),
+        ({"seeds": (0, 1), "evaluations": 2}, "4 evaluations of 20,000 rows each, 2 trainings", set()),
+        ({"settings": ("0", "2")}, "PLG-MI · setting 2", set()),
+        ({"without": ("config.yaml",)}, "holds no config.yaml", set()),
+        ({"without": ("environment.json",)}, "Seed: 0", set()),
+        ({"extra": {"attack_accuracy": None}}, "were not judged by another model", set()),
+        ({"extra": {"ceiling": None, "ceiling_class": None}}, "share of rows that the evaluation model takes", set()),
+        ({"extra": {name: None for name in ("dataset", "target", "evaluation", "setting", "threat_model")}},
+         "not stated", {"searches"}),
+    ],
+)  # fmt: skip
+def test_a_missing_piece_is_left_out_or_explained(make_released, page_of, options, says: str, gone: set[str]) -> None:
+    page = page_of(make_released(**options))
+    assert says in page.text
+    assert {"what", "run"} <= set(page.ids) and not gone & set(page.ids)
+    assert set(re.findall(r'href="#(\w+)"', page.source)) == set(page.ids) - {"limits"}
+    assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
+
+
+NUMBERS = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0, 7.5, "text", -0.3])
+TEXTS = st.sampled_from([None, "", "a", 3])
+ROWS = st.fixed_dictionaries(
+    {"attack": st.sampled_from(["plgmi", "public_random", "public_pseudo_labelled", "x"])},
+    optional={
+        **{
+            name: NUMBERS
+            for name in (
+                "attack_accuracy", "attack_accuracy_low", "attack_accuracy_high", "shapes_score", "pair_trends_score",
+                "inversion_loss", "exact_match_rate", "gower_distance", "seconds", "fit_seconds", "ceiling",
+                "ceiling_class", "target_test_accuracy", "samples",
+            )
+        },
+        **{name: TEXTS for name in ("dataset", "target", "evaluation", "label", "bridge", "threat_model", "options")},
+        "latent_search": st.sampled_from([None, "random", "gradient", "softmax", "odd"]),
+        "class": st.sampled_from([None, "all", "428", "414"]),
+        "setting": st.sampled_from([None, "2"]),
+        "seed": st.integers(0, 1),
+        "evaluation_index": st.integers(0, 1),
+        "warnings": st.sampled_from([None, [], ["careful"], "text"]),
+    },
+)  # fmt: skip
+LISTS = st.sampled_from([None, [], [1.0, None, 3.0], [2.0], [-1.0, 0.5, 20.0], "text", [{"class": "428"}], [3, "a"]])
+ENTRIES = st.fixed_dictionaries(
+    {"attack": st.sampled_from(["plgmi", "public_random"])},
+    optional={
+        "setting": st.sampled_from([None, "2"]),
+        "latent_search": st.sampled_from([None, "random"]),
+        "class_shapes": st.fixed_dictionaries({}, optional={
+            "groups": LISTS, "columns": st.sampled_from([None, {"a": 2}, {"a": "x"}]),
+            "classes": st.lists(st.fixed_dictionaries({"class": TEXTS}, optional={
+                "scores": st.dictionaries(st.sampled_from(["a", "b"]), NUMBERS)}), max_size=2)}),
+        "column_shapes": st.dictionaries(st.sampled_from(["a", "b"]), NUMBERS),
+        "lowest_columns": st.lists(
+            st.fixed_dictionaries({}, optional={"column": TEXTS, "score": NUMBERS, "metric": TEXTS}), max_size=2),
+        "nearest": st.lists(st.fixed_dictionaries({}, optional={
+            "class": TEXTS, "distance": NUMBERS, "private": st.dictionaries(st.sampled_from(["a", "b"]), NUMBERS),
+            "reconstructed": st.dictionaries(st.sampled_from(["b", "c"]), NUMBERS)}), max_size=2),
+        "losses": st.dictionaries(st.sampled_from(["iteration", "generator", "discriminator", "conditioning"]), LISTS),
+        "pseudo_labels": LISTS,
+        "memorisation": st.dictionaries(st.sampled_from(["share_nearer_to_train", "low", "high", "n"]), NUMBERS),
+        "task": st.dictionaries(st.sampled_from(["classes", "features"]), st.one_of(NUMBERS, LISTS)),
+        "target_scores": st.dictionaries(st.sampled_from(["train_accuracy", "epochs"]), NUMBERS),
+    },
+)  # fmt: skip
+
+
+@given(st.lists(ROWS, max_size=8), st.lists(ENTRIES, max_size=3), st.booleans())
+@settings(max_examples=80, deadline=None)
+def test_any_part_of_any_row_and_entry_may_be_missing(
+    outline, rows: list[dict[str, Any]], entries: list[dict[str, Any]], redact: bool
+) -> None:
+    run = ReleasedRun(
+        RunFolder("run", Path("."), (), pd.DataFrame(), None, {}),
+        tuple(parse_result(row, "run", "row") for row in rows),
+        tuple(parse_entry(entry, "run", "entry") for entry in entries),
+    )
+    page = outline(render_released([run], redact))
+    assert {"what", "run"} <= set(page.ids)
+    assert "nan" not in page.text.lower().split()
+
+
+def test_several_runs_are_pooled_over_their_seeds(make_named_released, outline, tmp_path: Path) -> None:
+    first = make_named_released("monday")(seeds=(0, 1), evaluations=1)
+    second = make_named_released("tuesday")(seeds=(2,), evaluations=1)
+    page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert "3 evaluations of 20,000 rows each, 3 trainings" in page.text
+    assert "over seeds, each with its own training" in page.text
+    assert "monday" in page.text and "tuesday" in page.text
+    same = outline(build_report([first, make_named_released("again")(evaluations=1)], tmp_path / "c.html").read_text())
+    assert "PLG-MI · run monday" in same.text and "PLG-MI · run again" in same.text
+    with pytest.raises(UsageError, match="several runs needs an output file"):
+        build_report([first, second])
+
+
+def test_the_report_is_the_same_each_time(make_released) -> None:
+    folder = make_released(evaluations=2)
+    assert render_released([load_released_run(folder)]) == render_released([load_released_run(folder)])
