@@ -95,6 +95,8 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--as-published", action="store_true", help="do what the published code does where it departs from its paper"
     )
+    reproduce.add_argument("--settings", help="only these settings of the thesis's Table 4.3, separated by commas")
+    reproduce.add_argument("--iterations", type=int, help="iterations of a generator (default: the thesis's 27,500)")
     reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     reproduce.add_argument(
         "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
@@ -252,6 +254,8 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
         seeds=tuple(range(parsed.seed, parsed.seed + seeds)),
         data_folder=parsed.data,
         as_published=parsed.as_published,
+        settings=tuple(parsed.settings.split(",")) if parsed.settings else None,
+        iterations=parsed.iterations,
     )
     reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)

@@ -53,10 +53,17 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Compared:
-    """One cell of the paper and what we measured for it, in the paper's unit."""
+    """One cell of the paper and what we measured for it, in the paper's unit.
+
+    Attributes:
+        cell: the paper's.
+        ours: our result.
+        same_data: ours was measured on the paper's table; on another one nothing says how far the two may lie.
+    """
 
     cell: PaperCell
     ours: Summary
+    same_data: bool = True
 
     @property
     def difference(self) -> float:
@@ -67,9 +74,10 @@ class Compared:
     def agrees(self) -> bool | None:
         """Within the cell's `tolerance` or the combined 95% interval; where the paper prints no deviation, only ours.
 
-        ``None`` where the paper prints no value, ours is missing, or nothing says how far it may lie (a correlation).
+        ``None`` where the paper prints no value, ours is missing, or nothing says how far it may lie (a correlation,
+        another table).
         """
-        if math.isnan(self.difference) or self.cell.unit in NOT_COMPARED:
+        if math.isnan(self.difference) or self.cell.unit in NOT_COMPARED or not self.same_data:
             return None
         spread = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
         paper = 1.96 * (self.cell.std or 0.0) / math.sqrt(PAPER_BATCHES)

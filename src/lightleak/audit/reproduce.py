@@ -16,6 +16,7 @@ from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import Federation, FreshClients
 from lightleak.audit.comparison import Compared, markdown
 from lightleak.audit.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
+from lightleak.audit.released.reproduce import RELEASED
 from lightleak.audit.reproduction_settings import (
     BATCHES,
     DEVIATIONS,
@@ -37,7 +38,7 @@ from lightleak.core.errors import UsageError
 from lightleak.metrics.summary import Summary, summarise
 
 RUN_FILE = "reproduction.json"
-SPECIAL = {**SPECIAL_HORIZONTAL, **VERTICAL}
+SPECIAL = {**SPECIAL_HORIZONTAL, **VERTICAL, **RELEASED}
 """Reproductions that are no campaign of attacks on client updates."""
 
 
@@ -76,7 +77,9 @@ def reproduce(
     write_environment(folder, where, command)
     if name in SPECIAL:
         compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, not console.is_interactive)
-        write_results(folder, rows, extra_keys=("metric", "column", "setting", *VERTICAL_KEYS))
+        write_results(
+            folder, rows, extra_keys=("metric", "column", "setting", "label", "latent_search", *VERTICAL_KEYS)
+        )
     else:
         units = _units(cells, selection)
         try:
@@ -231,6 +234,8 @@ def _open(folder: Path, name: str, selection: Selection) -> None:
     wanted: dict[str, Any] = {"name": name, "seeds": list(selection.seeds)}
     if selection.as_published:
         wanted["as_published"] = True
+    if selection.iterations is not None:
+        wanted["iterations"] = selection.iterations
     saved = folder / RUN_FILE
     if saved.is_file():
         if json.loads(saved.read_text()) != wanted:

@@ -69,6 +69,8 @@ class Selection:
         seeds: root seeds, each a full repetition on other batches and networks.
         data_folder: where raw files lie.
         as_published: do what the published code does where it departs from its paper (ProVFL's tables).
+        settings: these settings of the thesis's Table 4.3 only.
+        iterations: iterations of a generator; None: the thesis's.
     """
 
     dataset: str | None = None
@@ -79,11 +81,15 @@ class Selection:
     seeds: tuple[int, ...] = (0,)
     data_folder: str | None = None
     as_published: bool = False
+    settings: tuple[str, ...] | None = None
+    iterations: int | None = None
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
         if self.batches is not None and self.batches < 1:
             raise UsageError(f"--batches must be at least 1, got {self.batches}")
+        if self.iterations is not None and self.iterations < 1:
+            raise UsageError(f"--iterations must be at least 1, got {self.iterations}")
         if not self.seeds:
             raise UsageError("--seeds must be at least 1")
 
@@ -95,7 +101,14 @@ class Selection:
         """
         sizes = self.batch_sizes and ",".join(map(str, self.batch_sizes))
         attacks = self.attacks and ",".join(self.attacks)
-        told = {"dataset": self.dataset, "batch sizes": sizes, "attacks": attacks, "labels": self.labels}
+        settings = self.settings and ",".join(self.settings)
+        told = {
+            "dataset": self.dataset,
+            "batch sizes": sizes,
+            "attacks": attacks,
+            "labels": self.labels,
+            "settings": settings,
+        }
         return ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
 
     def keeps(self, cell: PaperCell) -> bool:
@@ -105,6 +118,7 @@ class Selection:
             and (self.batch_sizes is None or cell.batch_size in (None, *self.batch_sizes))
             and (self.attacks is None or cell.attack in (None, *self.attacks))
             and (self.labels is None or cell.labels in (None, self.labels))
+            and (self.settings is None or cell.option != "setting" or cell.value in self.settings)
         )
 
 

@@ -137,12 +137,12 @@ def mean_log_density(rows: Array, mixture: Mixture) -> float:
     return float(np.log(density.sum(1)).mean())
 
 
-@given(scale=st.sampled_from([1e-6, 0.3, 7.0, 1e9]), shift=st.sampled_from([0.0, -40.0]), seed=st.integers(0, 5))
-def test_modes_move_with_the_unit_of_the_column(scale: float, shift: float, seed: int) -> None:
+@pytest.mark.parametrize(("scale", "shift"), [(1e-6, -40.0), (1e9, 0.0)])
+def test_modes_move_with_the_unit_of_the_column(scale: float, shift: float) -> None:
     rows = np.random.default_rng(1).gamma(
         0.7, size=600
     )  # no value lies half-way between others, where rounding decides
-    modes, moved = Modes.fit(rows, seed), Modes.fit((rows + shift) * scale, seed)
+    modes, moved = Modes.fit(rows), Modes.fit((rows + shift) * scale)
     np.testing.assert_allclose(moved.means / scale - shift, modes.means, atol=1e-6)
     np.testing.assert_allclose(moved.deviations / scale, modes.deviations, rtol=1e-6)
 
@@ -206,8 +206,8 @@ def test_held_out_values_are_as_likely_as_under_rdts_mixture(dataset: str, data_
         start = interval_start(values, counts.astype(float), min(10, len(values)), seed=0)
         ours = mean_log_density(held_out, variational_mixture(values, counts.astype(float), start))
         gains.append(ours - mean_log_density(held_out, mixture_of_rdt(rows)))
-    # A column of a dozen whole numbers gains or loses up to 0.4 by which of them got a mode of their own: our own starts
-    # differ as much. All other columns agree to 0.002.
+    # A column of a dozen whole numbers gains or loses up to 0.4 by which of them got a mode of their own: our own
+    # starts differ as much. All other columns agree to 0.002.
     assert min(gains) > -0.5
     assert np.median(np.abs(gains)) < 0.01
 

@@ -23,8 +23,8 @@ from lightleak.report.run_folder import RunFolder
 
 HOSTILE = "<script>alert(1)</script>"
 SECTIONS = [
-    "limits", "what", "attacks", "searches", "classes", "columns", "rows", "memorisation", "losses", "labels", "warnings",
-    "run",
+    "limits", "what", "attacks", "searches", "classes", "columns", "rows", "memorisation", "losses", "labels",
+    "warnings", "run",
 ]  # fmt: skip
 SEARCHES = ("random", "softmax", "gradient", "tpe")
 
@@ -39,7 +39,8 @@ def test_a_full_run_shows_every_section(make_released, page_of) -> None:
         "Of real private rows that no model was trained on it is 40.1%.",
         "The model gives away what its classes look like",
         "No sign that single training rows are copied",
-        "Released model MLP 2048-1024-512-256 Its accuracy 91.2% on training rows, 33.4% on held-out ones, after 29 epochs",
+        "Released model MLP 2048-1024-512-256",
+        "Its accuracy 91.2% on training rows, 33.4% on held-out ones, after 29 epochs",
         "Public rows of the attacker 37,208",
         "PLG-MI: An attacker who holds the released model with its weights",
         "real rows 40.1%",
@@ -155,39 +156,33 @@ def test_the_file_is_self_contained(make_released, page_of) -> None:
     assert "default-src 'none'" in page.source
 
 
-def replaced(value: Any, spare: tuple[str, ...]) -> Any:
-    """Every text and every name of a mapping made hostile, but for the fields that the reader needs."""
+KNOWN = {  # names that the reader looks for; what else names something is data
+    "schema_version", "rows", "entries", "scores", "columns", "groups", "classes", "class", "column", "kind", "score",
+    "metric", "distance", "reconstructed", "private", "public_rows", "used", "excluded", "share_nearer_to_train", "low",
+    "high", "n", "train_mean", "heldout_mean", "iteration", "generator", "discriminator", "inversion", "conditioning",
+}  # fmt: skip
+
+
+def hostile(value: Any, known: set[str], spare: tuple[str, ...]) -> Any:
+    """Every text, and every name that is not known, made hostile; fields in ``spare`` keep what they hold."""
     if isinstance(value, dict):
         return {
-            (key if key in FIELDS else HOSTILE + key): (one if key in spare else replaced(one, spare))
+            key if key in known else HOSTILE + key: one if key in spare else hostile(one, known, spare)
             for key, one in value.items()
         }
     if isinstance(value, list):
-        return [replaced(one, spare) for one in value]
-    return HOSTILE + value if isinstance(value, str) else value
-
-
-FIELDS: set[str] = set()
+        return [hostile(one, known, spare) for one in value]
+    return HOSTILE + value if isinstance(value, str) and value != "all" else value
 
 
 def test_every_value_is_escaped(make_released, page_of) -> None:
     folder = make_released(evaluations=2, searches=("random", "gradient"))
-    results = json.loads((folder / "results.json").read_text())
-    entries = json.loads((folder / "inversion.json").read_text())
-    FIELDS.update(results["rows"][0], *(results, entries, entries["entries"][0]))
-    FIELDS.update({"losses", "iteration", "generator", "scores", "columns", "groups", "classes", "class", "rows"})
-    FIELDS.update({"column", "kind", "score", "metric", "distance", "reconstructed", "private", "public_rows", "used"})
-    FIELDS.update({"excluded", "share_nearer_to_train", "low", "high", "n", "train_mean", "heldout_mean"})
-    spare = ("kind", "latent_search", "losses")
-    for row in results["rows"]:
-        row["class"] = row["class"] if row["class"] == "all" else HOSTILE + row["class"]
-    rows = [
-        {**replaced(row, (*spare, "class")), "options": {HOSTILE: {HOSTILE: HOSTILE}}, "threat_model": HOSTILE}
-        for row in results["rows"]
-    ]
-    (folder / "results.json").write_text(json.dumps(results | {"rows": rows}))
-    kinds = [dict(one, kind="") for one in entries["entries"]]
-    (folder / "inversion.json").write_text(json.dumps(replaced({**entries, "entries": kinds}, spare)))
+    for file in ("results.json", "inversion.json"):
+        raw = json.loads((folder / file).read_text())
+        first = raw["rows" if file == "results.json" else "entries"][0]
+        # The kind of the run and the searches say how the page is laid out.
+        spare = ("kind", "latent_search") if file == "results.json" else ("latent_search",)
+        (folder / file).write_text(json.dumps(hostile(raw, KNOWN | set(first) | set(raw), spare)))
     (folder / "config.yaml").write_text(HOSTILE)
     (folder / "environment.json").write_text(json.dumps({HOSTILE: {HOSTILE: HOSTILE}}))
     page = page_of(folder)
@@ -211,7 +206,7 @@ def test_redaction_leaves_no_value_of_a_row(make_released, page_of) -> None:
     assert not any(value in page.source for value in (*values, "7777", "8888", "Vulcan"))
     assert "Redacted." in page.text and "No private and no made-up row." in page.text
     assert page.ids == [name for name in SECTIONS if name not in ("searches", "rows")]
-    assert f"#{'rows'}" not in re.findall(r'href="([^"]*)"', page.source)
+    assert 'href="#rows"' not in page.source
 
 
 GONE = {"attacks", "searches", "classes", "columns", "rows", "memorisation", "losses", "labels", "warnings"}
@@ -222,7 +217,7 @@ GONE = {"attacks", "searches", "classes", "columns", "rows", "memorisation", "lo
     [
         ({"evaluations": 0}, "No attack has finished yet", {"limits", *GONE}),
         ({"attacks": ("public_random",)}, "Only the baselines from public data have been measured",
-         {"searches", "classes", "columns", "rows", "losses", "labels", "warnings"} - {"classes"}),
+         {"searches", "columns", "rows", "losses", "labels", "warnings"}),
         ({"attacks": ("plgmi",)}, "No baseline from public data was measured", {"searches"}),
         ({"evaluations": 1}, "The interval is over the made-up rows of one evaluation.", {"searches"}),
         ({"inversion": False}, "Whether single rows the model was trained on come through was not measured.",
@@ -296,7 +291,7 @@ ENTRIES = st.fixed_dictionaries(
 
 
 @given(st.lists(ROWS, max_size=8), st.lists(ENTRIES, max_size=3), st.booleans())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_part_of_any_row_and_entry_may_be_missing(
     outline, rows: list[dict[str, Any]], entries: list[dict[str, Any]], redact: bool
 ) -> None:

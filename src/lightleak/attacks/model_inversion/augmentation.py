@@ -41,11 +41,10 @@ def mask_columns(x: Tensor, column: Tensor, masked: Tensor, donors: Tensor, publ
 
 
 class TableAugmentation:
-    """Both augmentations at once, for `gradient_search`: the space is that of ``layout``, be it the target's input or
-    the generator's.
+    """Both augmentations at once, for `gradient_search`.
 
-    In the space of mode-specific normalisation a number is ``(value - mean) / (4 deviation)`` of its mode, so the noise
-    of any mode is 1/4 there.
+    The space is that of ``layout``, be it the target's input or the generator's. In the space of mode-specific
+    normalisation a number is ``(value - mean) / (4 deviation)`` of its mode, so the noise of any mode is 1/4 there.
 
     Args:
         layout: the columns; one that has several positions is masked as a whole.

@@ -44,20 +44,25 @@ class HardBridge(Bridge):
 
     low: Tensor
     high: Tensor
+    shift: Tensor
+    scale: Tensor
     categorical: Tensor
 
     def __init__(self, transform: SharedTransform) -> None:
         super().__init__()
         self.choose = BlockArgmax([block for block in transform.segments.blocks if block.kind == "softmax"])
-        low, high = transform.encoder.encoded_bounds()
+        encoder = transform.encoder
+        low, high = encoder.encoded_bounds()
         categorical = torch.zeros(transform.width, dtype=torch.bool)
         categorical[transform.segments.positions("softmax")] = True
-        for name, value in (("low", low), ("high", high), ("categorical", categorical)):
+        buffers = {"low": low, "high": high, "shift": encoder.shift, "scale": encoder.scale, "categorical": categorical}
+        for name, value in buffers.items():
             self.register_buffer(name, value.clone().cpu(), persistent=False)
 
     def forward(self, h: Tensor) -> Tensor:
         """The target's input ``[..., d]`` for ``h [..., d]``."""
-        at = self.choose.starts + self.choose(h)
+        # The likeliest category is that of the probabilities: a standardised rare one may lie above it.
+        at = self.choose.starts + self.choose(h.detach().double() * self.scale + self.shift)
         low, high = self.low.to(h.dtype), self.high.to(h.dtype)
         hard = low.expand(h.shape).scatter(-1, at, high[at])
         return torch.where(self.categorical, hard, h.detach()) + (h - h.detach())

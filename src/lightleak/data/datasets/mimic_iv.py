@@ -1,6 +1,6 @@
 """MIMIC-IV: hospital admissions with their primary diagnosis, put together from nine official files."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -85,7 +85,7 @@ def load_mimic_iv(
     """Load MIMIC-IV; the label is ``diagnosis``, such as ``icd10:I214``.
 
     Args:
-        folder: folder with ``hosp/`` and the nine files of the card in it, gzipped or not, or with the files themselves.
+        folder: folder that holds the nine files, gzipped or not, in ``hosp/`` or at once.
         seed: root seed of the split and of imputed numbers.
         medications: medications that get a column.
         lab_items: laboratory items that get a column.
@@ -124,28 +124,30 @@ def _names(name: str) -> tuple[str, ...]:
 
 
 def _stays(paths: Mapping[str, Path]) -> pd.DataFrame:
-    """One row per admission with a primary diagnosis: ids, day of admission, days of stay, categories and label."""
+    """One row per admission with a primary diagnosis: its ids, first day, days of stay, categories and label."""
     with reading(paths["admissions"]):
         wanted = [PATIENT, STAY, "admittime", "dischtime", "insurance", "race"]
-        stays = pd.read_csv(paths["admissions"], usecols=wanted, parse_dates=["admittime", "dischtime"])
+        stays = pd.read_csv(paths["admissions"], usecols=wanted)
         if stays[STAY].duplicated().any():
             raise ValueError(f"column {STAY!r} must name each admission once")
-    stays["length_of_stay"] = (stays["dischtime"] - stays["admittime"]).dt.days
+        begun, ended = (pd.to_datetime(stays.pop(name)) for name in ("admittime", "dischtime"))
+    stays = stays.assign(day=begun.dt.normalize(), length_of_stay=(ended - begun).dt.days)
     stays = stays[stays["length_of_stay"] >= 0].astype({"length_of_stay": "int64"})
-    stays["day"] = stays["admittime"].dt.normalize()
     with reading(paths["patients"]):
         patients = pd.read_csv(paths["patients"], usecols=[PATIENT, "gender"])
         stays = stays.merge(patients, on=PATIENT, how="left", validate="many_to_one")
     with reading(paths["diagnoses_icd"]):
         # Codes are text: 0030 is not 30.
-        kinds = {"icd_code": str, "icd_version": str}
-        diagnoses = pd.read_csv(paths["diagnoses_icd"], usecols=[STAY, "seq_num", *kinds], dtype=kinds)
+        kinds: dict[Hashable, type[str]] = {"icd_code": str, "icd_version": str}
+        diagnoses = pd.read_csv(
+            paths["diagnoses_icd"], usecols=[STAY, "seq_num", "icd_code", "icd_version"], dtype=kinds
+        )
         primary = diagnoses[diagnoses["seq_num"] == 1].drop_duplicates(STAY).dropna()
         label = "icd" + primary["icd_version"].str.strip() + ":" + primary["icd_code"].str.strip()
         stays = stays.merge(pd.DataFrame({STAY: primary[STAY], LABEL: label}), on=STAY)
     if stays.empty:
         raise DataError(f"{paths['diagnoses_icd']} has no primary diagnosis (seq_num 1) of an admission")
-    return stays.drop(columns=["admittime", "dischtime"])
+    return stays
 
 
 def _vital_signs(path: Path, stays: pd.DataFrame) -> dict[str, np.ndarray]:
@@ -213,7 +215,7 @@ def _table(stays: pd.DataFrame, bits: Mapping[str, np.ndarray], seed: int, group
     frames = []
     for part, frame in zip(rows, (table.train, table.test), strict=True):
         words = {
-            name: pd.Categorical.from_codes(of_name[part].astype(np.int8), categories=list(_NO_YES))
+            name: pd.Categorical.from_codes(of_name[part].astype(np.int8), categories=pd.Index(_NO_YES))
             for name, of_name in bits.items()
         }
         label = {LABEL: frame.pop(LABEL), **({PATIENT: stays[PATIENT].to_numpy()[part]} if groups else {})}

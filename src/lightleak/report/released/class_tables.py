@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from lightleak.report.charts import Bar, Pair, bar_chart, pair_chart, series_style
 from lightleak.report.estimate import Estimate
-from lightleak.report.released.comparison import ACCURACY, Group
 from lightleak.report.released.entries import Entry, PseudoLabel
+from lightleak.report.released.group import ACCURACY, Group
 from lightleak.report.released.topics import Topic
 from lightleak.report.wording import points
 

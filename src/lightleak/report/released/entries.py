@@ -163,13 +163,18 @@ def parse_entry(raw: Any, run: str, where: str) -> Entry:
         class_shapes=_class_shapes(_mapping(raw.get("class_shapes"))),
         column_shapes=_numbers(raw.get("column_shapes")),
         lowest=tuple(
-            LowColumn(str(one.get("column")), text(one.get("kind")) or "", score, text(one.get("metric")) or "")
+            LowColumn(
+                text(one.get("column")) or "not stated",
+                text(one.get("kind")) or "",
+                score,
+                text(one.get("metric")) or "",
+            )
             for one in _mappings(raw.get("lowest_columns"))
             if (score := number(one.get("score"))) is not None
         ),
         nearest=tuple(
             Nearest(
-                str(one.get("class")),
+                text(one.get("class")) or "not stated",
                 number(one.get("distance")),
                 *({str(name): value for name, value in _mapping(one.get(part)).items()} for part in _PAIR),
             )
@@ -183,7 +188,7 @@ def parse_entry(raw: Any, run: str, where: str) -> Entry:
         },
         pseudo_labels=tuple(
             PseudoLabel(
-                str(one.get("class")),
+                text(one.get("class")) or "not stated",
                 number(one.get("public_rows")),
                 number(one.get("used")),
                 text(one.get("excluded")),
@@ -201,7 +206,9 @@ _PAIR = ("reconstructed", "private")
 
 
 def _class_shapes(raw: Mapping[str, Any]) -> ClassShapes | None:
-    classes = {str(one.get("class")): _numbers(one.get("scores")) for one in _mappings(raw.get("classes"))}
+    classes = {
+        text(one.get("class")) or "not stated": _numbers(one.get("scores")) for one in _mappings(raw.get("classes"))
+    }
     named = [str(name) for name in raw.get("groups") or ()] if isinstance(raw.get("groups"), list) else []
     found = [name for scores in classes.values() for name in scores]
     groups = tuple(name for name in dict.fromkeys((*named, *found)) if name in found)

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
-from lightleak.report.released.comparison import Group, Scenario, difference, most_telling
+from lightleak.report.released.comparison import Scenario, most_telling
 from lightleak.report.released.entries import Entry, Memorisation
+from lightleak.report.released.group import Group, difference
 from lightleak.report.released.memorisation import pooled
 from lightleak.report.released.topics import belongs
 from lightleak.report.released.wording import attack_name, group_titles, model_name, scenario_titles

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lightleak.report.released.charts import Scale, curve_chart
+from lightleak.report.released.charts import curve_chart
 from lightleak.report.released.entries import LOSSES, Entry
+from lightleak.report.released.scale import Scale
 from lightleak.report.released.topics import Topic
 
 LOGARITHMIC = ("discriminator", "conditioning")

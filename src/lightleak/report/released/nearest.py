@@ -1,5 +1,6 @@
 """The closest made-up and private row of each class side by side (thesis Table A.2)."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -97,20 +98,19 @@ def _mean(entries: Sequence[Entry]) -> float | None:
 
 
 def _pairing(pair: Nearest, name: str) -> Pairing:
-    private, made = pair.private.get(name), pair.reconstructed.get(name)
+    private, made = _value(pair.private.get(name)), _value(pair.reconstructed.get(name))
     if private is None or made is None:
-        return Pairing(_value(private), _value(made), None)
-    first, second = number(private), number(made)
+        return Pairing(private, made, None)
+    first, second = number(pair.private[name]), number(pair.reconstructed[name])
     if first is None or second is None:
-        return Pairing(_value(private), _value(made), str(private) == str(made))
+        return Pairing(private, made, private == made)
     difference = second - first
-    if difference == 0:
-        return Pairing(_value(private), _value(made), True)
-    return Pairing(_value(private), _value(made), False, f"{difference:+.3g}".replace("-", "−"))
+    return Pairing(private, made, difference == 0, f"{difference:+.3g}".replace("-", "−") if difference else "")
 
 
 def _value(value: Any) -> str | None:
-    if value is None:
+    """A value as text; None where it is missing or no finite number."""
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return None
     known = number(value)
     return str(value) if known is None else f"{known:.6g}".replace("-", "−")

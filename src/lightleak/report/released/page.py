@@ -17,8 +17,9 @@ from lightleak.report.released.class_tables import (
     pseudo_labels,
     shade,
 )
-from lightleak.report.released.comparison import Group, Scenario, compare, most_telling
+from lightleak.report.released.comparison import Scenario, compare, most_telling
 from lightleak.report.released.entries import Entry
+from lightleak.report.released.group import Group
 from lightleak.report.released.headline import headline
 from lightleak.report.released.losses import loss_sections
 from lightleak.report.released.memorisation import memory_section
@@ -83,7 +84,6 @@ def released_context(runs: Sequence[ReleasedRun], redact: bool = False) -> dict[
         "lowest": lowest_columns(subjects),
         "metric_styles": {title: series_style(index) for index, title in enumerate(METRICS.values())},
         "nearest": None if redact else nearest_section(subjects),
-        "has_nearest": any(entry.nearest for entry in entries),
         "memory": memory_section(subjects),
         "losses": loss_sections(subjects),
         "pseudo_labels": pseudo_labels(subjects),

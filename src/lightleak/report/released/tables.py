@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from lightleak.report.estimate import Estimate
 from lightleak.report.released.charts import Dot, Reference, dot_chart
-from lightleak.report.released.comparison import ACCURACY, UNLED, Group, Scenario
+from lightleak.report.released.comparison import Scenario
+from lightleak.report.released.group import ACCURACY, UNLED, Group
 from lightleak.report.released.wording import (
     SEARCHES,
     attack_name,
@@ -63,7 +64,7 @@ def _attack_panel(scenario: Scenario, title: str) -> AttackPanel:
         references.append(Reference(f"real rows {percent(scenario.ceiling)}", scenario.ceiling, "truth"))
     if scenario.chance is not None:
         references.append(Reference(f"chance {percent(scenario.chance)}", scenario.chance, "guess"))
-    name = f"Attack accuracy of {len(dots)} attacks and baselines, real rows and chance as lines"
+    name = f"Share of rows taken for their class by {len(dots)} of the attacks and baselines"
     rows = tuple(AttackRow(titles[group], group, scenario.gain(group)) for group in scenario.groups)
     drawing = dot_chart(name, dots, references) if dots else None
     return AttackPanel(title, drawing, rows, scenario.ceiling, scenario.chance)

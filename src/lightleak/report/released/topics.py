@@ -4,8 +4,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightleak.report.released.comparison import Group, Scenario, is_baseline
+from lightleak.report.released.comparison import Scenario
 from lightleak.report.released.entries import Entry
+from lightleak.report.released.group import Group, is_baseline
 from lightleak.report.released.wording import attack_name, group_titles, scenario_titles, search_name
 
 

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.released.comparison import Group, Scenario
+from lightleak.report.released.comparison import Scenario
+from lightleak.report.released.group import Group
 from lightleak.report.released.result import Setting
-from lightleak.report.wording import attack_title, interval
+from lightleak.report.wording import attack_title
 
 _ATTACKS = {
     "plgmi": "PLG-MI",
@@ -34,7 +35,7 @@ SEARCHES = {
 """Latent searches in the order of thesis Table 5.6; the last is where the searches start from."""
 
 _BRIDGES = {"exact": "exact bridge", "shared": "shared transform"}
-MODEL_NAMES = {"gandalf": "GANDALF", "xgboost": "XGBoost", "mlp": "MLP"}
+_MODELS = {"gandalf": "GANDALF", "xgboost": "XGBoost", "mlp": "MLP"}
 
 
 def attack_name(attack: str, label: str | None = None) -> str:
@@ -62,7 +63,7 @@ def model_name(name: str | None) -> str:
     ('MLP 2048-1024', 'GANDALF', 'not stated')
     """
     family, dash, rest = (name or "not stated").partition("-")
-    return MODEL_NAMES[family] + (f" {rest}" if dash else "") if family in MODEL_NAMES else name or "not stated"
+    return _MODELS[family] + (f" {rest}" if dash else "") if family in _MODELS else name or "not stated"
 
 
 def group_titles(scenario: Scenario, searches: bool = True) -> dict[Group, str]:
@@ -147,15 +148,3 @@ def plus_minus(value: Estimate | None, deviation: float | None, digits: int = 1,
         return "–"
     mean = f"{scale * value.mean:.{digits}f}"
     return (mean if deviation is None else f"{mean} ± {scale * deviation:.{digits}f}").replace("-", "−")
-
-
-def signed_points(value: Estimate | None) -> str:
-    """A difference of two shares in words.
-
-    >>> signed_points(Estimate(0.12, 0, 0.1, 0.14)), signed_points(Estimate(-0.01))
-    ('12.0 points more (95% interval 10.0 to 14.0)', '1.0 points less')
-    """
-    if value is None:
-        return "–"
-    spread = f" (95% interval {interval(value, -1)})" if value.has_interval and value.mean >= 0 else ""
-    return f"{100 * abs(value.mean):.1f} points {'more' if value.mean >= 0 else 'less'}{spread}"

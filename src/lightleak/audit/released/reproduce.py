@@ -1,0 +1,191 @@
+"""The thesis's tables on Diabetes-130: MIMIC-IV needs credentials, so ours stand beside its numbers as another table."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightleak.audit.campaign import run_packs
+from lightleak.audit.comparison import Compared
+from lightleak.audit.paper.values import PaperCell, PaperTable
+from lightleak.audit.released.config import ReleasedConfig, SamplesConfig
+from lightleak.audit.released.job import plan_attacks, plan_models
+from lightleak.audit.released.rows import ALL
+from lightleak.audit.released.run import finished_rows, gather_entries
+from lightleak.audit.released.settings import setting
+from lightleak.audit.reproduction_settings import Selection, selected
+from lightleak.audit.unit import unit_file
+from lightleak.metrics.summary import Summary, summarise
+
+Rows = list[dict[str, Any]]
+Result = tuple[list[Compared], Rows, list[str]]
+
+ANOTHER_TABLE = (
+    "Ours is Diabetes-130 (101,766 US hospital encounters; the first diagnosis' ICD-9 code is the class), the thesis's "
+    "MIMIC-IV: another table with other columns, so the two columns show whether the picture is the same, not agreement."
+)
+ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
+COLUMNS = {
+    "num_medications": "num_medications",
+    "num_procedures": "num_procedures",
+    "length_of_stay": "time_in_hospital",
+    "race": "race=Caucasian",
+}
+"""Columns of Table A.2 that Diabetes-130 has as well."""
+
+SEARCH_SAMPLES = SamplesConfig(
+    evaluations=5, per_class=1000, searches=("random", "softmax", "gradient", "tpe"), searched_per_class=50
+)
+
+
+def target_quality(
+    table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
+) -> Result:
+    """Table 5.3: training and test accuracy of the targets."""
+    cells = selected(table, table.cells, selection)
+    compared, rows = [], []
+    for name, of_setting in _by_setting(cells).items():
+        config = setting(name, seeds=selection.seeds, folder=selection.data_folder)
+        place = folder / f"setting-{name}"
+        run_packs(partial(_targets, config), place, device, workers, quiet, "models trained")
+        scores = [json.loads(unit_file(place, f"model-target-s{seed}").read_text()) for seed in config.seeds]
+        rows += [{"setting": name, "seed": seed, **found} for seed, found in zip(config.seeds, scores, strict=True)]
+        compared += [_compared(cell, [100 * one[cell.metric] for one in scores]) for cell in of_setting]
+    return compared, rows, [ANOTHER_TABLE]
+
+
+def attack_quality(
+    table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
+) -> Result:
+    """Table 5.5: attack accuracy and statistics in every setting, and the baselines beside them as notes."""
+    cells = selected(table, table.cells, selection)
+    compared, rows, notes = [], [], [ANOTHER_TABLE]
+    for name, of_setting in _by_setting(cells).items():
+        config = setting(name, selection.iterations, selection.seeds, selection.data_folder)
+        found = _run(config, folder / f"setting-{name}", device, workers, quiet)
+        rows += found
+        own = _of(found, "plgmi")
+        compared += [_compared(cell, [100 * row[cell.metric] for row in own]) for cell in of_setting]
+        notes += _baselines(name, found)
+    return compared, rows, [*notes, *_iterations(selection)]
+
+
+def latent_searches(
+    table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
+) -> Result:
+    """Table 5.6: the latent searches in setting 2, from the same latent vectors."""
+    cells = selected(table, table.cells, selection)
+    attacks: dict[str, dict[str, Any]] = {"plgmi": {}, "plgmi shared": {"attack": "plgmi", "bridge": "shared"}}
+    config = setting("2", selection.iterations, selection.seeds, selection.data_folder, attacks, SEARCH_SAMPLES)
+    rows = _run(config, folder / "setting-2", device, workers, quiet)
+    compared = [
+        _compared(
+            cell,
+            [
+                (100 if cell.unit == "percent" else 1) * row[cell.metric]
+                for row in _of(rows, "plgmi")
+                if row["latent_search"] == cell.variant
+            ],
+        )
+        for cell in cells
+    ]
+    return compared, rows, [ANOTHER_TABLE, *_iterations(selection)]
+
+
+def closest_rows(
+    table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
+) -> Result:
+    """Table A.2: the closest reconstructed and private row of every class in setting 2."""
+    cells = selected(table, table.cells, selection)
+    attacks: dict[str, dict[str, Any]] = {"plgmi": {}}
+    once = replace(SamplesConfig(), evaluations=1)
+    config = setting("2", selection.iterations, selection.seeds[:1], selection.data_folder, attacks, once)
+    place = folder / "setting-2"
+    rows = _run(config, place, device, workers, quiet)
+    nearest = json.loads((place / "inversion.json").read_text())["entries"][0]["nearest"]
+    compared = []
+    for cell in cells:
+        column, index = COLUMNS.get(str(cell.column)), int(str(cell.value))
+        if column is None or index >= len(nearest):
+            compared.append(_compared(cell, []))
+            continue
+        made, private = nearest[index]["reconstructed"][column], nearest[index]["private"][column]
+        value = float(made == private) if isinstance(made, str) else float(abs(made - private))
+        compared.append(_compared(cell, [value]))
+    return compared, rows, [ANOTHER_TABLE, "Classes are those of our table, the most frequent first."]
+
+
+def inversion_weights(
+    table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
+) -> Result:
+    """Figure A.13: the weight alpha1 of the inversion loss in setting 2."""
+    attacks: dict[str, dict[str, Any]] = {
+        f"alpha1 {alpha:g}": {"attack": "plgmi", "inversion_weight": alpha} for alpha in ALPHAS
+    }
+    config = setting("2", selection.iterations, selection.seeds, selection.data_folder, attacks)
+    rows = _run(config, folder / "setting-2", device, workers, quiet)
+    compared = [
+        _compared(
+            PaperCell(metric, "percent", math.nan, option="alpha1", value=alpha),
+            [100 * row[metric] for row in _of(rows, f"alpha1 {alpha:g}")],
+        )
+        for metric in ("attack_accuracy", "shapes_score", "pair_trends_score")
+        for alpha in ALPHAS
+    ]
+    return compared, rows, [ANOTHER_TABLE, *_iterations(selection)]
+
+
+RELEASED: dict[str, Callable[..., Result]] = {
+    "thesis-table5.3": target_quality,
+    "thesis-table5.5": attack_quality,
+    "thesis-table5.6": latent_searches,
+    "thesis-tableA.2": closest_rows,
+    "thesis-figA.13": inversion_weights,
+}
+"""What runs each table or figure."""
+
+
+def _run(config: ReleasedConfig, folder: Path, device: torch.device, workers: int, quiet: bool) -> Rows:
+    """Rows over all classes of an audit, run or resumed."""
+    run_packs(partial(plan_models, config), folder, device, workers, quiet, "models trained")
+    run_packs(partial(plan_attacks, config), folder, device, workers, quiet, "evaluations of attacks")
+    gather_entries(folder)
+    return [row for row in finished_rows(config, folder) if row["class"] == ALL]
+
+
+def _targets(config: ReleasedConfig, device: torch.device) -> list[Any]:
+    return [pack for pack in plan_models(config) if pack.role == "target"]
+
+
+def _by_setting(cells: Iterable[PaperCell]) -> dict[str, list[PaperCell]]:
+    found: dict[str, list[PaperCell]] = {}
+    for cell in cells:
+        found.setdefault(str(cell.value), []).append(cell)
+    return found
+
+
+def _of(rows: Rows, label: str) -> Rows:
+    return [row for row in rows if row["label"] == label]
+
+
+def _compared(cell: PaperCell, values: Sequence[float]) -> Compared:
+    return Compared(cell, summarise(values), same_data=False)
+
+
+def _baselines(name: str, rows: Rows) -> list[str]:
+    """What the numbers of a setting stand beside."""
+    told: list[str] = []
+    for label in dict.fromkeys(row["label"] for row in rows):
+        mean: Summary = summarise(100 * row["attack_accuracy"] for row in _of(rows, label))
+        told.append(f"{label} {mean.mean:.1f}%")
+    ceiling = 100 * rows[0]["ceiling"]
+    return [f"Setting {name}: attack accuracy {', '.join(told)}; evaluation model on held-out rows {ceiling:.1f}%."]
+
+
+def _iterations(selection: Selection) -> list[str]:
+    return [] if selection.iterations is None else [f"Generators were trained for {selection.iterations} iterations."]
