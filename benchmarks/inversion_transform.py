@@ -1,4 +1,4 @@
-"""Seconds to bring tables into generator space: ``python benchmarks/inversion_transform.py [--dataset adult ...]``.
+"""Processor seconds of bringing tables into generator space: ``python benchmarks/inversion_transform.py [--rows N]``.
 
 Fits and applies CTGAN's DataTransformer and ours on the same rows, one thread each, and prints the share of numerical
 cells that come back: decoding the encoded rows must give them again.
@@ -24,9 +24,9 @@ from lightleak.data.schema import TableSchema
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.perf_counter()
+    began = time.process_time()
     result = work()
-    return time.perf_counter() - began, result
+    return time.process_time() - began, result
 
 
 def restored(schema: TableSchema, frame: pd.DataFrame, back: pd.DataFrame) -> float:

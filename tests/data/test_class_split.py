@@ -69,6 +69,11 @@ def test_private_classes_are_the_most_frequent_and_ties_go_by_the_order_of_the_c
     assert split.classes.tolist() == [1, 2]
     assert set(labels[split.public]) == {0, 3, 4}
     assert split.facts["public_classes"] == 3
+    rows_of = np.random.default_rng(0).integers(4, 7, 200)
+    many = np.repeat(np.arange(200), rows_of)
+    config = TaskConfig(private_classes=30, split="in_distribution", public_fraction=0.1)
+    in_order = sorted(range(200), key=lambda index: (-rows_of[index], index))
+    assert split_by_class(many, np.arange(len(many)), config, seed=0).classes.tolist() == in_order[:30]
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -31,7 +31,7 @@ class ReleasedModel:
         encoder: schema and encoder of the target: its label's categories are the private classes.
         encoder_tensors: the encoder's statistics as tensors.
         public: public rows, the schema's feature columns; they have no label the attacker could use.
-        access: ``white_box`` (gradients through the network) or ``black_box`` (logits of rows of the attacker's choice).
+        access: ``white_box`` (gradients through the network) or ``black_box`` (logits of rows of one's choice).
 
     Raises:
         ObservationError: on construction, where a part is missing or not of its kind.

@@ -95,7 +95,8 @@ def test_the_generator_step_is_ctgans_with_the_inversion_loss(draw) -> None:  # 
     sample = activated(raw, d.noise, gan.generator.segments)
     logits = classify(sample)
     margins = [
-        max(float(l[k]) for k in range(CLASSES) if k != y) - float(l[y]) for l, y in zip(logits, d.labels, strict=True)
+        max(float(row[k]) for k in range(CLASSES) if k != y) - float(row[y])
+        for row, y in zip(logits.detach(), d.labels, strict=True)
     ]
     others = logits.masked_fill(one_hot(d.labels).bool(), -torch.inf).max(1).values
     inversion = (others - logits.gather(1, d.labels.unsqueeze(1)).squeeze(1)).mean()

@@ -65,6 +65,12 @@ def test_the_interval_is_wilsons(right: int, n: int):
         assert (low.item(), high.item()) == pytest.approx((game.low, game.high), abs=1e-12)
 
 
+def test_the_interval_stays_within_0_and_1():
+    n = torch.arange(1, 500)
+    assert wilson_interval(0 * n, n)[0].min() >= 0
+    assert wilson_interval(n, n)[1].max() <= 1
+
+
 def test_two_ranks_agree_with_one_process():
     seen = batches(5)
     ranks: list[AttackAccuracy] = []

@@ -127,3 +127,5 @@ def test_wrong_tables_and_labels_are_refused(schema: TableSchema, make_rows: Cal
         class_shapes(rows, labels[:9], rows, labels, schema, 4)
     with pytest.raises(UsageError, match=r"0\.\.3"):
         class_shapes(rows, labels, rows, labels + 4, schema, 4)
+    with pytest.raises(UsageError, match="got -1 to 0"):
+        class_shapes(rows, labels - (torch.arange(10) == 3).long(), rows, labels, schema, 4)

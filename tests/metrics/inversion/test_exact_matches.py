@@ -50,6 +50,7 @@ def one_number(values: list[float]) -> pd.DataFrame:
         ([1 / 3, 1000.0], 1 / 3 + 1e-4, True),  # no end of decimals: steps of 1e-5 of the range
         ([1 / 3, 1000.0], 1 / 3 + 2e-2, False),
         ([1 / 3, 1 / 3], 1 / 3 + 1e-8, True),  # and no range either
+        ([1 / 3, 1 / 3], 0.9, False),
     ],
 )
 def test_numbers_are_rounded_as_the_private_column_is(private: list[float], sample: float, equal: bool):

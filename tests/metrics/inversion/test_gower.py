@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from lightleak.core.errors import UsageError
 from lightleak.data.schema import Column, TableSchema
-from lightleak.metrics.inversion.gower import SAME_DISTANCE, column_ranges, nearest_of_class, nearest_rows
+from lightleak.metrics.inversion.gower import (
+    SAME_DISTANCE,
+    GowerSpace,
+    column_ranges,
+    nearest_of_class,
+    nearest_rows,
+)
 from lightleak.metrics.inversion.table import as_cells, class_labels, take
 
 
@@ -44,6 +50,14 @@ def test_nearest_rows_are_those_of_all_pairs(chunk: int | None, shift: float, sc
     distance, index = nearest_rows(queries, rows, schema, chunk=chunk)
     assert distance.numpy() == pytest.approx(expected.min(1), abs=SAME_DISTANCE / 7)
     assert distance.numpy() == pytest.approx(expected[np.arange(30), index.numpy()], abs=1e-12)
+
+
+def test_every_pair_is_compared(schema: TableSchema, make_rows: Callable):
+    rows, queries = make_rows(0, 40), make_rows(1, 30, 1.0)
+    cells = [as_cells(some, schema) for some in (queries, rows)]
+    found = torch.cat([part for _, part in GowerSpace.of(cells[1], schema).compare(*cells, chunk=7)])
+    expected = 7 * loop(queries, rows, schema, own_ranges(rows, schema))
+    assert found.numpy() == pytest.approx(expected, abs=SAME_DISTANCE / 2)
 
 
 def test_ranges_may_be_those_of_other_rows(schema: TableSchema, make_rows: Callable):

@@ -70,11 +70,11 @@ def test_own_bins_are_those_of_the_report(n: int, k: int, shift: float, schema: 
 
 @pytest.mark.parametrize("constant", ["real", "synthetic", "both"])
 def test_constant_columns_have_no_correlation_and_do_not_count(constant: str, schema: TableSchema, make_rows: Callable):
-    tables = {"real": make_rows(1, 200), "synthetic": make_rows(2, 100)}
+    tables = {"real": make_rows(1, 200), "synthetic": make_rows(2, 300)}
     for name, rows in tables.items():
         if constant in (name, "both"):
-            # The mean of many 0.1 is not 0.1, and a category that never changes has a contingency table.
-            tables[name] = rows.assign(bmi=0.1, race="a")
+            # The mean of 200 or 300 times 27.3 is not 27.3; a category that never changes has a contingency table.
+            tables[name] = rows.assign(bmi=27.3, race="a")
     found = pair_trends(**tables, schema=schema, bins="own")
     matrix, score = by_report(**tables, schema=schema)
     assert found.matrix == pytest.approx(matrix, abs=1e-9, nan_ok=True)

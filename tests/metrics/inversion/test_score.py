@@ -69,6 +69,7 @@ def test_an_entry_holds_heat_map_pairs_and_memorisation(scores: SampleScores, fr
         for part, rows in (("reconstructed", samples), ("private", train)):
             of_class = rows[rows["code"] == pair["class"]]
             assert list(pair[part]) == list(schema.names)
+            assert isinstance(pair[part]["stay"], int) and isinstance(pair[part]["bmi"], float)
             assert (of_class[list(schema.names)] == pd.Series(pair[part])).all(axis=1).any(), part
     assert entry["memorisation"]["n"] == len(samples)
     assert entry["memorisation"]["share_nearer_to_train"] == pytest.approx(scores.memorisation.overall.share)

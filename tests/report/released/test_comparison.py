@@ -1,17 +1,12 @@
-"""Grouping evaluations and setting them beside their baselines."""
+"""Setting attacks beside their baselines."""
 
-import statistics
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from lightleak.report.estimate import Estimate, estimate
+from lightleak.report.estimate import Estimate
 from lightleak.report.released.comparison import Scenario, compare, most_telling
 from lightleak.report.released.entries import Entry
-from lightleak.report.released.group import Group, difference
 from lightleak.report.released.result import parse_result
 
 
@@ -25,48 +20,6 @@ def rows(attack: str, *accuracies: float | None, **fields: Any) -> list[dict[str
         {"attack": attack, "evaluation_index": index, "seed": 0, "attack_accuracy": value, "class": "all", **fields}
         for index, value in enumerate(accuracies)
     ]
-
-
-def group(*found: dict[str, Any]) -> Group:
-    (scenario,) = scenarios(*found)
-    (only,) = scenario.groups
-    return only
-
-
-def test_the_interval_is_over_evaluations_of_one_training() -> None:
-    found = group(*rows("plgmi", 0.7, 0.8, 0.9, None))
-    assert found.value() == estimate([0.7, 0.8, 0.9])
-    assert (found.interval_over, found.n_seeds) == ("evaluations", 1)
-    assert found.deviation() == pytest.approx(0.1)
-    assert found.singles() == [("evaluation 0", 0.7), ("evaluation 1", 0.8), ("evaluation 2", 0.9)]
-
-
-def test_evaluations_of_one_training_are_no_independent_trainings() -> None:
-    found = group(*rows("plgmi", 0.7, 0.72), *rows("plgmi", 0.9, seed=1), *rows("plgmi", 0.8, seed=2))
-    assert found.value() == estimate([0.71, 0.9, 0.8])
-    assert (found.interval_over, found.n_seeds) == ("seeds", 3)
-    assert found.deviation() == statistics.stdev([0.7, 0.72, 0.9, 0.8])
-    assert found.singles()[-1] == ("seed 2, evaluation 0", 0.8)
-
-
-def test_a_single_evaluation_has_the_interval_over_its_rows() -> None:
-    found = group(*rows("plgmi", 0.7, attack_accuracy_low=0.6, attack_accuracy_high=0.8, shapes_score=0.9))
-    assert found.value() == Estimate(0.7, 1, 0.6, 0.8)
-    assert found.value("shapes_score") == Estimate(0.9, 1)
-    assert (found.interval_over, found.deviation()) == ("samples", None)
-
-
-def test_where_all_classes_together_are_unknown_their_mean_stands_in() -> None:
-    one = rows("plgmi", 0.7, gower_distance=None, samples=300)
-    classes = [one[0] | {"class": str(k), "gower_distance": 0.1 * k, "attack_accuracy": 0.2 * k} for k in (1, 2, 3)]
-    found = group(*one, *classes)
-    assert found.value("gower_distance").mean == pytest.approx(0.2)
-    assert found.value().mean == 0.7
-    assert found.samples == 300
-    assert {name: value.mean for name, value in found.by_class("gower_distance").items()} == pytest.approx(
-        {"1": 0.1, "2": 0.2, "3": 0.3}
-    )
-    assert group(*classes).value().mean == pytest.approx(0.4)
 
 
 def test_a_group_is_one_attack_with_one_search_and_bridge() -> None:
@@ -111,40 +64,6 @@ def test_ceiling_and_chance() -> None:
     entry = Entry("run", "plgmi", "plgmi", "t", "2", task={"classes": 20})
     (scenario,) = scenarios(*made, entries=(Entry("run", "x", "x", "u", "2", task={"classes": 3}), entry))
     assert scenario.chance == 0.05
-
-
-def test_a_difference_without_intervals_has_none() -> None:
-    assert difference(Estimate(0.8, 5, 0.7, 0.9), Estimate(0.5)) == Estimate(pytest.approx(0.3), 0)
-    assert difference(None, Estimate(0.5)) is None and difference(Estimate(0.5), None) is None
-
-
-@given(*[st.floats(0, 1)] * 2, *[st.floats(0, 0.5)] * 4)
-def test_a_difference_turns_around_and_is_no_surer_than_its_parts(a, b, below, above, low, high) -> None:
-    first, second = Estimate(a, 5, a - below, a + above), Estimate(b, 5, b - low, b + high)
-    found, back = difference(first, second), difference(second, first)
-    assert found is not None and back is not None
-    assert (found.mean, found.low, found.high) == pytest.approx((-back.mean, -back.high, -back.low))
-    assert found.mean - found.low >= max(below, high) - 1e-9
-    assert found.high - found.mean >= max(above, low) - 1e-9
-
-
-def test_the_interval_of_a_difference_covers_what_it_should() -> None:
-    """Newcombe's interval from two t intervals, over simulated pairs of five evaluations each."""
-    rng = np.random.default_rng(0)
-    covered = 0
-    for _ in range(400):
-        first, second = rng.normal(0.8, 0.03, 5), rng.normal(0.6, 0.02, 5)
-        found = difference(estimate(first), estimate(second))
-        covered += found.low <= 0.2 <= found.high
-    assert 0.93 <= covered / 400 <= 1.0
-
-
-def test_changes_are_paired_where_evaluations_are_shared() -> None:
-    plain = group(*rows("plgmi", 0.5, 0.7, 0.9))
-    searched = group(*rows("plgmi", 0.6, 0.81, 0.99, latent_search="gradient"))
-    assert searched.change(plain) == estimate([0.6 - 0.5, 0.81 - 0.7, 0.99 - 0.9])
-    single = group(*rows("plgmi", 0.6, latent_search="gradient", attack_accuracy_low=0.5, attack_accuracy_high=0.7))
-    assert single.change(plain) == difference(single.value(), plain.value())
 
 
 def test_the_most_telling_attack_surely_exceeds_the_baseline() -> None:

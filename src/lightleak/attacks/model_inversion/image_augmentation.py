@@ -68,7 +68,10 @@ class ImageAugmentation:
         turn = torch.where(mirror > 0, -1.0, 1.0) if self.mirror else torch.ones_like(side)
         # grid_sample counts from -1 to 1, so that a share of a side is twice as much; a crop may lie anywhere inside.
         offset = 2.0 * self.shift + (1.0 - side)
-        rows = [torch.stack([turn * cosine, -sine, right * offset], 1), torch.stack([turn * sine, cosine, down * offset], 1)]
+        rows = [
+            torch.stack([turn * cosine, -sine, right * offset], 1),
+            torch.stack([turn * sine, cosine, down * offset], 1),
+        ]
         grid = F.affine_grid(torch.stack(rows, 1), list(images.shape), align_corners=False)
         moved = F.grid_sample(images, grid, padding_mode="border", align_corners=False)
         mean = moved.mean((1, 2, 3), keepdim=True)

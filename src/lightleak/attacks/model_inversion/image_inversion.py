@@ -77,8 +77,8 @@ class ImageInversionConfig:
     gradient: GradientSearchConfig = field(default_factory=GradientSearchConfig)
     augment: ImageAugmentation = field(default_factory=ImageAugmentation)
     augmentations: int = 2
-    generator_widths: tuple[int, ...] = (64, 64, 32)
-    critic_widths: tuple[int, ...] = (32, 64, 64)
+    generator_widths: tuple[int, ...] = (64, 32, 16)
+    critic_widths: tuple[int, ...] = (32, 64)
 
     def __post_init__(self) -> None:
         if self.gan.pac != 1:
@@ -162,9 +162,7 @@ class FittedImages:
             wanted = labels.to(found.z.device)
             parts = [slice(i, i + IMAGES_PER_CALL) for i in range(0, len(labels), IMAGES_PER_CALL)]
             images = torch.cat([self.problem.generator(found.z[part], wanted[part]).cpu() for part in parts])
-        return ImageSamples(
-            images, labels, found.after.cpu(), found.before.cpu(), search, time.perf_counter() - began
-        )
+        return ImageSamples(images, labels, found.after.cpu(), found.before.cpu(), search, time.perf_counter() - began)
 
 
 def invert_images(
@@ -205,7 +203,14 @@ def invert_images(
         critic = ImageCritic(shape, n_classes, config.critic_widths)
     classify = target if config.gan.inversion_weight else None
     gan = ConditionalGAN(
-        player, critic, sampler, config.gan, classify, config.augment, config.augmentations, derive_seed(seed, "gan")
+        player,
+        critic,
+        sampler,
+        config.gan,
+        classify,
+        config.augment,
+        config.augmentations,
+        seed=derive_seed(seed, "gan"),
     )
     train_gan(gan, at)
     return FittedImages(gan, target, chosen, rows, config, time.perf_counter() - began)

@@ -59,7 +59,7 @@ class LatentProblem:
         """The target's input ``[n, ...]`` for ``z [n, latent_dim]`` and ``labels [n]``; deterministic without noise."""
         sample = self.generator(z, labels, noise)
         if self.harden is not None:
-            sample = sample + (self.harden(sample.detach()) - sample.detach())
+            sample = self.harden(sample.detach()) + (sample - sample.detach())
         return self.bridge(sample)
 
     def loss(self, z: Tensor, labels: Tensor, noise: Tensor | None = None) -> Tensor:

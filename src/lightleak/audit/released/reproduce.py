@@ -1,4 +1,4 @@
-"""The thesis's tables on Diabetes-130: MIMIC-IV needs credentials, so ours stand beside its numbers as another table."""
+"""The thesis's tables on Diabetes-130; its own MIMIC-IV needs credentials, so ours stand beside as another table."""
 
 import json
 import math
@@ -26,8 +26,8 @@ Rows = list[dict[str, Any]]
 Result = tuple[list[Compared], Rows, list[str]]
 
 ANOTHER_TABLE = (
-    "Ours is Diabetes-130 (101,766 US hospital encounters; the first diagnosis' ICD-9 code is the class), the thesis's "
-    "MIMIC-IV: another table with other columns, so the two columns show whether the picture is the same, not agreement."
+    "Ours is Diabetes-130 (101,766 US hospital encounters; the ICD-9 code of the first diagnosis is the class), the "
+    "thesis's is MIMIC-IV: another table with other columns. Read whether the picture is the same, not agreement."
 )
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 1.0)
 COLUMNS = {

@@ -83,6 +83,8 @@ def overall_row(
         "seconds": samples.seconds,
         "excluded_classes": len(samples.excluded),
         "warnings": list(samples.warnings),
+        "shapes_score": None,
+        "pair_trends_score": None,
     }
     if scores is not None:
         row |= scores.to_row() | {"nearer_to_train": scores.memorisation.overall.share}

@@ -172,8 +172,9 @@ def _largest_gaps(values: np.ndarray, is_real: np.ndarray, classes: np.ndarray, 
     synthetic_seen = np.arange(1, len(values) + 1) - at_start[classes] - real_seen
     real_size, synthetic_size = np.maximum(sizes, 1)
     gaps = np.abs(real_seen / real_size[classes] - synthetic_seen / synthetic_size[classes])
-    # Equal values make one step of both functions: only its end counts. A class ends with a gap of 0.
-    gaps[:-1][(values[1:] == values[:-1]) & (classes[1:] == classes[:-1])] = 0
+    # Equal values make one step of both functions: only its end counts. A class ends with a gap of 0, so that it does
+    # not matter whether the next one begins with the same value.
+    gaps[:-1][values[1:] == values[:-1]] = 0
     largest = np.zeros(sizes.shape[1])
     np.maximum.at(largest, classes, gaps)
     return largest
