@@ -341,10 +341,11 @@ def _list(
 ) -> None:
     if parsed.what == "attacks":
         from lightleak.attacks import ATTACKS
+        from lightleak.attacks.model_inversion import INVERSION_ATTACKS
         from lightleak.attacks.property_inference import PROPERTY_ATTACKS
         from lightleak.attacks.property_inference.shadow_models import ShadowModels
 
-        for registry in (ATTACKS, PROPERTY_ATTACKS):
+        for registry in (ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS):
             for name in registry:
                 console.print(f"{name:24}{registry.get(name)().citation}", soft_wrap=True, highlight=False)
         console.print(f"{ShadowModels.name:24}{ShadowModels.citation}", soft_wrap=True, highlight=False)

@@ -102,7 +102,7 @@ def test_rows_at_one_distance_share_the_vote():
 
 
 def test_equal_distances_are_equal_whatever_their_rounding():
-    """A training row ``d`` below and a held-out row ``d`` above are equally near; in float32 ``1/13`` times them is not."""
+    """A training row ``d`` below and a held-out row ``d`` above are equally near, though not when divided by 13."""
     label = torch.zeros(2).long()
     for at in range(1, 12):
         for d in range(1, min(at, 13 - at) + 1):

@@ -101,7 +101,7 @@ def test_copies_are_told_from_nearness_that_public_rows_have_too(entries, line: 
 def test_equal_rows_stand_beside_those_of_public_rows() -> None:
     made = [row | {"exact_match_rate": 0.002 + 0.0001 * k} for k, row in enumerate(PLGMI)]
     public = rows("public_random", 0.04, 0.05, 0.06)
-    line = "Of the made-up rows 0.2% equal a private row of their class in every column"
+    line = "Of the made-up rows 0.2% equal a private training row in every column"
     assert f"{line}." in said(*made, *public).verdict
     equal = [row | {"exact_match_rate": 0.011 + 0.0001 * k} for k, row in enumerate(public)]
     assert (

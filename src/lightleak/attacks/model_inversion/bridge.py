@@ -187,7 +187,7 @@ class NumberScale(nn.Module):
         offset, unit = tensors["shift"][at], tensors["scale"][at]
         if self.ranks:
             offset, unit = (tensors["lower"] + tensors["upper"]) / 2, tensors["deviation"]
-        # Each column ends with infinity, so that a knot that is alone has a right neighbour, and its rank is 0.
+        # Each column ends with infinity, so that the last knot has a right neighbour, infinitely far.
         infinite = torch.full((1,), float("inf"), dtype=torch.float64)
         named = [tensors[f"knots.{column.name}"].cpu() for column in encoder.schema.numerical] if self.ranks else []
         padded = [torch.cat([knots, infinite]) for knots in named] or [infinite]
@@ -215,7 +215,6 @@ class NumberScale(nn.Module):
         columns = numbers.reshape(-1, numbers.shape[-1]).t()
         inside = columns.clamp(self.knots[:, :1], self.knots.gather(1, self.last)).contiguous()
         left = torch.searchsorted(self.knots, inside.detach(), right=True) - 1
-        left = left.minimum(self.last - 1).clamp_min(0)
         below, above = self.knots.gather(1, left), self.knots.gather(1, left + 1)
         ranks = (left + (inside - below) / (above - below)) / self.last.clamp_min(1)
         return ranks.t().reshape(numbers.shape)

@@ -137,8 +137,8 @@ class GradientSearchConfig:
         chunk: samples at once; bounds the memory.
     """
 
-    steps: int = 600
-    learning_rate: float = 0.02
+    steps: int = 100
+    learning_rate: float = 0.05
     augmentations: int = 2
     keep_best: bool = True
     keep_norm: bool = False

@@ -50,8 +50,8 @@ def class_labels(rows: pd.DataFrame, schema: TableSchema) -> Tensor:
     return torch.as_tensor(_indices(schema.validate_label(rows), schema.label.categories))
 
 
-def take(cells: Cells, rows: Tensor) -> Cells:
-    """The rows of an index or a mask."""
+def take(cells: Cells, rows: Tensor | slice) -> Cells:
+    """The rows of an index, a mask or a slice."""
     return Cells(cells.codes[rows], cells.numbers[rows])
 
 

@@ -173,7 +173,7 @@ def _exact(scenario: Scenario, group: Group) -> str:
     found = group.value(name)
     if found is None:
         return ""
-    text = f"Of the made-up rows {percent(found.mean)} equal a private row of their class in every column"
+    text = f"Of the made-up rows {percent(found.mean)} equal a private training row in every column"
     public_rows = [one for one in scenario.baselines if one.attack.startswith("public")]
     public = [value for one in public_rows if (value := one.value(name)) is not None]
     if not public:

@@ -16,6 +16,7 @@ METRICS = (
     "pair_trends_score",
     "class_shapes_score",
     "inversion_loss",
+    "inversion_loss_searched",
     "exact_match_rate",
     "gower_distance",
     "seconds",

@@ -117,7 +117,8 @@ def _search_table(title: str, groups: Sequence[Group]) -> SearchTable:
     seconds = [group.value("seconds") for group in groups]
     rows = (
         ("Attack accuracy, %", cells(ACCURACY, 1, 100)),
-        ("Inversion loss at z*, nats", cells("inversion_loss", 2, 1)),
+        ("Inversion loss at z*, nats", cells("inversion_loss_searched", 2, 1)),
+        ("Inversion loss of the rows, nats", cells("inversion_loss", 2, 1)),
         ("Column shapes, %", cells("shapes_score", 1, 100)),
         (
             "Distance to the nearest private row",

@@ -1,0 +1,99 @@
+"""Pictures in a report: PNG files that an independent reader reads back, and no private one on a redacted page."""
+
+import base64
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lightleak.core.errors import UsageError
+from lightleak.report.released.pictures import (
+    FILE_NAME,
+    load_pictures,
+    picture_row,
+    pictures_json,
+    png,
+    sheet,
+)
+
+
+def read(data: bytes) -> np.ndarray:
+    with Image.open(io.BytesIO(data)) as image:
+        image.load()
+        pixels = np.asarray(image)
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]
+
+
+def pixels(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (8, 8, 1), (5, 3, 3), (64, 64, 3)])
+def test_a_png_is_read_back_to_the_bit(shape: tuple[int, int, int]) -> None:
+    image = pixels(*shape)
+    assert np.array_equal(read(png(image)), image)
+
+
+@pytest.mark.parametrize("bad", [np.zeros((2, 2), np.uint8), np.zeros((2, 2, 2), np.uint8), np.zeros((2, 2, 1))])
+def test_a_png_is_of_grey_or_coloured_bytes(bad: np.ndarray) -> None:
+    with pytest.raises(UsageError, match="a picture must be uint8"):
+        png(bad)
+
+
+def written(folder: Path, *rows: dict[str, object]) -> Path:
+    (folder / FILE_NAME).write_text(pictures_json([{"title": "made", "classes": ["a", "b"], "rows": list(rows)}]))
+    return folder
+
+
+def test_pictures_come_back_as_they_were_and_large_enough(tmp_path: Path) -> None:
+    small, large = pixels(2, 1, 8, 8), pixels(2, 3, 64, 64)
+    folder = written(tmp_path, picture_row("made up", small, False), picture_row("private", large, True))
+    (grid,) = load_pictures(folder)
+    assert (grid.title, grid.classes, grid.shows_private) == ("made", ("a", "b"), True)
+    assert [(row.name, row.private) for row in grid.rows] == [("made up", False), ("private", True)]
+    for row, images, scale in zip(grid.rows, (small, large), (8, 1), strict=True):
+        for source, image in zip(row.sources, images, strict=True):
+            head, data = source.split(",")
+            assert head == "data:image/png;base64"
+            shown = read(base64.b64decode(data))
+            assert shown.shape == (64, 64, len(image))
+            assert np.array_equal(shown[::scale, ::scale], image.transpose(1, 2, 0))
+            assert np.array_equal(shown[scale - 1 :: scale, scale - 1 :: scale], image.transpose(1, 2, 0))
+
+
+def test_a_redacted_page_and_a_run_without_pictures_have_none(tmp_path: Path) -> None:
+    assert load_pictures(tmp_path) == ()
+    folder = written(tmp_path, picture_row("made up", pixels(2, 1, 8, 8), False))
+    assert load_pictures(folder, redact=True) == ()
+    assert not load_pictures(folder)[0].shows_private
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        json.dumps({"schema_version": 2, "grids": []}),
+        json.dumps({"schema_version": 1, "grids": [{"title": "x"}]}),
+        pictures_json([{"title": "x", "classes": ["a"], "rows": [{"name": "n", "private": False, "png": []}]}]),
+        pictures_json([{"title": "x", "classes": ["a"], "rows": [{"name": "n", "private": False, "png": ['"><']}]}]),
+    ],
+)
+def test_a_file_of_another_kind_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE_NAME).write_text(text)
+    with pytest.raises(UsageError, match=FILE_NAME):
+        load_pictures(tmp_path)
+
+
+def test_a_sheet_holds_every_picture_in_its_place() -> None:
+    rows = [pixels(3, 1, 8, 8), pixels(3, 1, 8, 8)[::-1]]
+    whole = read(sheet(rows))
+    assert whole.shape == (2 * 66, 3 * 66, 1)
+    for i, row in enumerate(rows):
+        for j, image in enumerate(row):
+            tile = whole[i * 66 : i * 66 + 64, j * 66 : j * 66 + 64]
+            assert np.array_equal(tile[::8, ::8, 0], image[0])
+    assert (whole[64:66] == 255).all() and (whole[:, 64:66] == 255).all()
