@@ -114,8 +114,7 @@ def read_faces(files: Sequence[Path], size: int = SIZE, crop: int | None = CROP)
             if side > min(image.size):
                 raise DataError(f"{file}: expected at least {side} x {side} pixels, got {image.size}")
             left, top = ((length - side) // 2 for length in image.size)
-            face = image.convert("RGB").resize(
-                (size, size), Image.Resampling.BILINEAR, (left, top, left + side, top + side), reducing_gap=2.0
-            )
+            square = image.convert("RGB").crop((left, top, left + side, top + side))
+            face = square.resize((size, size), Image.Resampling.BILINEAR)
             pixels[index] = np.asarray(face).transpose(2, 0, 1)
     return pixels

@@ -50,7 +50,9 @@ class Block(nn.Module):
         super().__init__()
         inner = n_out // EXPANSION if bottleneck else n_out
         # Kernel, channels and stride of each convolution; a bottleneck halves the image in the middle one.
-        steps = [(1, inner, 1), (3, inner, stride), (1, n_out, 1)] if bottleneck else [(3, n_out, stride), (3, n_out, 1)]
+        steps = (
+            [(1, inner, 1), (3, inner, stride), (1, n_out, 1)] if bottleneck else [(3, n_out, stride), (3, n_out, 1)]
+        )
         layers: list[nn.Module] = []
         width = n_in
         for kernel, channels, step in steps:

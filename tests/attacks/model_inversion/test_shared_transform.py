@@ -56,7 +56,10 @@ def test_rows_are_the_encoders_and_come_back(encoding: Encoding) -> None:
 def test_public_numbers_beyond_the_bounds_become_the_bound(encoding: Encoding) -> None:
     transform, frame = shared(encoding), rows().assign(income=200.0)
     frame.loc[0, "age"], frame.loc[1, "age"] = 1, 140
-    back = transform.decode(transform.encode(frame))
+    h = transform.encode(frame)
+    low, high = (bound.float() for bound in transform.encoder.encoded_bounds())
+    assert (h >= low).all() and (h <= high).all()
+    back = transform.decode(h)
     assert back["age"].tolist() == frame["age"].clip(rows()["age"].min(), rows()["age"].max()).tolist()
     np.testing.assert_allclose(back["income"], 100.0, atol=1e-4)
 

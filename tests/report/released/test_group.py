@@ -50,6 +50,13 @@ def test_a_single_evaluation_has_the_interval_over_its_rows() -> None:
     assert (found.interval_over, found.deviation()) == ("samples", None)
 
 
+def test_equal_evaluations_are_no_surer_than_their_rows_allow() -> None:
+    bounds = ({"attack_accuracy_low": 0.95, "attack_accuracy_high": 1.0}, {"attack_accuracy_low": 0.96})
+    found = group(*(row | more for row, more in zip(rows("plgmi", 1.0, 1.0), bounds, strict=True)))
+    assert found.value() == Estimate(1.0, 2, 0.95, 1.0)
+    assert group(*rows("plgmi", 1.0, 1.0)).value() == Estimate(1.0, 2)
+
+
 def test_where_all_classes_together_are_unknown_their_mean_stands_in() -> None:
     one = rows("plgmi", 0.7, gower_distance=None, samples=300)
     classes = [one[0] | {"class": str(k), "gower_distance": 0.1 * k, "attack_accuracy": 0.2 * k} for k in (1, 2, 3)]

@@ -10,14 +10,9 @@ import pytest
 from PIL import Image
 
 from lightleak.core.errors import UsageError
-from lightleak.report.released.pictures import (
-    FILE_NAME,
-    load_pictures,
-    picture_row,
-    pictures_json,
-    png,
-    sheet,
-)
+from lightleak.report.released.pictures import FILE_NAME, load_pictures, picture_row, pictures_json, png
+
+NAMES = {"target": "resnet-6", "attack": "plgmi", "search": "gradient"}
 
 
 def read(data: bytes) -> np.ndarray:
@@ -44,7 +39,7 @@ def test_a_png_is_of_grey_or_coloured_bytes(bad: np.ndarray) -> None:
 
 
 def written(folder: Path, *rows: dict[str, object]) -> Path:
-    (folder / FILE_NAME).write_text(pictures_json([{"title": "made", "classes": ["a", "b"], "rows": list(rows)}]))
+    (folder / FILE_NAME).write_text(pictures_json([{**NAMES, "classes": ["a", "b"], "rows": list(rows)}]))
     return folder
 
 
@@ -52,7 +47,8 @@ def test_pictures_come_back_as_they_were_and_large_enough(tmp_path: Path) -> Non
     small, large = pixels(2, 1, 8, 8), pixels(2, 3, 64, 64)
     folder = written(tmp_path, picture_row("made up", small, False), picture_row("private", large, True))
     (grid,) = load_pictures(folder)
-    assert (grid.title, grid.classes, grid.shows_private) == ("made", ("a", "b"), True)
+    assert (grid.classes, grid.shows_private) == (("a", "b"), True)
+    assert grid.title == "PLG-MI · gradient search · target resnet-6"
     assert [(row.name, row.private) for row in grid.rows] == [("made up", False), ("private", True)]
     for row, images, scale in zip(grid.rows, (small, large), (8, 1), strict=True):
         for source, image in zip(row.sources, images, strict=True):
@@ -77,23 +73,12 @@ def test_a_redacted_page_and_a_run_without_pictures_have_none(tmp_path: Path) ->
         "{",
         "[]",
         json.dumps({"schema_version": 2, "grids": []}),
-        json.dumps({"schema_version": 1, "grids": [{"title": "x"}]}),
-        pictures_json([{"title": "x", "classes": ["a"], "rows": [{"name": "n", "private": False, "png": []}]}]),
-        pictures_json([{"title": "x", "classes": ["a"], "rows": [{"name": "n", "private": False, "png": ['"><']}]}]),
+        json.dumps({"schema_version": 1, "grids": [{"target": "x"}]}),
+        pictures_json([{**NAMES, "classes": ["a"], "rows": [{"name": "n", "private": False, "png": []}]}]),
+        pictures_json([{**NAMES, "classes": ["a"], "rows": [{"name": "n", "private": False, "png": ['"><']}]}]),
     ],
 )
 def test_a_file_of_another_kind_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE_NAME).write_text(text)
     with pytest.raises(UsageError, match=FILE_NAME):
         load_pictures(tmp_path)
-
-
-def test_a_sheet_holds_every_picture_in_its_place() -> None:
-    rows = [pixels(3, 1, 8, 8), pixels(3, 1, 8, 8)[::-1]]
-    whole = read(sheet(rows))
-    assert whole.shape == (2 * 66, 3 * 66, 1)
-    for i, row in enumerate(rows):
-        for j, image in enumerate(row):
-            tile = whole[i * 66 : i * 66 + 64, j * 66 : j * 66 + 64]
-            assert np.array_equal(tile[::8, ::8, 0], image[0])
-    assert (whole[64:66] == 255).all() and (whole[:, 64:66] == 255).all()

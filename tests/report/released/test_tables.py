@@ -48,6 +48,7 @@ def searched(name: str, shift: float, loss: float, **fields: Any) -> list[dict[s
     [
         (0.05, 6.84, "Gradient search lowered the inversion loss (13.05 to 6.84) and raised attack accuracy by 5.0 p"),
         (-0.05, 6.84, "Gradient search lowered the inversion loss (13.05 to 6.84) and lowered attack accuracy by 5.0"),
+        (0.0, 13.051, "Gradient search left the inversion loss at 13.05 and did not measurably change attack accuracy"),
         (0.0, 14.0, "did not lower the inversion loss (13.05 to 14.00) and did not measurably change attack accuracy"),
     ],
 )  # fmt: skip

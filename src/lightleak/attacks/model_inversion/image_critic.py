@@ -50,8 +50,8 @@ class ImageCritic(Critic):
     ) -> Tensor:
         """See `Critic.penalty`; by differentiating twice. The class is interpolated as the image is."""
         between = torch.lerp(fake, real, mix.view(-1, 1, 1, 1)).detach().requires_grad_()
-        ends = (self._condition(labels, fake) for labels in (fake_labels, real_labels))
-        condition = torch.lerp(*ends, mix.unsqueeze(1))
+        start, end = self._condition(fake_labels, fake), self._condition(real_labels, real)
+        condition = torch.lerp(start, end, mix.unsqueeze(1))
         (gradient,) = torch.autograd.grad(self._score(between, condition).sum(), between, create_graph=True)
         return (torch.linalg.vector_norm(gradient.flatten(1), dim=1) - 1.0).square().mean()
 

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +11,6 @@ from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
 from lightleak.attacks.model_inversion.gan_config import GANConfig
 from lightleak.attacks.model_inversion.gan_training import train_gan
-from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.image_augmentation import ImageAugmentation
 from lightleak.attacks.model_inversion.image_critic import ImageCritic
 from lightleak.attacks.model_inversion.image_generator import ImageGenerator
@@ -131,7 +129,7 @@ class FittedImages:
     ) -> None:
         self.gan, self.chosen, self.public, self.seconds = gan, chosen, public, seconds
         self.classes = chosen.classes
-        self.problem = LatentProblem(cast(ConditionalGenerator, gan.generator), nn.Identity(), target)
+        self.problem = LatentProblem(gan.generator, nn.Identity(), target)
         self._config = config
 
     def generate(self, labels: Tensor, seed: int = 0, search: str = "random") -> ImageSamples:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
+from lightleak.attacks.model_inversion.augmentation import TableAugmentation
 from lightleak.attacks.model_inversion.bridge import Categories, make_bridge
 from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.critic import PackedCritic
@@ -22,6 +23,7 @@ from lightleak.attacks.model_inversion.latent_search import GradientSearchConfig
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels
 from lightleak.attacks.model_inversion.public_rows import check_request, label_public
 from lightleak.attacks.model_inversion.released import Target, rebuild
+from lightleak.attacks.model_inversion.search_augmentation import AugmentationConfig, make_augmentation
 from lightleak.attacks.model_inversion.shared_transform import SharedTransform
 from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
 from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
@@ -55,6 +57,7 @@ class Searches:
 
     gradient: GradientSearchConfig
     tpe: TPESearchConfig
+    augmentation: AugmentationConfig
 
 
 class FittedPLGMI(FittedInversion):
@@ -75,6 +78,7 @@ class FittedPLGMI(FittedInversion):
         chosen: PseudoLabels,
         sampler: ClassSampler,
         settings: Searches,
+        augment: TableAugmentation | None,
         threat_model: str,
         seconds: float,
     ) -> None:
@@ -84,6 +88,7 @@ class FittedPLGMI(FittedInversion):
         self.losses, self.pseudo_labels, self.seconds = gan.losses(), chosen.summary(), seconds
         self._generator = cast(TabularGenerator, gan.generator)
         self._share, self._settings, self._threat_model = sampler.share.cpu(), settings, threat_model
+        self._augment = augment
         width = transform.width
         self.problem = LatentProblem(self._generator, lambda h: bridge(h[..., :width]), target.network)
 
@@ -109,7 +114,7 @@ class FittedPLGMI(FittedInversion):
             noise = self._generator.draw_noise(len(labels), random).to(self.device) if search == "random" else None
         else:
             found = (
-                gradient_search(self.problem, wanted, random, self._settings.gradient)
+                gradient_search(self.problem, wanted, random, self._settings.gradient, self._augment)
                 if search == "gradient"
                 else tpe_search(self.problem, wanted, random, self._settings.tpe)
             )
@@ -144,6 +149,7 @@ class PLGMI(InversionAttack):
         pseudo_labels: Mapping[str, Any] | PseudoLabelConfig | None = None,
         gradient: Mapping[str, Any] | GradientSearchConfig | None = None,
         tpe: Mapping[str, Any] | TPESearchConfig | None = None,
+        augmentation: Mapping[str, Any] | AugmentationConfig | None = None,
         trainer: Mapping[str, Any] | None = None,
         **gan: Any,
     ) -> None:
@@ -162,6 +168,7 @@ class PLGMI(InversionAttack):
             pseudo_labels: settings of `PseudoLabelConfig`.
             gradient: settings of `GradientSearchConfig`.
             tpe: settings of `TPESearchConfig`.
+            augmentation: settings of `AugmentationConfig`, for the gradient search.
             trainer: further arguments of ``lightning.Trainer``.
             **gan: settings of `GANConfig`.
 
@@ -183,6 +190,7 @@ class PLGMI(InversionAttack):
         self.searches = Searches(
             settings_of(GradientSearchConfig, gradient, f"{name}: gradient"),
             settings_of(TPESearchConfig, tpe, f"{name}: tpe"),
+            settings_of(AugmentationConfig, augmentation, f"{name}: augmentation"),
         )
 
     def check(self, observation: ReleasedModel) -> None:
@@ -225,6 +233,9 @@ class PLGMI(InversionAttack):
             chosen,
             sampler,
             self.searches,
+            make_augmentation(
+                self.searches.augmentation, target.encoder, public, derive_seed(seed, "augmentation"), at.device
+            ),
             self._threat_model(target),
             time.perf_counter() - began,
         )
@@ -239,6 +250,7 @@ class PLGMI(InversionAttack):
             "pseudo_labels": asdict(self.pseudo_labels),
             "gradient": asdict(self.searches.gradient),
             "tpe": asdict(self.searches.tpe),
+            "augmentation": asdict(self.searches.augmentation),
         }
 
     def _players(

@@ -71,9 +71,10 @@ class Group:
         Evaluations of one training are not independent trainings: they are averaged first where there are several.
         """
         found = self._by_evaluation(name)
-        if len(found) == 1 and name == ACCURACY:
+        if name == ACCURACY and len(set(found.values())) == 1:
+            # One evaluation, or equal ones such as 100%: only the number of rows says how sure it is.
             low, high = self._own_interval()
-            return Estimate(next(iter(found.values())), 1, low, high)
+            return Estimate(next(iter(found.values())), len(found), low, high)
         return _over_seeds(found)
 
     def change(self, other: "Group", name: str = ACCURACY) -> Estimate | None:
@@ -120,8 +121,10 @@ class Group:
         return found
 
     def _own_interval(self) -> tuple[float | None, float | None]:
+        """The widest of the intervals over rows."""
         own = [one for one in self.results if one.class_name == ALL and ACCURACY in one.metrics]
-        return (own[0].low, own[0].high) if len(own) == 1 else (None, None)
+        lows, highs = [one.low for one in own if one.low is not None], [one.high for one in own if one.high is not None]
+        return min(lows, default=None), max(highs, default=None)
 
 
 def _over_seeds(values: Mapping[tuple[Any, ...], float]) -> Estimate | None:

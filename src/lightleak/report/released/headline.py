@@ -31,6 +31,8 @@ ONE_EVALUATION = (
     "The interval is over the made-up rows of one evaluation. Training the models or the generator again would move "
     "the numbers by more than it says."
 )
+TOO_WIDE = 0.2
+"""Width from which an interval around one half is no sign of anything."""
 
 
 def headline(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> Headline:
@@ -152,6 +154,8 @@ def _copies(memory: Memorisation | None, public: Sequence[Memorisation]) -> str:
     if share.low is None:
         return told
     if share.low <= 0.5:
+        if share.high is not None and share.high - share.low > TOO_WIDE:
+            return f"Too few private rows were held out to say whether single training rows are copied: {told}"
         return f"No sign that single training rows are copied: {told}"
     highest = max((one for one in map(_share, public) if one), key=lambda one: one.mean, default=None)
     if highest is None:
@@ -173,6 +177,8 @@ def _exact(scenario: Scenario, group: Group) -> str:
     found = group.value(name)
     if found is None:
         return ""
+    if found.mean == 0:
+        return "No made-up row equals a private training row in every column."
     text = f"Of the made-up rows {percent(found.mean)} equal a private training row in every column"
     public_rows = [one for one in scenario.baselines if one.attack.startswith("public")]
     public = [value for one in public_rows if (value := one.value(name)) is not None]

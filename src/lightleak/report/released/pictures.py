@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from lightleak.core.errors import UsageError
+from lightleak.report.released.wording import attack_name, model_name, search_name
 
 FILE_NAME = "pictures.json"
 SCHEMA_VERSION = 1
 SHOWN_SIDE = 64
 """Pixels that the longer side of a picture has on the page, at least."""
-GAP = 2  # pixels between the pictures of a sheet
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,23 @@ class PictureGrid:
     """Pictures by class.
 
     Attributes:
-        title: what was attacked, and how.
+        target: the released network.
+        attack: name of the attack or baseline.
+        search: latent search.
         classes: names of the columns.
         rows: at least one.
     """
 
-    title: str
+    target: str
+    attack: str
+    search: str
     classes: tuple[str, ...]
     rows: tuple[PictureRow, ...]
+
+    @property
+    def title(self) -> str:
+        """What was attacked, and how, in words."""
+        return " · ".join([attack_name(self.attack), search_name(self.search), f"target {model_name(self.target)}"])
 
     @property
     def shows_private(self) -> bool:
@@ -61,7 +70,7 @@ def picture_row(name: str, pixels: np.ndarray, private: bool) -> dict[str, Any]:
 
 
 def pictures_json(grids: Sequence[Mapping[str, Any]]) -> str:
-    """The text of `FILE_NAME`: grids with ``title``, ``classes`` and ``rows`` made by `picture_row`."""
+    """The text of `FILE_NAME`: grids with ``target``, ``attack``, ``search``, ``classes`` and ``rows`` (`picture_row`)."""
     return json.dumps({"schema_version": SCHEMA_VERSION, "grids": list(grids)})
 
 
@@ -92,8 +101,8 @@ def _grid(raw: Mapping[str, Any]) -> PictureGrid:
         for row in raw["rows"]
     )
     if any(len(row.sources) != len(classes) for row in rows):
-        raise ValueError(f"a row of {raw['title']!r} has not one picture for each of {len(classes)} classes")
-    return PictureGrid(str(raw["title"]), classes, rows)
+        raise ValueError(f"a row needs one picture for each of {len(classes)} classes")
+    return PictureGrid(str(raw["target"]), str(raw["attack"]), str(raw["search"]), classes, rows)
 
 
 def _source(text: str) -> str:
@@ -101,20 +110,11 @@ def _source(text: str) -> str:
     return "data:image/png;base64," + base64.b64encode(base64.b64decode(text, validate=True)).decode()
 
 
-def sheet(rows: Sequence[np.ndarray]) -> bytes:
-    """One PNG of all rows, uint8 ``[classes, c, h, w]`` each, with white between the pictures."""
-    lines = []
-    for pixels in rows:
-        tiles = [np.pad(_spread(one), ((0, GAP), (0, GAP), (0, 0)), constant_values=255) for one in pixels]
-        lines.append(np.concatenate(tiles, axis=1))
-    return png(np.concatenate(lines, axis=0))
-
-
 def png(pixels: np.ndarray) -> bytes:
-    """A PNG file of uint8 ``[h, w, 1]`` (grey) or ``[h, w, 3]`` (red, green, blue).
+    r"""A PNG file of uint8 ``[h, w, 1]`` (grey) or ``[h, w, 3]`` (red, green, blue).
 
     >>> png(np.zeros((1, 1, 1), np.uint8))[:8]
-    b'\\x89PNG\\r\\n\\x1a\\n'
+    b'\x89PNG\r\n\x1a\n'
 
     Raises:
         UsageError: another shape or type.

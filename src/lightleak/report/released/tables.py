@@ -12,8 +12,6 @@ from lightleak.report.released.comparison import Scenario
 from lightleak.report.released.group import ACCURACY, UNLED, Group
 from lightleak.report.released.wording import (
     SEARCHES,
-    attack_name,
-    bridge_name,
     count,
     distance,
     group_titles,
@@ -92,17 +90,14 @@ def search_tables(scenarios: Sequence[Scenario]) -> tuple[SearchTable, ...]:
     where = scenario_titles(scenarios)
     found = []
     for scenario in scenarios:
-        several_bridges = len({group.bridge for group in scenario.attacks}) > 1
-        same: dict[tuple[str | None, ...], list[Group]] = defaultdict(list)
+        titles = group_titles(scenario, searches=False)
+        by_title: dict[str, list[Group]] = defaultdict(list)
         for group in scenario.groups:
-            same[group.attack, group.label, group.bridge, group.detail].append(group)
-        for groups in same.values():
-            if len({group.search for group in groups}) < 2:
-                continue
-            first = groups[0]
-            words = [attack_name(first.attack, first.label), bridge_name(first.bridge) if several_bridges else ""]
-            title = " · ".join(word for word in (*words, first.detail, where[scenario.setting]) if word)
-            found.append(_search_table(title, sorted(groups, key=_search_order)))
+            by_title[titles[group]].append(group)
+        for title, groups in by_title.items():
+            if len({group.search for group in groups}) > 1:
+                name = " · ".join(part for part in (title, where[scenario.setting]) if part)
+                found.append(_search_table(name, sorted(groups, key=_search_order)))
     return tuple(found)
 
 
@@ -144,7 +139,6 @@ def _search_line(groups: Sequence[Group]) -> str:
         change = group.change(plain)
         if group.search in UNLED or before is None or after is None or change is None:
             continue
-        verb = "lowered" if after.mean < before.mean else "did not lower"
         name = search_name(group.search)
         if change.low is None or change.high is None:
             effect = f"changed attack accuracy by {points(change.mean)} points"
@@ -154,6 +148,8 @@ def _search_line(groups: Sequence[Group]) -> str:
             effect = f"lowered attack accuracy by {points(change.mean).lstrip('−')} points"
         else:
             effect = f"did not measurably change attack accuracy ({points(change.mean)} points)"
-        losses = f"{nats(before.mean)} to {nats(after.mean)}"
-        lines.append(f"{name[0].upper()}{name[1:]} {verb} the inversion loss ({losses}) and {effect}.")
+        losses = list(dict.fromkeys((nats(before.mean), nats(after.mean))))
+        verb = "left" if len(losses) == 1 else "lowered" if after.mean < before.mean else "did not lower"
+        loss = f"{verb} the inversion loss " + (f"at {losses[0]}" if verb == "left" else f"({' to '.join(losses)})")
+        lines.append(f"{name[0].upper()}{name[1:]} {loss} and {effect}.")
     return " ".join(lines)

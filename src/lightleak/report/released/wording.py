@@ -67,14 +67,13 @@ def model_name(name: str | None) -> str:
 
 
 def group_titles(scenario: Scenario, searches: bool = True) -> dict[Group, str]:
-    """Title of each group, with its search and bridge where the attacks of the scenario differ in them."""
+    """Title of each group, with its search and bridge where those of one label differ in them."""
     found = {}
     for group in scenario.groups:
-        words = [attack_name(group.attack, group.label)]
         same = [other for other in scenario.groups if (other.attack, other.label) == (group.attack, group.label)]
+        words = [attack_name(group.attack, group.label)]
         words += [search_name(group.search)] if searches and len({other.search for other in same}) > 1 else []
-        if len({other.bridge for other in scenario.attacks}) > 1 and not group.is_baseline:
-            words.append(bridge_name(group.bridge))
+        words += [bridge_name(group.bridge)] if len({other.bridge for other in same}) > 1 else []
         found[group] = " · ".join([*words, group.detail] if group.detail else words)
     return found
 
