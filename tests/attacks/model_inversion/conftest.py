@@ -1,5 +1,7 @@
 """Small problems for model inversion."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
@@ -10,6 +12,11 @@ from lightleak.attacks.model_inversion.gan import ConditionalGAN
 from lightleak.attacks.model_inversion.gan_config import GANConfig
 from lightleak.attacks.model_inversion.segments import Segments
 from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
+from lightleak.core.released_model import ReleasedModel
+from lightleak.data.column import Column
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.schema import TableSchema
+from lightleak.targets import NetworkSpec, build_network
 
 CLASSES = 3
 
@@ -48,3 +55,42 @@ def make_gan(segments: Segments, labelled_rows: tuple[Tensor, Tensor]):  # type:
         return ConditionalGAN(generator, critic, sampler, config, classify if with_target else None, seed=seed)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def released() -> ReleasedModel:
+    """A trained MLP of three private classes, and public rows of the same columns."""
+    random = np.random.default_rng(0)
+    columns = (
+        Column.continuous("glucose"),
+        Column.integer("visits"),
+        Column.categorical("ward", ["a", "b", "c"]),
+        Column.categorical("smoker", ["no", "yes"]),
+    )
+    schema = TableSchema(columns, Column.categorical("diagnosis", ["d0", "d1", "d2"]))
+
+    def rows(n: int) -> tuple[pd.DataFrame, np.ndarray]:
+        kind = random.integers(0, 3, n)
+        frame = pd.DataFrame(
+            {
+                "glucose": (5 + 1.5 * kind + random.normal(0, 0.8, n)).round(2),
+                "visits": random.poisson(1 + kind),
+                "ward": np.array(["a", "b", "c"])[(kind + (random.random(n) < 0.2)) % 3],
+                "smoker": np.where(random.random(n) < 0.2 + 0.3 * kind, "yes", "no"),
+            }
+        )
+        return frame, kind
+
+    private, labels = rows(400)
+    encoder = TableEncoder(schema, "onehot").fit(private)
+    spec = NetworkSpec("mlp", 3, encoder.layout, {"hidden": [16]})
+    network = build_network(spec, seed=0)
+    optimizer = torch.optim.Adam(network.parameters(), 0.02)
+    inputs, wanted = encoder.encode(private), torch.from_numpy(labels)
+    for _ in range(60):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(inputs), wanted).backward()
+        optimizer.step()
+    facts, tensors = encoder.to_state()
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    return ReleasedModel(spec.to_dict(), parameters, facts, tensors, rows(500)[0])

@@ -13,6 +13,7 @@ from lightleak.attacks.model_inversion.latent_search import (
     GradientSearchConfig,
     LatentProblem,
     gradient_search,
+    keep_lower,
     random_search,
 )
 from lightleak.core.errors import UnsupportedError, UsageError
@@ -173,6 +174,18 @@ def test_random_search_is_the_best_of_its_tries(problem: LatentProblem, labels: 
     torch.testing.assert_close(problem.losses(five.z, labels), five.after)
     torch.testing.assert_close(five.before, one.after)
     assert (one.evaluations, five.evaluations) == (1, 5)
+
+
+def test_a_loss_that_is_no_number_counts_as_the_highest() -> None:
+    nan = torch.nan
+    z, loss = keep_lower(
+        torch.zeros(5, 1),
+        torch.tensor([1.0, 1.0, nan, 1.0, nan]),
+        torch.ones(5, 1),
+        torch.tensor([nan, 0.5, 0.5, 2.0, nan]),
+    )
+    assert z.squeeze(1).tolist() == [0, 1, 1, 0, 0]
+    torch.testing.assert_close(loss, torch.tensor([1.0, 0.5, 0.5, 1.0, nan]), equal_nan=True)
 
 
 def test_random_search_needs_values_only(problem: LatentProblem, labels: Tensor) -> None:
