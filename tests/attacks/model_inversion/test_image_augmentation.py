@@ -49,12 +49,12 @@ def test_a_mirror_turns_the_image_round(images: Tensor) -> None:
 
 
 def test_a_crop_enlarges_a_part_that_lies_inside(images: Tensor) -> None:
-    # Half of the sides, in a corner: the middle of the new image is the middle of that quarter.
-    ramp = torch.linspace(-1, 1, 8, dtype=torch.float64).expand(1, 1, 8, 8)
-    for corner, ends in ((-1.0, (0, 4)), (1.0, (4, 8))):
-        cut = changed(ramp, {CROP: 1.0, RIGHT: corner}, crop=0.5)
-        assert float(cut[0, 0, 4].mean()) == pytest.approx(float(ramp[0, 0, 0, ends[0] : ends[1]].mean()), abs=0.02)
-        assert cut.min() >= ramp[..., ends[0] :].min() - 1e-9 and cut.max() <= ramp[..., : ends[1] + 1].max() + 1e-9
+    # Half of the sides, at the left or at the right: four of eight columns, and half of the one beside them.
+    ramp = torch.arange(8, dtype=torch.float64).expand(1, 1, 8, 8)
+    for corner, first, last in ((-1.0, 0.0, 3.25), (1.0, 3.75, 7.0)):
+        cut = changed(ramp, {CROP: 1.0, RIGHT: corner}, crop=0.5)[0, 0]
+        assert (float(cut.min()), float(cut.max())) == (pytest.approx(first), pytest.approx(last))
+        assert torch.allclose(cut[:, 2:6].diff(dim=1), torch.tensor(0.5, dtype=torch.float64))
 
 
 def test_brightness_adds_and_contrast_stretches_about_the_mean(images: Tensor) -> None:

@@ -46,7 +46,7 @@ def public() -> Tensor:
 
 def config(**gan: object) -> ImageInversionConfig:
     small = {"iterations": 40, "batch_size": 24, "discriminator_steps": 1, "latent_dim": 8, "inversion_weight": 1.0}
-    rates = {"generator_learning_rate": 0.005, "discriminator_learning_rate": 0.005}
+    rates = {"generator_learning_rate": 0.02, "discriminator_learning_rate": 0.005}
     return ImageInversionConfig(
         image_gan_config(**{**small, **rates, **gan}),
         PseudoLabelConfig(top_n=20, minimum=5),
@@ -73,12 +73,12 @@ def test_the_same_seed_gives_the_same_images_whatever_the_kind_of_the_public_one
 
 def test_the_target_leads_the_generator_and_the_search_goes_on_from_there(public: Tensor) -> None:
     target = Brightness()
-    led = invert_images(target, public, CLASSES, config(), seed=0)
+    led = invert_images(target, public, CLASSES, config(inversion_weight=5.0), seed=0)
     free = invert_images(target, public, CLASSES, config(inversion_weight=0.0), seed=0)
     labels = torch.arange(2).repeat_interleave(20)
     random, unled = led.generate(labels, 1), free.generate(labels, 1)
     searched = led.generate(labels, 1, "gradient")
-    assert random.loss.mean() < unled.loss.mean() - 0.2
+    assert random.loss.mean() < unled.loss.mean() / 2
     assert torch.equal(searched.before, random.loss)
     assert (searched.loss <= searched.before).all() and searched.loss.mean() < random.loss.mean() - 0.01
     for made in (random, searched):  # the loss is the target's of the images that come out

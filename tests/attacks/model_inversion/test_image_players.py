@@ -93,7 +93,9 @@ def test_the_penalty_s_gradient_by_the_weights_is_right(critic: ImageCritic) -> 
         below = penalty()
         with torch.no_grad():
             weight.add_(direction, alpha=step)  # type: ignore[union-attr,operator]
-        assert float((gradient * direction).sum()) == pytest.approx(float(above - below) / (2 * step), rel=1e-4)
+        assert float((gradient * direction).sum()) == pytest.approx(
+            (above.item() - below.item()) / (2 * step), rel=1e-4
+        )
         assert gradient.abs().max() > 0
 
 

@@ -41,5 +41,5 @@ def test_random_rows_know_nothing_of_the_class(released: ReleasedModel) -> None:
 
 def test_settings_are_those_of_pseudo_labels() -> None:
     assert INVERSION_ATTACKS.get("public_random")(top_n=5, minimum=2).options()["top_n"] == 5
-    with pytest.raises(UsageError, match="public_random.*iterations"):
+    with pytest.raises(UsageError, match=r"public_random.*iterations"):
         INVERSION_ATTACKS.get("public_random")(iterations=5)

@@ -67,7 +67,6 @@ class ConditionalGAN(lightning.LightningModule):
     """
 
     history: Tensor
-    _enough: Tensor | None
 
     def __init__(
         self,
@@ -78,7 +77,6 @@ class ConditionalGAN(lightning.LightningModule):
         classify: nn.Module | None = None,
         augment: Augment | None = None,
         augmentations: int = 1,
-        enough: Tensor | None = None,
         seed: int = 0,
     ) -> None:
         """Set the players up.
@@ -92,8 +90,6 @@ class ConditionalGAN(lightning.LightningModule):
                 0. Its weights never change.
             augment: applied to samples before ``classify``.
             augmentations: draws of ``augment`` that the inversion loss is averaged over.
-            enough: ``[n_classes]`` margins in logits; a sample whose class wins by more adds nothing further to the
-                inversion loss. None: nothing is ever enough, as in the thesis.
             seed: root of every random number.
 
         Raises:
@@ -106,7 +102,6 @@ class ConditionalGAN(lightning.LightningModule):
         self.generator, self.critic, self.config, self.seed = generator, critic, config, seed
         self.augment, self.augmentations = augment, augmentations
         self.done = 0
-        self.register_buffer("_enough", enough, persistent=False)
         self.register_buffer("history", torch.zeros(config.iterations, len(LOSSES)))
         # In a tuple: neither the target nor the rows belong into a checkpoint.
         self._given: tuple[ClassSampler, nn.Module | None] = (sampler, classify)
@@ -261,8 +256,7 @@ class ConditionalGAN(lightning.LightningModule):
         classify = self._given[1]
         assert classify is not None  # checked on construction
         views = [self.augment(sample, random) for _ in range(self.augmentations)] if self.augment else [sample]
-        losses = torch.stack([max_margin(classify(view), labels) for view in views])
-        return (losses if self._enough is None else losses.clamp(min=-self._enough[labels])).mean()
+        return torch.stack([max_margin(classify(view), labels).mean() for view in views]).mean()
 
     def _descend(self, optimizer: Any, loss: Tensor, module: nn.Module) -> None:
         """A step along the gradient, averaged over ranks.

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar, cast, get_args
 
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -18,7 +17,7 @@ from lightleak.attacks.model_inversion.critic import PackedCritic
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
 from lightleak.attacks.model_inversion.gan_config import GANConfig
 from lightleak.attacks.model_inversion.gan_training import train_gan
-from lightleak.attacks.model_inversion.inversion_loss import cross_entropy, max_margin
+from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.latent_search import GradientSearchConfig, LatentProblem, gradient_search
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels
 from lightleak.attacks.model_inversion.public_rows import check_request, label_public
@@ -34,7 +33,6 @@ from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed, generator
 
 BridgeKind = Literal["exact", "shared"]
-Margin = Literal["unlimited", "public"]
 T = TypeVar("T")
 
 
@@ -145,7 +143,6 @@ class PLGMI(InversionAttack):
         name: str = "plgmi",
         bridge: BridgeKind = "exact",
         categories: Categories = "soft",
-        margin: Margin = "unlimited",
         pseudo_labels: Mapping[str, Any] | PseudoLabelConfig | None = None,
         gradient: Mapping[str, Any] | GradientSearchConfig | None = None,
         tpe: Mapping[str, Any] | TPESearchConfig | None = None,
@@ -162,9 +159,6 @@ class PLGMI(InversionAttack):
                 (Sec. 6.7.5).
             categories: what the target sees of a category in training: the ``soft`` activation, or the hard choice with
                 the gradient of the soft one (``straight_through``).
-            margin: how sure of its class the target is driven to be: ``unlimited`` (Eq. 3.5), or no surer than it is of
-                half the pseudo-labelled rows of the class (``public``). Without a limit a long training leaves the rows
-                that any other model would take for the class.
             pseudo_labels: settings of `PseudoLabelConfig`.
             gradient: settings of `GradientSearchConfig`.
             tpe: settings of `TPESearchConfig`.
@@ -175,16 +169,10 @@ class PLGMI(InversionAttack):
         Raises:
             UsageError: an unknown setting or a value out of range.
         """
-        choices = (
-            ("bridge", bridge, BridgeKind),
-            ("categories", categories, Categories),
-            ("margin", margin, Margin),
-        )
-        for what, value, allowed in choices:
+        for what, value, allowed in (("bridge", bridge, BridgeKind), ("categories", categories, Categories)):
             if value not in get_args(allowed):
                 raise UsageError(f"{name}: {what} must be one of {', '.join(get_args(allowed))}, got {value!r}")
-        self.name, self.bridge, self.categories, self.margin = name, bridge, categories, margin
-        self.trainer = dict(trainer or {})
+        self.name, self.bridge, self.categories, self.trainer = name, bridge, categories, dict(trainer or {})
         self.gan = settings_of(GANConfig, gan, name)
         self.pseudo_labels = settings_of(PseudoLabelConfig, pseudo_labels, f"{name}: pseudo_labels")
         self.searches = Searches(
@@ -222,8 +210,7 @@ class PLGMI(InversionAttack):
         rows = torch.cat([rows, F.one_hot(chosen.labels, target.n_classes).to(rows.dtype)], dim=1)
         sampler = ClassSampler(rows, chosen.labels, target.n_classes, self.gan.balance)
         bridge = make_bridge(transform, target.encoder, self.categories).to(at.device)
-        enough = _usual_margin(target, public, chosen) if self.margin == "public" else None
-        gan = self._players(transform, target, sampler, bridge, enough, derive_seed(seed, "gan"))
+        gan = self._players(transform, target, sampler, bridge, derive_seed(seed, "gan"))
         train_gan(gan, at, self.trainer)
         return FittedPLGMI(
             gan,
@@ -245,7 +232,6 @@ class PLGMI(InversionAttack):
         return {
             "bridge": self.bridge,
             "categories": self.categories,
-            "margin": self.margin,
             **asdict(self.gan),
             "pseudo_labels": asdict(self.pseudo_labels),
             "gradient": asdict(self.searches.gradient),
@@ -259,7 +245,6 @@ class PLGMI(InversionAttack):
         target: Target,
         sampler: ClassSampler,
         bridge: nn.Module,
-        enough: Tensor | None,
         seed: int,
     ) -> ConditionalGAN:
         config = self.gan
@@ -272,7 +257,7 @@ class PLGMI(InversionAttack):
                 player.segments.width, target.n_classes, config.discriminator_dim, config.pac, config.dropout
             )
         classify = TargetOfSample(bridge, target.network, transform.width) if config.inversion_weight else None
-        return ConditionalGAN(player, critic, sampler, config, classify, enough=enough, seed=seed)
+        return ConditionalGAN(player, critic, sampler, config, classify, seed=seed)
 
     def _threat_model(self, target: Target) -> str:
         opened = "its weights and gradients" if target.white_box else "its answers to rows of one's choice"
@@ -282,17 +267,6 @@ class PLGMI(InversionAttack):
             f"Someone who holds the released model ({opened}{own}) and public rows of the same columns that do not "
             f"belong to the private patients or customers{used}."
         )
-
-
-def _usual_margin(target: Target, public: pd.DataFrame, chosen: PseudoLabels) -> Tensor:
-    """Median margin ``[n_classes]`` by which each class wins on its pseudo-labelled rows; 0 for an excluded class."""
-    margin = -max_margin(target.logits(target.encoder.encode(public)), chosen.labels)
-    return torch.stack(
-        [
-            margin[chosen.labels == index].median() if index not in chosen.excluded else margin.new_zeros(())
-            for index in range(target.n_classes)
-        ]
-    )
 
 
 def settings_of(kind: type[T], value: Mapping[str, Any] | T | None, where: str) -> T:
