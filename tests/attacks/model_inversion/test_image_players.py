@@ -65,6 +65,14 @@ def test_the_penalty_is_that_of_one_gradient_after_the_other(critic: ImageCritic
     torch.testing.assert_close(found, torch.stack(expected).mean())
 
 
+def test_losses_of_parts_of_a_batch_average_to_that_of_the_whole(critic: ImageCritic) -> None:
+    # So the ranks of a distributed training, which each hold a part, train as one process would.
+    fake, real, mix = images(6), images(6), torch.rand(6, dtype=torch.float64)
+    labels, others = torch.tensor([0, 1, 2, 2, 1, 0]), torch.tensor([1, 1, 0, 2, 2, 0])
+    parts = [critic.penalty(fake[p], labels[p], real[p], others[p], mix[p], ()) for p in (slice(3), slice(3, 6))]
+    torch.testing.assert_close(torch.stack(parts).mean(), critic.penalty(fake, labels, real, others, mix, ()))
+
+
 def test_at_the_ends_the_class_is_that_of_the_end(critic: ImageCritic) -> None:
     fake, real = images(3), images(3)
     labels, others = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 0])

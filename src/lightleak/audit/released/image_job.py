@@ -53,13 +53,13 @@ class ImageAttackPack:
     Attributes:
         study: settings.
         seed: root seed.
-        printed: the network's name in the thesis's tables.
+        network: name of the released network.
         attack: a key of `ATTACKS`.
     """
 
     study: ImageStudy
     seed: int
-    printed: str
+    network: str
     attack: str
 
     @property
@@ -75,31 +75,27 @@ class ImageAttackPack:
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Fit, make, judge; the row, the entry for the report and the pictures are kept."""
         task = self.study.task(self.seed)
-        target = load_image_model(self.study, self._network, self.seed, folder).to(device)
+        target = load_image_model(self.study, self.network, self.seed, folder).to(device)
         judge = ImageJudge(load_image_model(self.study, self.study.evaluation, self.seed, folder).to(device), task)
-        config, seed = self._config(), derive_seed(self.seed, self.attack, self._network)
+        config, seed = self._config(), derive_seed(self.seed, self.attack, self.network)
         fitted = None
         if self.attack == "public_pseudo_labelled":
             chosen = pseudo_label(image_logits(target, task.public.pixels, device), config.pseudo_labels)
         else:
-            place = folder / "generators" / f"{self.attack}-{self._network}-s{self.seed}"
+            place = folder / "generators" / f"{self.attack}-{self.network}-s{self.seed}"
             at = Workplace(device, place, lambda fraction: report(fraction * self.cost))
             fitted = invert_images(target, task.public.pixels, task.n_classes, config, seed, at)
             chosen = fitted.chosen
         labels = torch.tensor(chosen.classes).repeat_interleave(self.study.per_class)
         for search in ATTACKS[self.attack]:
             if fitted is None:
-                samples = _public_samples(target, task.public, chosen, labels, seed, device)
+                samples = public_samples(target, task.public, chosen, labels, seed, device)
             else:
                 samples = fitted.generate(labels, derive_seed(seed, "samples"), search)
             self._keep(folder, task, judge, config, chosen, fitted, samples)
 
-    @property
-    def _network(self) -> str:
-        return self.study.networks[self.printed]
-
     def _unit(self, search: str) -> str:
-        return f"{self.attack}-{search}-{self._network}-s{self.seed}"
+        return f"{self.attack}-{search}-{self.network}-s{self.seed}"
 
     def _config(self) -> ImageInversionConfig:
         config = self.study.attack
@@ -120,7 +116,7 @@ class ImageAttackPack:
         unit, names = self._unit(samples.search), task.private_train.names
         models = {
             role: image_model_scores(name, self.seed, folder)
-            for role, name in (("target", self._network), ("evaluation", self.study.evaluation))
+            for role, name in (("target", self.network), ("evaluation", self.study.evaluation))
         }
         told = {
             "label": self.attack,
@@ -135,7 +131,7 @@ class ImageAttackPack:
             "kind": "released-model",
             "protocol": "released",
             **told,
-            "target": self._network,
+            "target": self.network,
             "evaluation": self.study.evaluation,
             "evaluation_index": 0,
             "class": ALL,
@@ -228,7 +224,7 @@ def _bytes(pixels: Tensor) -> np.ndarray:
     return found
 
 
-def _public_samples(
+def public_samples(
     target: ImageResNet, public: LabelledImages, chosen: PseudoLabels, labels: Tensor, seed: int, device: torch.device
 ) -> ImageSamples:
     """Pseudo-labelled public images, drawn with replacement."""

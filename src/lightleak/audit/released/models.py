@@ -136,11 +136,12 @@ def train_model(
             enable_progress_bar=False,
             enable_checkpointing=True,
         )
-        batch_size = min(settings.batch_size, len(train))
+        lonely = len(train) % settings.batch_size == 1  # a batch of one row has no statistics to normalise with
+        batches = BatchSampler(len(train), settings.batch_size, True, derive_seed(seed, "batches"), drop_last=lonely)
         with interrupts(trainer):
             trainer.fit(
                 module,
-                batch_loader(train, BatchSampler(len(train), batch_size, True, derive_seed(seed, "batches"))),
+                batch_loader(train, batches),
                 batch_loader(validation, BatchSampler(len(validation), EVALUATION_BATCH_SIZE)),
                 ckpt_path=str(last) if last.is_file() else None,
                 weights_only=True,
