@@ -204,23 +204,31 @@ def test_shapes_and_kinds_are_checked(fitted: BoostedTrees, monkeypatch: pytest.
         check_trees(trees, WIDTH, CLASSES)
 
 
-def test_a_way_that_is_too_long_is_refused() -> None:
+def chain(depth: int) -> dict[str, Tensor]:
     """Two nodes a level: a leaf, and an inner one after it whose children come next."""
-    depth = MAX_DEPTH + 1
     nodes = 2 * depth + 1
     child = torch.tensor([i if i % 2 or i == nodes - 1 else i + 1 for i in range(nodes)], dtype=torch.int32)
     never = torch.finfo(torch.float32).max
-    leaf = child == torch.arange(nodes)
-    trees = {
+    return {
         "feature": torch.zeros(nodes, dtype=torch.int32),
-        "threshold": torch.where(leaf, never, 0.0),
+        "threshold": torch.where(child == torch.arange(nodes), never, 0.0),
         "child": child,
         "value": torch.zeros(nodes),
         "root": torch.zeros(2, dtype=torch.int32),
         "longest": torch.tensor(depth, dtype=torch.int32),
     }
+
+
+def test_a_way_that_is_too_long_is_refused() -> None:
+    check_trees(chain(MAX_DEPTH), 1, 2)
     with pytest.raises(ObservationError, match=f"at most {MAX_DEPTH}"):
-        check_trees(trees, 1, 2)
+        check_trees(chain(MAX_DEPTH + 1), 1, 2)
+
+
+def test_a_second_child_beyond_the_last_node_is_refused() -> None:
+    trees = chain(3)
+    with pytest.raises(ObservationError, match="children must lie behind it"):
+        check_trees(damage(trees, "child", 0, len(trees["child"]) - 1), 1, 2)
 
 
 def test_wrong_use_is_named(fitted: BoostedTrees, rows: Tensor, labels: Tensor) -> None:

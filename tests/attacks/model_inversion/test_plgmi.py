@@ -128,6 +128,8 @@ def test_a_fit_goes_on_from_its_checkpoint(released: ReleasedModel, tmp_path: An
         PLGMI(**SMALL).fit(released, 1, Workplace(folder=tmp_path, progress=stop))
     again = PLGMI(**SMALL).fit(released, 1, Workplace(folder=tmp_path))
     assert again.losses == whole.losses
+    first = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]
+    assert again.seconds > next(state["seconds"] for state in first.values() if "seconds" in state) > 0
     assert again.generate(LABELS, 2).rows.equals(whole.generate(LABELS, 2).rows)
 
 

@@ -1,5 +1,6 @@
 """Running the GAN's training: on one device or several, from its last checkpoint where there is one."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from lightleak.targets.trainer import interrupts, on_device, quiet_lightning
 CHECKPOINT = "last"
 
 
-def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | None = None) -> None:
-    """Train ``gan`` to its last iteration.
+def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | None = None) -> float:
+    """Train ``gan`` to its last iteration, and return the seconds it took, those before an interruption included.
 
     Args:
         gan: what is trained; it holds its data.
@@ -26,7 +27,8 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
     Raises:
         KeyboardInterrupt: interrupted; the same call goes on from the last checkpoint.
     """
-    callbacks: list[Callback] = [_Progress(at)]
+    progress = _Progress(at)
+    callbacks: list[Callback] = [progress]
     checkpoint = None
     if at.folder is not None:
         callbacks.append(
@@ -50,6 +52,7 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
         with interrupts(runner):
             runner.fit(gan, ckpt_path=resumed, weights_only=True)
     gan.to(torch.device(at.device)).eval()
+    return progress.seconds
 
 
 def checkpoint_file(folder: Path) -> Path:
@@ -58,13 +61,25 @@ def checkpoint_file(folder: Path) -> Path:
 
 
 class _Progress(Callback):
-    """Tells about every epoch; a resumed training begins with what was done before."""
+    """Times every epoch and tells about it; a resumed training begins with what was done before."""
 
     def __init__(self, at: Workplace) -> None:
         self.at = at
+        self.seconds = 0.0
         self._told = 0
+        self._since = time.perf_counter()
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self._since = time.perf_counter()
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.seconds += time.perf_counter() - self._since
         if self.at.progress is not None and isinstance(pl_module, ConditionalGAN):
             self.at.progress((pl_module.done - self._told) / pl_module.config.iterations)
             self._told = pl_module.done
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seconds = float(state_dict["seconds"])

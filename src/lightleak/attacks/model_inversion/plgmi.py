@@ -211,7 +211,8 @@ class PLGMI(InversionAttack):
         sampler = ClassSampler(rows, chosen.labels, target.n_classes, self.gan.balance)
         bridge = make_bridge(transform, target.encoder, self.categories).to(at.device)
         gan = self._players(transform, target, sampler, bridge, derive_seed(seed, "gan"))
-        train_gan(gan, at, self.trainer)
+        before = time.perf_counter() - began
+        training = train_gan(gan, at, self.trainer)
         return FittedPLGMI(
             gan,
             transform,
@@ -224,7 +225,7 @@ class PLGMI(InversionAttack):
                 self.searches.augmentation, target.encoder, public, derive_seed(seed, "augmentation"), at.device
             ),
             self._threat_model(target),
-            time.perf_counter() - began,
+            before + training,
         )
 
     def options(self) -> dict[str, Any]:
