@@ -262,11 +262,10 @@ class PLGMI(InversionAttack):
 
     def _threat_model(self, target: Target) -> str:
         opened = "its weights and gradients" if target.white_box else "its answers to rows of one's choice"
-        own = " and the statistics its input is scaled with" if self.bridge == "shared" else ""
         used = "" if self.gan.inversion_weight else "; the generator is trained without the model's gradient"
         return (
-            f"Someone who holds the released model ({opened}{own}) and public rows of the same columns that do not "
-            f"belong to the private patients or customers{used}."
+            f"Someone who holds the released model ({opened}, and the statistics its input is scaled with) and public "
+            f"rows of the same columns that do not belong to the private patients or customers{used}."
         )
 
 

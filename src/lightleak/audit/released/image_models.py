@@ -1,6 +1,7 @@
 """Training the networks of an image study, and keeping them."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -62,13 +63,13 @@ class ImageModelPack:
         def share(images: LabelledImages) -> float:
             return accuracy(image_logits(network, images.pixels, device).argmax(1), images.labels) or 0.0
 
-        scores = ModelScores(
-            share(task.private_train), float("nan"), share(task.private_test), self.study.epochs, seconds
-        )
+        shares = share(task.private_train), math.nan, share(task.private_test)
+        scores = ModelScores(*shares, epochs=self.study.epochs, seconds=seconds)
         state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
         save_file(state, place / "weights.safetensors")
         (place / "last.ckpt").unlink(missing_ok=True)
-        write_whole(unit_file(folder, self.ids[0]), json.dumps(asdict(scores)))
+        kept = {name: value for name, value in asdict(scores).items() if name != "validation_accuracy"}
+        write_whole(unit_file(folder, self.ids[0]), json.dumps(kept))
 
 
 def load_image_model(study: ImageStudy, name: str, seed: int, folder: Path) -> ImageResNet:
@@ -80,8 +81,9 @@ def load_image_model(study: ImageStudy, name: str, seed: int, folder: Path) -> I
 
 
 def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
-    """How good a finished network is."""
-    return ModelScores(**json.loads(unit_file(folder, f"model-{name}-s{seed}").read_text()))
+    """How good a finished network is; it trains for a fixed time, so that there are no validation images."""
+    kept = json.loads(unit_file(folder, f"model-{name}-s{seed}").read_text())
+    return ModelScores(**kept, validation_accuracy=math.nan)
 
 
 def train_image_network(

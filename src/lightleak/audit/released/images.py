@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -89,6 +90,7 @@ def image_attacks(
     plan = partial(_attacks, study, selection.seeds, tuple(networks), attacks)
     ids = run_packs(plan, folder, device, workers, quiet, "attacks on images")
     rows: Rows = [json.loads(unit_file(folder, id).read_text()) for id in ids]
+    shutil.rmtree(folder / "generators", ignore_errors=True)  # checkpoints: every sample is made
     gather_entries(folder)
     _gather_pictures(rows, selection.seeds[0], folder)
     compared = [_compared(study, cell, _of_cell(study, cell, rows)) for cell in cells]

@@ -12,6 +12,7 @@ from lightleak.report.released.comparison import Scenario
 from lightleak.report.released.group import ACCURACY, UNLED, Group
 from lightleak.report.released.wording import (
     SEARCHES,
+    SHOWN_LOSS,
     count,
     distance,
     group_titles,
@@ -109,11 +110,18 @@ def _search_table(title: str, groups: Sequence[Group]) -> SearchTable:
     def cells(name: str, digits: int, scale: float) -> tuple[str, ...]:
         return tuple(plus_minus(group.value(name), group.deviation(name), digits, scale) for group in groups)
 
+    def losses(name: str) -> tuple[str, ...]:
+        found = (group.value(name) for group in groups)
+        small = [value is not None and abs(value.mean) < SHOWN_LOSS for value in found]
+        told = cells(name, 2, 1)
+        means = (nats(value.mean if (value := group.value(name)) else None) for group in groups)
+        return tuple(mean if tiny else text for mean, text, tiny in zip(means, told, small, strict=True))
+
     seconds = [group.value("seconds") for group in groups]
     rows = (
         ("Attack accuracy, %", cells(ACCURACY, 1, 100)),
-        ("Inversion loss at z*, nats", cells("inversion_loss_searched", 2, 1)),
-        ("Inversion loss of the rows, nats", cells("inversion_loss", 2, 1)),
+        ("Inversion loss at z*, nats", losses("inversion_loss_searched")),
+        ("Inversion loss of the rows, nats", losses("inversion_loss")),
         ("Column shapes, %", cells("shapes_score", 1, 100)),
         (
             "Distance to the nearest private row",

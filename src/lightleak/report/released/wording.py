@@ -106,13 +106,19 @@ def setting_words(setting: Setting, names: Iterable[str]) -> list[str]:
     return [phrases[name] for name in names]
 
 
-def nats(value: float | None) -> str:
-    """A loss in nats.
+SHOWN_LOSS = 0.005
+"""Losses below it would show as 0.00."""
 
-    >>> nats(6.841), nats(0.02), nats(None)
-    ('6.84', '0.02', '–')
+
+def nats(value: float | None) -> str:
+    """A loss in nats; two digits of one that two decimals would show as 0.
+
+    >>> nats(6.841), nats(0.02), nats(0.0000123), nats(None)
+    ('6.84', '0.02', '1.2e−05', '–')
     """
-    return "–" if value is None else f"{value:.2f}".replace("-", "−")
+    if value is None:
+        return "–"
+    return (f"{value:.2f}" if value == 0 or abs(value) >= SHOWN_LOSS else f"{value:.1e}").replace("-", "−")
 
 
 def distance(value: float | None, digits: int = 3) -> str:
