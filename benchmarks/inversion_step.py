@@ -1,8 +1,9 @@
-"""Seconds of one generator iteration beside ctgan's own fit loop, at equal batch size, pac and discriminator steps.
+"""Processor time of one generator iteration beside ctgan's own fit loop, at equal batch size, pac and critic steps.
 
-    python benchmarks/inversion_step.py --dataset adult --iterations 20
+    python benchmarks/inversion_step.py --dataset adult --iterations 12
 
-Both train on the same rows with one thread. ctgan (Business Source License) is needed for its own line only.
+Both train on the same rows with one thread; processor time, so that other work on the machine counts less. ctgan (Business
+Source License) is needed for its own line only.
 """
 
 import argparse
@@ -35,7 +36,7 @@ class Plain:
 
 
 def ours(frame: Any, schema: Any, steps: int, iterations: int, hidden: list[int] | None) -> float:
-    """Seconds per iteration; with ``hidden`` the inversion loss of an MLP of these widths is part of it."""
+    """Processor seconds per iteration; with ``hidden`` the inversion loss of an MLP of these widths is part of it."""
     config = GANConfig(
         iterations=iterations + 2, discriminator_steps=steps, latent_dim=128, inversion_weight=float(bool(hidden))
     )
@@ -55,14 +56,14 @@ def ours(frame: Any, schema: Any, steps: int, iterations: int, hidden: list[int]
     gan.optimizers = lambda: optimizers  # type: ignore[assignment, method-assign, return-value]
     for warm in range(2):
         gan.training_step(warm, warm)
-    began = time.perf_counter()
+    began = time.process_time()
     for i in range(iterations):
         gan.training_step(i, i)
-    return (time.perf_counter() - began) / iterations
+    return (time.process_time() - began) / iterations
 
 
 def theirs(frame: Any, schema: Any, steps: int, iterations: int) -> float:
-    """Seconds per iteration of ctgan's fit loop: its own epochs, timed where its progress bar counts them."""
+    """Processor seconds per iteration of ctgan's fit loop: its own epochs, timed where its progress bar counts them."""
     import ctgan.synthesizers.ctgan as published
 
     stamps: list[float] = []
@@ -73,9 +74,9 @@ def theirs(frame: Any, schema: Any, steps: int, iterations: int) -> float:
 
         def __iter__(self) -> Any:
             for epoch in self.epochs:
-                stamps.append(time.perf_counter())
+                stamps.append(time.process_time())
                 yield epoch
-            stamps.append(time.perf_counter())
+            stamps.append(time.process_time())
 
     few = frame.sample(500 * iterations, replace=True, random_state=0).reset_index(drop=True)
     before, published.tqdm = published.tqdm, Bar
