@@ -16,6 +16,7 @@ from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import Federation, FreshClients
 from lightleak.audit.comparison import Compared, markdown
 from lightleak.audit.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
+from lightleak.audit.released.images import IMAGE_REPRODUCTIONS
 from lightleak.audit.released.reproduce import RELEASED
 from lightleak.audit.reproduction_settings import (
     BATCHES,
@@ -38,7 +39,7 @@ from lightleak.core.errors import UsageError
 from lightleak.metrics.summary import Summary, summarise
 
 RUN_FILE = "reproduction.json"
-SPECIAL = {**SPECIAL_HORIZONTAL, **VERTICAL, **RELEASED}
+SPECIAL = {**SPECIAL_HORIZONTAL, **VERTICAL, **RELEASED, **IMAGE_REPRODUCTIONS}
 """Reproductions that are no campaign of attacks on client updates."""
 
 

@@ -84,6 +84,7 @@ def released_context(runs: Sequence[ReleasedRun], redact: bool = False) -> dict[
         "lowest": lowest_columns(subjects),
         "metric_styles": {title: series_style(index) for index, title in enumerate(METRICS.values())},
         "nearest": None if redact else nearest_section(subjects),
+        "pictures": () if redact else tuple(grid for run in runs for grid in run.pictures),
         "memory": memory_section(subjects),
         "losses": loss_sections(subjects),
         "pseudo_labels": pseudo_labels(subjects),
