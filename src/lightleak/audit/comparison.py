@@ -149,6 +149,8 @@ def markdown(
 def _verdict(compared: Sequence[Compared]) -> str:
     answers = [c.agrees for c in compared if c.agrees is not None]
     if not answers:
+        if any(not c.same_data for c in compared):
+            return "Measured on another table than the paper's: nothing is judged."
         return "The paper prints no numbers to compare with."
     cells = [c.cell for c in compared]
     rules = [

@@ -38,7 +38,11 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
         DataError: the table cannot be read.
         UsageError: no such dataset or network, options it does not take, or a batch larger than the training rows.
     """
-    NETWORKS.get(config.target.network)  # before a large table is read
+    if not getattr(NETWORKS.get(config.target.network), "differentiable", True):  # before a large table is read
+        raise UsageError(
+            f"target.network {config.target.network!r} has no gradient that a client could send; audit it with "
+            "kind: released-model"
+        )
     table = load_source(config.data, config.seed)
     both = pd.concat([table.train, table.test], ignore_index=True)
     encoder = TableEncoder(table.schema, config.data.encoding)
@@ -54,11 +58,17 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     return Experiment(table, encoder, marginals, spec)
 
 
-def load_source(data: TableSource, seed: int) -> Table:
-    """The table; errors as for `prepare_experiment`."""
+def load_source(data: TableSource, seed: int, group: str | None = None) -> Table:
+    """The table; errors as for `prepare_experiment`.
+
+    Args:
+        data: which.
+        seed: root seed of its split.
+        group: of a user's own table, the column that says whose row it is; loaders have an option of their own.
+    """
     if data.table is not None:
         assert data.label is not None  # `TableSource` refuses a table without a label
-        return load_table(Path(data.table), data.label, data.schema, seed=seed)
+        return load_table(Path(data.table), data.label, data.schema, seed=seed, group=group)
     assert data.name is not None  # `TableSource` needs a name or a table
     return load_dataset(data.name, data.folder, seed, **data.options)
 

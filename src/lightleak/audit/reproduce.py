@@ -36,6 +36,7 @@ from lightleak.audit.vertical.reproduce import VERTICAL
 from lightleak.audit.vertical.run import SUMMARY_KEYS as VERTICAL_KEYS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
+from lightleak.core.released_model import FOLDER_MODE
 from lightleak.metrics.summary import Summary, summarise
 
 RUN_FILE = "reproduction.json"
@@ -245,4 +246,5 @@ def _open(folder: Path, name: str, selection: Selection) -> None:
     if folder.is_dir() and any(folder.iterdir()):
         raise UsageError(f"{folder} is not empty and holds no reproduction; choose another --output")
     folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(FOLDER_MODE)  # some reproductions keep rows
     saved.write_text(json.dumps(wanted))

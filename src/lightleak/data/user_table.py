@@ -8,9 +8,10 @@ from pathlib import Path
 import pandas as pd
 
 from lightleak.core.errors import DataError
-from lightleak.data.assembly import split_table
+from lightleak.data.assembly import cut_table
 from lightleak.data.schema import TableSchema
 from lightleak.data.sources import reading
+from lightleak.data.splits import holdout
 from lightleak.data.table import DatasetCard, Table
 
 _CSV = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt")
@@ -24,6 +25,7 @@ def load_table(
     test_fraction: float = 0.2,
     seed: int = 0,
     sensitive: Sequence[str] = (),
+    group: str | None = None,
 ) -> Table:
     """Make a table of a user's file or DataFrame.
 
@@ -34,6 +36,8 @@ def load_table(
         test_fraction: share of rows held out at random.
         seed: root seed of the split.
         sensitive: columns to mark as sensitive where the schema is inferred.
+        group: column that says whose row it is (a patient's number, say). It is no feature: it stays out of an inferred
+            schema, and in the frames.
 
     Raises:
         DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
@@ -52,7 +56,9 @@ def load_table(
     if len(frame) < 2:
         raise DataError(f"{name!r} must have at least 2 rows, got {len(frame)}")
     inferred = schema is None
-    schema = _schema(frame, label, schema, sensitive)
+    if group is not None and group not in frame.columns:
+        raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
+    schema = _schema(frame if group is None else frame.drop(columns=group), label, schema, sensitive)
     _require_two_classes(frame, schema)
     card = DatasetCard(
         name=name.split(".")[0],
@@ -63,7 +69,15 @@ def load_table(
         citation="",
         notes="Schema inferred from the table." if inferred else "Schema given by the user.",
     )
-    return split_table(card, schema, frame, seed, test_fraction)
+    parts = holdout(len(frame), test_fraction, seed)
+    table = cut_table(card, schema, frame, *parts)
+    if group is None or group in schema.names:
+        return table
+    train, test = (
+        part.assign(**{group: frame[group].to_numpy()[rows]})
+        for part, rows in zip((table.train, table.test), parts, strict=True)
+    )
+    return replace(table, train=train, test=test)
 
 
 def _schema(

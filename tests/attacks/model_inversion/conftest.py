@@ -44,7 +44,7 @@ def make_gan(segments: Segments, labelled_rows: tuple[Tensor, Tensor]):  # type:
         small = {"iterations": 250, "batch_size": 20, "pac": 5, "latent_dim": 8, "discriminator_steps": 2}
         config = GANConfig(**{**small, "generator_dim": (16,), "discriminator_dim": (12, 12), **changed})  # type: ignore[arg-type]
         torch.manual_seed(1)
-        generator = TabularGenerator(segments, CLASSES, config.latent_dim, config.generator_dim)
+        generator = TabularGenerator(segments, CLASSES, config.latent_dim, config.generator_dim, config.temperature)
         critic = PackedCritic(generator.segments.width, CLASSES, config.discriminator_dim, config.pac, config.dropout)
         classify = nn.Sequential(nn.Linear(generator.segments.width, 8), nn.Tanh(), nn.Linear(8, CLASSES))
         with torch.no_grad():  # a target that is surer of itself than a fresh network

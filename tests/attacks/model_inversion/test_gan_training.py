@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import Workplace
+from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.gan import EPOCH, LOSSES, ConditionalGAN
 from lightleak.attacks.model_inversion.gan_training import checkpoint_file, train_gan
 from lightleak.core.errors import UsageError
@@ -118,3 +121,35 @@ def test_an_inversion_loss_needs_a_target(make_gan: Make) -> None:
 def test_a_value_out_of_range_is_named(make_gan: Make, setting: str, value: object, said: str) -> None:
     with pytest.raises(UsageError, match=f"{setting}.*{said}"):
         make_gan(**{setting: value})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"generator_learning_rate": 0.001},
+        {"discriminator_learning_rate": 0.001},
+        {"generator_decay": 0.1},
+        {"discriminator_decay": 0.1},
+        {"beta1": 0.1},
+        {"beta2": 0.5},
+        {"discriminator_steps": 1},
+        {"inversion_weight": 0.5},
+        {"conditioning_weight": 0.0},
+        {"gradient_penalty": 1.0},
+        {"dropout": 0.1},
+        {"temperature": 0.5},
+        {"balance": "uniform"},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_every_setting_acts(make_gan: Make, changed: dict[str, Any], labelled_rows: tuple[Tensor, Tensor]) -> None:
+    plain, other = make_gan(iterations=8), make_gan(iterations=8, **changed)
+    for gan in (plain, other):
+        rows, labels = labelled_rows
+        kept = labels < 2 if "balance" in changed else labels < 3
+        uneven = torch.cat([kept.nonzero()[:, 0], (labels == 2).nonzero()[:3, 0]])
+        sampler = ClassSampler(rows[uneven], labels[uneven], 3, gan.config.balance)
+        gan._given = (sampler, gan._given[1])
+        train_gan(gan, Workplace())
+    weights = [torch.cat([value.flatten() for value in gan.generator.parameters()]) for gan in (plain, other)]
+    assert not torch.equal(*weights)

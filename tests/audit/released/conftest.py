@@ -19,7 +19,7 @@ def table_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     label = random.choice(6, n, p=[0.25, 0.2, 0.18, 0.15, 0.12, 0.1])
     frame = pd.DataFrame(
         {
-            "patient": random.integers(0, patients, n),
+            "patient": [f"P{number:05d}" for number in random.integers(0, patients, n)],
             "glucose": (5 + 1.5 * (label % 3) + random.normal(0, 1, n)).round(2),
             "visits": random.poisson(1 + label % 3, n),
             "ward": np.array(["a", "b", "c"])[(label + (random.random(n) < 0.2)) % 3],
@@ -38,7 +38,7 @@ def settings(table_file: Path) -> dict[str, Any]:
     return {
         "kind": "released-model",
         "data": {"table": str(table_file), "label": "diagnosis"},
-        "task": {"private_classes": 3, "features": 5, "test_fraction": 0.2, "trees": 5},
+        "task": {"private_classes": 3, "features": 5, "test_fraction": 0.2, "trees": 5, "group": "patient"},
         "target": {"network": "mlp", "options": {"hidden": [16]}},
         "evaluation_model": {"network": "mlp", "options": {"hidden": [12, 12]}},
         "training": {"max_epochs": 6, "batch_size": 32, "optimizer": {"name": "adam", "learning_rate": 0.01}},

@@ -17,9 +17,10 @@ from lightleak.attacks.model_inversion.plgmi import FittedPLGMI
 from lightleak.audit.released import job
 from lightleak.audit.released import world as worlds
 from lightleak.audit.released.config import ReleasedConfig, parse_released_config
+from lightleak.audit.released.models import ModelPack, load_judge, load_model
 from lightleak.audit.released.offline import attack_released_captures
 from lightleak.audit.released.run import describe_released_plan, run_released_audit
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import LightLeakError, UnsupportedError
 from lightleak.core.seeds import derive_seed
 
 SILENT = Console(quiet=True)
@@ -87,7 +88,8 @@ def test_the_folder_holds_what_the_report_needs(done: tuple[Path, dict[str, Any]
     assert {one["class"] for one in own["nearest"]} == {"d0", "d1", "d2"}
     assert own["task"]["classes"] == 3 and own["target_scores"]["epochs"] <= 6
     table = pd.read_csv(folder / "reconstructions" / "plgmi-random-s0-e00.csv")
-    assert len(table) == 90 and {"class", "inversion_loss"} < set(table.columns)
+    assert len(table) == 90 and "patient" not in table.columns
+    assert table["diagnosis"].value_counts().to_dict() == {"d0": 30, "d1": 30, "d2": 30}
     assert not (folder / "generators").exists()
 
 
@@ -127,6 +129,7 @@ def test_interrupted_it_keeps_finished_evaluations_and_ends_where_it_would_have(
     assert untimed(finished["rows"]) == untimed(done[1]["rows"])
 
 
+@pytest.mark.slow
 def test_two_workers_give_the_rows_of_one(
     done: tuple[Path, dict[str, Any]], changed: Callable[..., ReleasedConfig], tmp_path: Path
 ) -> None:
@@ -154,6 +157,9 @@ def test_redacted_it_leaves_no_rows(changed: Callable[..., ReleasedConfig], tmp_
     assert not (folder / "captures").exists() and not (folder / "reconstructions").exists()
     for one in json.loads((folder / "inversion.json").read_text())["entries"]:
         assert all(set(pair) == {"class", "distance"} for pair in one["nearest"])
+    assert not (folder / "models").exists()  # the evaluation model has seen private rows
+    marked = str(job.prepare_world(changed(redact=True), 0).task.private_train["glucose"].max()).encode()
+    assert not [file for file in folder.rglob("*") if file.is_file() and marked in file.read_bytes()]
 
 
 def test_trees_are_attacked_without_gradients(
@@ -163,11 +169,13 @@ def test_trees_are_attacked_without_gradients(
     with pytest.raises(UnsupportedError, match="plgmi_black_box"):
         run_released_audit(changed(**trees), tmp_path / "refused", [], SILENT)
     own = {"plgmi_black_box": {**settings["attacks"]["plgmi"]}}
-    config = changed(
-        **trees, attacks=own, samples__searches=["random", "tpe"], samples__tpe_per_class=2, samples__evaluations=1
-    )
+    with pytest.raises(UnsupportedError, match="samples.searches holds gradient"):
+        run_released_audit(changed(**trees, attacks=own), tmp_path / "refused", [], SILENT)
+    searches = ["random", "tpe", "random_best"]
+    config = changed(**trees, attacks=own, samples__searches=searches, samples__tpe_per_class=2, samples__evaluations=1)
     rows = run_released_audit(config, tmp_path / "trees", [], SILENT)["rows"]
-    assert {row["latent_search"] for row in rows} == {"random", "tpe"}
+    assert {row["latent_search"] for row in rows} == set(searches)
+    assert {row["samples"] for row in rows if row["latent_search"] != "random" and row["class"] == "all"} == {6}
 
 
 @pytest.mark.parametrize(
@@ -180,12 +188,16 @@ def test_trees_are_attacked_without_gradients(
         ({"task__private_classes": 1}, "task.private_classes"),
         ({"evaluation_model__network": "gandolf"}, "unknown network"),
         ({"training__patience": 0}, "training.patience"),
+        ({"task__group": "person"}, "'person'"),
+        ({"attacks": {"plgmi": {"trainer": {"devices": 2}}}}, "cannot set devices in an audit"),
+        ({"attacks": {"plgmi": {"trainer": {"foo": 1}}}}, "foo"),
+        ({"attacks": {"gan_without_target": {"inversion_weight": 1}}}, "inversion_weight must be 0"),
     ],
 )
 def test_wrong_settings_are_refused_before_any_work(
     changed: Callable[..., ReleasedConfig], overrides: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(LightLeakError, match=said):
         run_released_audit(changed(**overrides), tmp_path / "run", [], SILENT)
     assert not (tmp_path / "run").exists()
 
@@ -211,3 +223,57 @@ def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], confi
         worlds._world.cache_clear()
     told = next(row for row in results["rows"] if row["label"] == "plgmi" and row["class"] == "all")
     assert float(samples.loss.double().mean()) == pytest.approx(told["inversion_loss"], rel=1e-12)
+
+
+def test_a_torn_capture_is_written_again(done: tuple[Path, dict[str, Any]], config: ReleasedConfig) -> None:
+    folder, _ = done
+    (folder / "captures" / "s0").rename(folder / "captures" / "s0.part")
+    (folder / "captures" / "s0.part" / "truth" / "tensors.safetensors").unlink()
+    run_released_audit(config, folder, [], SILENT)
+    assert not (folder / "captures" / "s0.part").exists()
+    assert (folder / "captures" / "s0" / "truth" / "tensors.safetensors").is_file()
+
+
+def test_the_ceiling_is_a_mean_over_classes_as_the_accuracy_is(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig
+) -> None:
+    folder, results = done
+    world = job.prepare_world(config, 0)
+    judge = load_judge(folder, world, 0)
+    test = world.task.private_test
+    named = judge.network(world.encoder.encode(test)).argmax(1) == world.encoder.encode_labels(test)
+    by_class = [float(named[(test["diagnosis"] == name).to_numpy()].double().mean()) for name in ("d0", "d1", "d2")]
+    row = next(row for row in results["rows"] if row["class"] == "all")
+    assert row["ceiling"] == pytest.approx(sum(by_class) / 3)
+    assert row["ceiling_pooled"] == pytest.approx(float(named.double().mean()))
+    target = load_model(folder, world, "target", 0)(world.encoder.encode(test)).argmax(1)
+    hit = float((target == world.encoder.encode_labels(test)).double().mean())
+    assert row["target_test_accuracy"] == pytest.approx(hit)
+    assert judge.private.held_out_labels.tolist() == world.encoder.encode_labels(test).tolist()
+    assert len(judge.private.train_labels) == len(world.task.private_train)
+
+
+def test_training_stops_when_the_loss_stands_still(changed: Callable[..., ReleasedConfig], tmp_path: Path) -> None:
+    still = changed(training__min_delta=100.0, training__patience=2, training__max_epochs=20)
+    ModelPack(still, 0, "target").run(tmp_path, torch.device("cpu"), lambda done: None)
+    found = json.loads((tmp_path / "units" / "model-target-s0.json").read_text())
+    assert found["epochs"] == 3  # the first sets the mark, two more do not reach it
+
+
+def test_evaluations_differ(done: tuple[Path, dict[str, Any]]) -> None:
+    losses = [
+        row["inversion_loss"]
+        for row in done[1]["rows"]
+        if row["label"] == "plgmi" and row["latent_search"] == "random" and row["class"] == "all"
+    ]
+    assert len(set(losses)) == 2
+
+
+def test_several_captures_are_told_apart(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path
+) -> None:
+    captures = done[0] / "captures"
+    shutil.copytree(captures / "s0", captures / "s1")
+    rows = attack_released_captures(config, captures, tmp_path / "both", [], SILENT)["rows"]
+    assert {row["setting"] for row in rows} == {"small, capture s0", "small, capture s1"}
+    assert not (tmp_path / "both" / "generators").exists()

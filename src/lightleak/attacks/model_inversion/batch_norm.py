@@ -1,8 +1,9 @@
 """Batch normalisation over the rows of all ranks, on any backend."""
 
+from typing import Any
+
 import torch
 import torch.distributed as dist
-import torch.distributed.nn.functional as across_ranks
 from torch import Tensor, nn
 
 
@@ -20,9 +21,9 @@ class GlobalBatchNorm1d(nn.BatchNorm1d):
             return super().forward(x)
         rows = len(x) * ranks
         # The collective sums in the backward pass as well, which is what the mean of the ranks' losses needs.
-        mean = across_ranks.all_reduce(x.sum(0)) / rows
+        mean = _sum_over_ranks(x.sum(0)) / rows
         centred = x - mean
-        variance = across_ranks.all_reduce(centred.square().sum(0)) / rows
+        variance = _sum_over_ranks(centred.square().sum(0)) / rows
         if self.running_mean is not None and self.running_var is not None and self.momentum is not None:
             with torch.no_grad():
                 self.running_mean.lerp_(mean, self.momentum)
@@ -31,3 +32,24 @@ class GlobalBatchNorm1d(nn.BatchNorm1d):
                     self.num_batches_tracked.add_(1)
         scaled: Tensor = centred * (variance + self.eps).rsqrt()
         return scaled * self.weight + self.bias
+
+
+class _SumOverRanks(torch.autograd.Function):
+    """The sum of every rank's values, on every rank; in the backward pass the sum of every rank's gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor) -> Tensor:
+        total = values.clone()
+        dist.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        total = gradient.clone()
+        dist.all_reduce(total)
+        return total
+
+
+def _sum_over_ranks(values: Tensor) -> Tensor:
+    total: Tensor = _SumOverRanks.apply(values)
+    return total

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, TypeVar, cast, get_args
 
 import torch
@@ -18,9 +18,15 @@ from lightleak.attacks.model_inversion.gan import ConditionalGAN
 from lightleak.attacks.model_inversion.gan_config import GANConfig
 from lightleak.attacks.model_inversion.gan_training import train_gan
 from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
-from lightleak.attacks.model_inversion.latent_search import GradientSearchConfig, LatentProblem, gradient_search
+from lightleak.attacks.model_inversion.latent_search import (
+    GradientSearchConfig,
+    LatentProblem,
+    LatentSearch,
+    gradient_search,
+    random_search,
+)
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels
-from lightleak.attacks.model_inversion.public_rows import check_request, label_public
+from lightleak.attacks.model_inversion.public_rows import check_request, label_public, warn_of
 from lightleak.attacks.model_inversion.released import Target, rebuild
 from lightleak.attacks.model_inversion.search_augmentation import AugmentationConfig, make_augmentation
 from lightleak.attacks.model_inversion.shared_transform import SharedTransform
@@ -82,7 +88,7 @@ class FittedPLGMI(FittedInversion):
     ) -> None:
         self.gan, self.transform, self.target = gan, transform, target
         self.excluded, self.classes = dict(chosen.excluded), chosen.classes
-        self.searches = ("random", "softmax", *(["gradient"] if target.white_box else []), "tpe")
+        self.searches = ("random", "softmax", *(["gradient"] if target.white_box else []), "tpe", "random_best")
         self.losses, self.pseudo_labels, self.seconds = gan.losses(), chosen.summary(), seconds
         self._generator = cast(TabularGenerator, gan.generator)
         self._share, self._settings, self._threat_model = sampler.share.cpu(), settings, threat_model
@@ -100,7 +106,8 @@ class FittedPLGMI(FittedInversion):
 
         ``random``: random latent vectors, and categories drawn as CTGAN draws them, by Gumbel noise. ``softmax``:
         random latent vectors and the likeliest categories; the start of the searches, and their control. ``gradient``
-        (thesis Algorithm 5) and ``tpe`` (Sec. 4.3.4) search from there for vectors that the target is sure of.
+        (thesis Algorithm 5) and ``tpe`` (Sec. 4.3.4) search from there for vectors that the target is sure of;
+        ``random_best`` keeps the best of as many random vectors as ``tpe`` tries.
         """
         began = time.perf_counter()
         check_request(self, labels, search)
@@ -109,13 +116,10 @@ class FittedPLGMI(FittedInversion):
         noise = None
         if search in ("random", "softmax"):
             z = self.problem.draw(len(labels), random)
+            details = {"loss_after": float(self.problem.losses(z, wanted).mean())} if search == "softmax" else {}
             noise = self._generator.draw_noise(len(labels), random).to(self.device) if search == "random" else None
         else:
-            found = (
-                gradient_search(self.problem, wanted, random, self._settings.gradient, self._augment)
-                if search == "gradient"
-                else tpe_search(self.problem, wanted, random, self._settings.tpe)
-            )
+            found = self._search(search, wanted, random)
             z = found.z
             details = {"loss_before": float(found.before.mean()), "loss_after": float(found.after.mean())}
         with torch.no_grad():
@@ -123,7 +127,17 @@ class FittedPLGMI(FittedInversion):
         rows = self.transform.decode(sample[:, : self.transform.width].cpu())
         loss = cross_entropy(self.target.logits(self.target.encoder.encode(rows)), labels)
         seconds = time.perf_counter() - began
-        return ClassSamples(rows, labels, loss, search, self._threat_model, self.excluded, seconds, details)
+        return ClassSamples(
+            rows, labels, loss, search, self._threat_model, self.excluded, seconds, details, warn_of(self.excluded)
+        )
+
+    def _search(self, name: str, labels: Tensor, random: torch.Generator) -> LatentSearch:
+        settings = self._settings
+        if name == "gradient":
+            return gradient_search(self.problem, labels, random, settings.gradient, self._augment)
+        if name == "tpe":
+            return tpe_search(self.problem, labels, random, settings.tpe)
+        return random_search(self.problem, labels, random, settings.tpe.trials)
 
     def draw_labels(self, n: int, seed: int = 0) -> Tensor:
         """See `FittedInversion.draw_labels`; as often as the generator was trained on them."""
@@ -181,6 +195,11 @@ class PLGMI(InversionAttack):
             settings_of(AugmentationConfig, augmentation, f"{name}: augmentation"),
         )
 
+    @property
+    def opens_the_model(self) -> bool:
+        """Whether it takes gradients where it can get them."""
+        return self.name != "plgmi_black_box"
+
     def check(self, observation: ReleasedModel) -> None:
         """See `InversionAttack.check`.
 
@@ -199,6 +218,8 @@ class PLGMI(InversionAttack):
         self.check(observation)
         at, began = at or Workplace(), time.perf_counter()
         target = rebuild(observation).to(at.device)
+        if not self.opens_the_model:
+            target = replace(target, white_box=False)
         chosen = label_public(observation, target, self.pseudo_labels)
         public = observation.public.iloc[chosen.rows.numpy()].reset_index(drop=True)
         transform: TableTransform = (
@@ -279,9 +300,13 @@ def settings_of(kind: type[T], value: Mapping[str, Any] | T | None, where: str) 
         return value
     given = dict(cast(Mapping[str, Any], value or {}))
     given = {key: tuple(entry) if isinstance(entry, list) else entry for key, entry in given.items()}
+    known = [option.name for option in fields(cast(Any, kind))]
+    for name in given:
+        if name not in known:
+            raise UsageError(f"{where}: unknown setting {name!r}; known: {', '.join(known)}")
     try:
         return kind(**given)
-    except TypeError as error:
+    except (TypeError, UsageError) as error:  # a comparison of a word with a number
         raise UsageError(f"{where}: {error}") from error
 
 
@@ -294,10 +319,18 @@ def plgmi(**settings: Any) -> PLGMI:
 @INVERSION_ATTACKS.register("gan_without_target")
 def gan_without_target(**settings: Any) -> PLGMI:
     """The same generator, trained on the pseudo-labelled rows without the target's gradient."""
-    return PLGMI("gan_without_target", **{**settings, "inversion_weight": 0.0})
+    return PLGMI("gan_without_target", **_without_inversion("gan_without_target", settings))
 
 
 @INVERSION_ATTACKS.register("plgmi_black_box")
 def plgmi_black_box(**settings: Any) -> PLGMI:
     """What can be done with a model's answers alone, for trees as well (Sec. 6.7.6); search with ``tpe``."""
-    return PLGMI("plgmi_black_box", **{**settings, "inversion_weight": 0.0})
+    return PLGMI("plgmi_black_box", **_without_inversion("plgmi_black_box", settings))
+
+
+def _without_inversion(name: str, settings: dict[str, Any]) -> dict[str, Any]:
+    if settings.get("inversion_weight"):
+        raise UsageError(
+            f"{name} has no inversion loss: inversion_weight must be 0, got {settings['inversion_weight']}"
+        )
+    return {**settings, "inversion_weight": 0.0}

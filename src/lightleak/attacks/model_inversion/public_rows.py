@@ -1,6 +1,7 @@
 """Baselines that show public rows themselves: what is known of a class without any generator."""
 
 import time
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -54,6 +55,7 @@ class FittedPublicRows(FittedInversion):
             f"No attack: {known}, drawn at random.",
             self.excluded,
             time.perf_counter() - began,
+            warnings=warn_of(self.excluded),
         )
 
     def draw_labels(self, n: int, seed: int = 0) -> Tensor:
@@ -106,6 +108,12 @@ def label_public(observation: ReleasedModel, target: Target, config: PseudoLabel
 def encode_public(observation: ReleasedModel, encoder: TableEncoder) -> Tensor:
     """The public rows as the target's input, ``[n, d]``."""
     return encoder.encode(observation.public)
+
+
+def warn_of(excluded: Mapping[int, str]) -> tuple[str, ...]:
+    """One warning where classes could not be attacked."""
+    reasons = "; ".join(dict.fromkeys(excluded.values()))
+    return (f"{len(excluded)} private classes are left out of every figure: {reasons}",) if excluded else ()
 
 
 def check_request(fitted: FittedInversion, labels: Tensor, search: str) -> None:

@@ -84,7 +84,7 @@ def tpe_search(
         UsageError: labels that are no classes of the generator.
     """
     config = config or TPESearchConfig()
-    optuna = _optuna()
+    optuna = import_optuna()
     start, labels = problem.start(labels, generator)
     seeds = torch.randint(2**31 - 1, (len(start),), generator=generator).tolist()
     best_z = best = before = torch.empty(0)
@@ -134,7 +134,12 @@ class _Study:
         self._study.tell(self._trial, loss)
 
 
-def _optuna() -> Any:
+def import_optuna() -> Any:
+    """Optuna, which only this search needs.
+
+    Raises:
+        UnsupportedError: it is not installed.
+    """
     try:
         import optuna
     except ImportError as error:

@@ -24,7 +24,7 @@ from lightleak.targets.optimizers import OptimizerConfig
 FREE = ("data.options", "target.options", "evaluation_model.options", "training.trainer", "attacks")
 """Settings of loaders, networks, the Trainer and attacks, which check them themselves."""
 
-SEARCHES = ("random", "softmax", "gradient", "tpe")
+SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class SamplesConfig:
         per_class: rows per class for the attack accuracy (thesis: 1,000).
         searches: latent searches, each with rows of its own.
         searched_per_class: rows per class of the gradient search.
-        tpe_per_class: rows per class of the Bayesian search, which takes seconds for each.
+        tpe_per_class: rows per class of the Bayesian search, which takes seconds for each, and of ``random_best``, its
+            control at equal budget.
     """
 
     evaluations: int = 5
@@ -90,7 +91,7 @@ class SamplesConfig:
 
     def rows_per_class(self, search: str) -> int:
         """Rows of each class for one evaluation of a search."""
-        searched = {"random": self.per_class, "tpe": self.tpe_per_class}
+        searched = {"random": self.per_class, "tpe": self.tpe_per_class, "random_best": self.tpe_per_class}
         return searched.get(search, self.searched_per_class)
 
 

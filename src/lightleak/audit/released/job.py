@@ -20,6 +20,7 @@ from lightleak.audit.vertical.job import file_name
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
+from lightleak.data.column import Column
 from lightleak.data.inversion_task import InversionTask
 
 
@@ -59,8 +60,8 @@ class AttackPack:
         place = folder / "generators" / file_name(f"{self.label}-s{self.seed}")
         at = Workplace(device, place, lambda fraction: report(fraction * len(self.ids)))
         fitted = attack.fit(seen, derive_seed(self.seed, self.label), at)
-        judge = load_judge(folder, world, self.seed)
-        facts = facts_of(self.config, self.seed, self.label, world.target, attack, fitted, judge)
+        judge, names = load_judge(folder, world, self.seed), world.task.schema.label.categories
+        facts = facts_of(self.config, self.seed, self.label, world.target, attack, fitted, judge, names)
         for search in self._searches:
             for k in range(self.config.samples.evaluations):
                 file = unit_file(folder, self._unit(search, k))
@@ -87,7 +88,7 @@ class AttackPack:
             found = entry(facts, samples, names, fitted, scores, statistics, judge, task, self.config.redact)
             write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
             if not self.config.redact:
-                write_rows(folder, unit, samples)
+                write_rows(folder, unit, samples, judge.encoder.schema.label)
         yield overall_row(unit, facts, k, samples, scores, statistics)
         yield from class_rows(unit, facts, k, samples, names, scores)
 
@@ -112,9 +113,11 @@ def task_facts(task: InversionTask) -> dict[str, Any]:
     }
 
 
-def write_rows(folder: Path, unit: str, samples: ClassSamples) -> None:
+def write_rows(folder: Path, unit: str, samples: ClassSamples, label: Column) -> None:
     """Keep the rows themselves, with the class they were made for."""
-    table = samples.rows.assign(**{"class": samples.labels.numpy(), "inversion_loss": samples.loss.numpy()})
+    table = samples.rows.copy()
+    table[label.name] = [label.categories[index] for index in samples.labels.tolist()]
+    table["(inversion loss)"] = samples.loss.numpy()
     write_whole(folder / "reconstructions" / f"{unit}.csv", table.to_csv(index=False))
 
 

@@ -1,10 +1,11 @@
 """The truth of a released-model audit: private rows, and the evaluation model that says what a row looks like."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pandas as pd
@@ -50,6 +51,11 @@ class ModelScores:
     epochs: int
     seconds: float
     by_class: Mapping[str, float | None] = field(default_factory=dict)
+
+    def mean_over(self, names: Sequence[str], classes: Sequence[int]) -> float | None:
+        """Mean accuracy over those classes that have held-out rows; None where none has."""
+        known = [value for index in classes if (value := self.by_class.get(names[index])) is not None]
+        return fmean(known) if known else None
 
 
 @dataclass(frozen=True)

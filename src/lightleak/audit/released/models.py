@@ -65,8 +65,8 @@ class ModelPack:
         scores = _scores(network, world, device, epochs, seconds)
         state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
         save_file(state, place / "weights.safetensors")
-        shutil.rmtree(place / "checkpoints", ignore_errors=True)
         write_whole(unit_file(folder, self.ids[0]), json.dumps(asdict(scores)))
+        shutil.rmtree(place / "checkpoints", ignore_errors=True)
 
 
 def model_folder(folder: Path, role: Role, seed: int) -> Path:

@@ -1,7 +1,9 @@
 """``lightleak attack`` on released models that were kept before, here or elsewhere, with or without the truth."""
 
 import json
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from lightleak.audit.vertical.job import file_name
 from lightleak.core.devices import resolve_device
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
+from lightleak.data.column import Column
 from lightleak.data.schema import TableSchema
 from lightleak.report import build_report
 from lightleak.targets import NetworkSpec
@@ -60,11 +63,15 @@ def attack_released_captures(
                     at = Workplace(device, folder / "generators" / unit)
                     fitted = attack.fit(seen, derive_seed(config.seeds[0], label), at)
                     target = NetworkSpec.from_dict(seen.network)
-                    facts = facts_of(config, config.seeds[0], label, target, attack, fitted, judge)
-                    names = TableSchema.from_dict(seen.encoder["schema"]).label.categories
-                    found = _rows(config, folder, unit, facts, names, fitted, judge)
+                    schema = TableSchema.from_dict(seen.encoder["schema"])
+                    names = schema.label.categories
+                    facts = facts_of(config, config.seeds[0], label, target, attack, fitted, judge, names)
+                    if len(captures) > 1:  # several models: each is a setting of its own
+                        facts = replace(facts, told={**facts.told, "setting": f"{config.setting}, capture {name}"})
+                    found = _rows(config, folder, unit, facts, schema.label, fitted, judge)
                     write_whole(file, json.dumps(without_nan(found)))
                 rows += json.loads(file.read_text())
+        shutil.rmtree(folder / "generators", ignore_errors=True)
     finally:
         results = write_results(folder, rows, SUMMARY_KEYS)
         gather_entries(folder)
@@ -88,12 +95,12 @@ def _rows(
     folder: Path,
     unit: str,
     facts: Facts,
-    names: Sequence[str],
+    label: Column,
     fitted: FittedInversion,
     judge: Judge | None,
 ) -> list[dict[str, Any]]:
     """One evaluation of every search."""
-    found = []
+    found, names = [], label.categories
     for search in (search for search in config.samples.searches if search in fitted.searches):
         seed = derive_seed(config.seeds[0], "evaluation", 0)
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(config.samples.rows_per_class(search))
@@ -102,7 +109,7 @@ def _rows(
         told = entry(facts, samples, names, fitted, scores, judge=judge, redact=config.redact)
         write_whole(folder / "inversion" / f"{unit}-{search}.json", json.dumps(without_nan(told)))
         if not config.redact:
-            write_rows(folder, f"{unit}-{search}", samples)
+            write_rows(folder, f"{unit}-{search}", samples, label)
         found += [overall_row(f"{unit}-{search}", facts, 0, samples, scores)]
         found += class_rows(f"{unit}-{search}", facts, 0, samples, names, scores)
     return found

@@ -41,8 +41,12 @@ def facts_of(
     attack: InversionAttack,
     fitted: FittedInversion,
     judge: Judge | None,
+    names: Sequence[str],
 ) -> Facts:
-    """What rows of one attack share; without a judge nothing is known of the models' accuracy."""
+    """What rows of one attack share; without a judge nothing is known of the models' accuracy.
+
+    ``ceiling`` is what attack accuracy is: a mean over the classes that are attacked; ``ceiling_pooled`` counts rows.
+    """
     options = attack.options()
     models = judge.models if judge is not None else {}
     own, ceiling = models.get("target"), models.get("evaluation")
@@ -57,7 +61,8 @@ def facts_of(
         "setting": config.setting,
         "seed": seed,
         "bridge": options.get("bridge"),
-        "ceiling": None if ceiling is None else ceiling.test_accuracy,
+        "ceiling": None if ceiling is None else ceiling.mean_over(names, fitted.classes),
+        "ceiling_pooled": None if ceiling is None else ceiling.test_accuracy,
         "target_test_accuracy": None if own is None else own.test_accuracy,
         "target_train_accuracy": None if own is None else own.train_accuracy,
         "fit_seconds": fitted.seconds,

@@ -11,12 +11,13 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks.model_inversion.plgmi import PLGMI
+from lightleak.attacks.model_inversion.tpe_search import import_optuna
 from lightleak.audit.campaign import run_packs
 from lightleak.audit.released.choices import attack_named
 from lightleak.audit.released.config import ReleasedConfig
 from lightleak.audit.released.job import observe, plan_attacks, plan_models
 from lightleak.audit.released.models import load_judge
-from lightleak.audit.released.world import World, prepare_world
+from lightleak.audit.released.world import prepare_world
 from lightleak.audit.released_summary import print_released_summary
 from lightleak.audit.results import write_environment, write_results
 from lightleak.audit.run import open_run_folder
@@ -64,6 +65,8 @@ def run_stages(config: ReleasedConfig, folder: Path, device: torch.device, conso
             _keep_observations(config, folder)
         run_packs(partial(plan_attacks, config), folder, device, config.workers, quiet, "evaluations of attacks")
         shutil.rmtree(folder / "generators", ignore_errors=True)
+        if config.redact:  # the evaluation model was trained on private rows and is never released
+            shutil.rmtree(folder / "models", ignore_errors=True)
     finally:
         # Also after an interruption: the report then shows what is there, and a later run goes on from it.
         results = write_results(folder, finished_rows(config, folder), SUMMARY_KEYS)
@@ -89,14 +92,9 @@ def check_released(config: ReleasedConfig) -> None:
     plan_attacks(config)
     with quiet_lightning():
         make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
-    white_box = getattr(NETWORKS.get(config.target.network), "differentiable", True)
-    for label, options in config.attacks.items():
-        attack = attack_named(label, options)
-        if isinstance(attack, PLGMI) and attack.gan.inversion_weight and not white_box:
-            raise UnsupportedError(
-                f"attacks.{label} leads its generator by the target's gradient, which {config.target.network!r} does "
-                "not give; take plgmi_black_box"
-            )
+    _check_attacks(config)
+    if "tpe" in config.samples.searches:
+        import_optuna()  # before anything is trained
     world = prepare_world(config, config.seeds[0])
     for spec in (world.target, world.evaluation):
         build_network(spec, seed=0)  # refuses options it does not take
@@ -105,6 +103,32 @@ def check_released(config: ReleasedConfig) -> None:
             f"training.batch_size must be at most {len(world.task.private_train)} (private training rows), "
             f"got {config.training.batch_size}"
         )
+
+
+def _check_attacks(config: ReleasedConfig) -> None:
+    """Raise where an attack or a search needs gradients the target does not give, or a Trainer that cannot be."""
+    white_box = getattr(NETWORKS.get(config.target.network), "differentiable", True)
+    for label, options in config.attacks.items():
+        attack = attack_named(label, options)
+        if not isinstance(attack, PLGMI):
+            continue
+        if attack.gan.inversion_weight and not white_box:
+            raise UnsupportedError(
+                f"attacks.{label} leads its generator by the target's gradient, which {config.target.network!r} does "
+                "not give; take plgmi_black_box"
+            )
+        if "gradient" in config.samples.searches and not (white_box and attack.opens_the_model):
+            raise UnsupportedError(
+                f"samples.searches holds gradient, which attacks.{label} cannot take: it sees the model's answers "
+                "alone; take random_best or tpe"
+            )
+        if spread := sorted({"devices", "num_nodes", "strategy"} & set(attack.trainer)):
+            raise UsageError(
+                f"attacks.{label}.trainer cannot set {', '.join(spread)} in an audit, which runs attacks side by side; "
+                "call the attack's fit from a script of your own"
+            )
+        with quiet_lightning():
+            make_trainer(attack.trainer, config.device, logger=False, enable_checkpointing=False)
 
 
 def describe_released_plan(config: ReleasedConfig, console: Console) -> None:
@@ -134,11 +158,13 @@ def _keep_observations(config: ReleasedConfig, folder: Path) -> None:
     """What an attacker would hold, for ``lightleak attack``; the truth is apart."""
     for seed in config.seeds:
         place = folder / "captures" / f"s{seed}"
-        if (place / "truth").is_dir():
+        if place.is_dir():
             continue
-        world: World = prepare_world(config, seed)
-        observe(config, world, seed, folder).save(place / "observation")
-        load_judge(folder, world, seed).save(place / "truth")
+        world, partial_place = prepare_world(config, seed), place.with_suffix(".part")
+        shutil.rmtree(partial_place, ignore_errors=True)
+        observe(config, world, seed, folder).save(partial_place / "observation")
+        load_judge(folder, world, seed).save(partial_place / "truth")
+        partial_place.rename(place)  # whole or not at all
 
 
 def gather_entries(folder: Path) -> None:

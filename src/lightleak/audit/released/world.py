@@ -48,7 +48,9 @@ def _world(parts: str, seed: int) -> World:
     config = parse_released_config(json.loads(parts))
     for model in (config.target, config.evaluation_model):
         NETWORKS.get(model.network)  # before a large table is read
-    task = make_inversion_task(load_source(config.data, seed), config.task, derive_seed(seed, "task"))
+    task = make_inversion_task(
+        load_source(config.data, seed, config.task.group), config.task, derive_seed(seed, "task")
+    )
     encoder = TableEncoder(task.schema, config.data.encoding).fit(task.private_train)
 
     def spec(model: TargetConfig) -> NetworkSpec:

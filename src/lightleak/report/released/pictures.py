@@ -70,7 +70,7 @@ def picture_row(name: str, pixels: np.ndarray, private: bool) -> dict[str, Any]:
 
 
 def pictures_json(grids: Sequence[Mapping[str, Any]]) -> str:
-    """The text of `FILE_NAME`: grids of ``target``, ``attack``, ``search``, ``classes`` and ``rows`` (`picture_row`)."""
+    """The text of `FILE_NAME`: grids of ``target``, ``attack``, ``search``, ``classes``, ``rows`` (`picture_row`)."""
     return json.dumps({"schema_version": SCHEMA_VERSION, "grids": list(grids)})
 
 
