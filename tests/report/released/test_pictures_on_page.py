@@ -12,13 +12,18 @@ PIXELS = np.full((2, 1, 4, 4), 200, np.uint8)
 
 
 def run_on_images(folder: Path) -> Path:
-    row = {"kind": "released-model", "attack": "plgmi", "label": "plgmi", "class": "all", "dataset": "digits",
-           "latent_search": "random", "attack_accuracy": 0.5, "evaluation_index": 0, "seed": 0, "samples": 10}  # fmt: skip
+    row = {
+        "kind": "released-model",
+        "attack": "plgmi",
+        "label": "plgmi",
+        "class": "all",
+        "dataset": "digits",
+        "seed": 0,
+    }
+    row |= {"latent_search": "random", "attack_accuracy": 0.5, "evaluation_index": 0, "samples": 10}
     (folder / "results.json").write_text(json.dumps({"schema_version": 1, "rows": [row], "summary": []}))
-    grid = {
-        "target": "image_resnet", "attack": "plgmi", "search": "random", "classes": ["0", "<b>1"],
-        "rows": [picture_row("made up", PIXELS, False), picture_row("nearest private image", PIXELS, True)],
-    }  # fmt: skip
+    rows = [picture_row("made up", PIXELS, False), picture_row("nearest private image", PIXELS, True)]
+    grid = {"target": "image_resnet", "attack": "plgmi", "search": "random", "classes": ["0", "<b>1"], "rows": rows}
     (folder / FILE_NAME).write_text(pictures_json([grid]))
     return folder
 
