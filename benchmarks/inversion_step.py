@@ -2,8 +2,8 @@
 
     python benchmarks/inversion_step.py --dataset adult --iterations 12
 
-Both train on the same rows with one thread; processor time, so that other work on the machine counts less. ctgan is needed
-for its own line only; it is under the Business Source License.
+Both train on the same rows with one thread; processor time, so that other work on the machine counts less. ctgan is
+needed for its own line only; it is under the Business Source License.
 """
 
 import argparse
