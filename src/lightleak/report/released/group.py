@@ -11,7 +11,7 @@ from typing import Any, Literal
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.released.result import ALL, InversionResult, Setting
 
-BASELINES = ("public_pseudo_labelled", "gan_without_target", "public_random")
+BASELINES = ("public_pseudo_labelled", "gan_without_target", "plgmi_black_box", "public_random")
 """What is not led by the target: whatever an attack reaches above them, the model itself gave away."""
 
 UNLED = (None, "random", "softmax")

@@ -19,8 +19,8 @@ LIMITS = (
     "person was found, and an attacker cannot see which of the rows happen to be close to a real one.",
     "“Taken for its class” is the judgement of one other model that was trained on the same private rows. A row may be "
     "taken for its class and still describe nobody.",
-    "The attacker is assumed to hold the whole released model and public rows with the same columns, from a source as "
-    "like the private one as here. With other public rows the numbers are others.",
+    "The attacker is assumed to hold the released model, as far as is said below, and public rows with the same "
+    "columns, from a source as like the private one as here. With other public rows the numbers are others.",
     "It is a lower bound: another attack may get more out of the same model, so a low number is no proof of safety.",
 )
 ONE_GENERATOR = (

@@ -29,13 +29,14 @@ DETAILS = {
 SEARCHES = {
     "gradient": "gradient search",
     "tpe": "Bayesian search (TPE)",
+    "random_best": "best of as many random\u00a0z",
     "random": "random\u00a0z",
     "softmax": "random\u00a0z, likeliest categories",
 }
 """Latent searches in the order of thesis Table 5.6; the last is where the searches start from."""
 
 _BRIDGES = {"exact": "exact bridge", "shared": "shared transform"}
-_MODELS = {"gandalf": "GANDALF", "xgboost": "XGBoost", "mlp": "MLP"}
+_MODELS = {"gandalf": "GANDALF", "boosted_trees": "boosted trees (XGBoost)", "mlp": "MLP"}
 
 
 def attack_name(attack: str, label: str | None = None) -> str:
