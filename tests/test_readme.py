@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from lightleak.attacks import ATTACKS
+from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.audit.config import parse_config
+from lightleak.audit.released.config import parse_released_config
 from lightleak.audit.vertical.config import parse_vertical_config
 from lightleak.audit.vertical.run import check_vertical
 from lightleak.cli import _parser, _settings
@@ -71,6 +73,11 @@ def test_configs_parse(block: str) -> None:
     content = yaml.safe_load(block)
     if content.get("kind") == "vertical":
         check_vertical(parse_vertical_config(content))
+        return
+    if content.get("kind") == "released-model":
+        released = parse_released_config(content)
+        for label, options in released.attacks.items():
+            INVERSION_ATTACKS.get(label)(**options)
         return
     for name, options in parse_config(content).attacks.items():
         ATTACKS.get(name)(**options)

@@ -79,10 +79,17 @@ def by_property(number: int, **coordinates: object) -> dict[tuple[str | None, st
     return means
 
 
+# Settings x metrics as printed; Table 5.2 with the PLG-MI paper's column; Table A.2 is 20 classes x 6 columns.
+THESIS_CELL_COUNTS = {"5.1": 2, "5.2": 9, "5.3": 10, "5.5": 15, "5.6": 6, "A.1": 2, "A.2": 120}
+
+
 def test_every_table_and_figure_is_there() -> None:
     expected = {f"tableak-table{n}" for n in CELL_COUNTS} | {f"tableak-fig{n}" for n in FIGURES}
     expected |= {f"provfl-table{n}" for n in PROVFL_CELL_COUNTS} | {f"provfl-fig{n}" for n in PROVFL_FIGURES}
+    expected |= {f"thesis-table{n}" for n in THESIS_CELL_COUNTS} | {"thesis-figA.13"}
     assert set(paper_tables()) == expected
+    for number, count in THESIS_CELL_COUNTS.items():
+        assert len(load_paper_table(f"thesis-table{number}").cells) == count
 
 
 @pytest.mark.parametrize("name", paper_tables())

@@ -13,7 +13,8 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
-from lightleak.targets import NETWORKS, NetworkSpec, build_network
+from lightleak.targets import NetworkSpec, build_network
+from lightleak.targets.spec import is_differentiable
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
         DataError: the table cannot be read.
         UsageError: no such dataset or network, options it does not take, or a batch larger than the training rows.
     """
-    if not getattr(NETWORKS.get(config.target.network), "differentiable", True):  # before a large table is read
+    if not is_differentiable(config.target.network):  # before a large table is read
         raise UsageError(
             f"target.network {config.target.network!r} has no gradient that a client could send; audit it with "
             "kind: released-model"

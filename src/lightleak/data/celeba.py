@@ -10,7 +10,7 @@ import torch
 from lightleak.core.errors import DataError, UnsupportedError, UsageError
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.images import TEST_FRACTION, ImageTask, LabelledImages, split_by_class
-from lightleak.data.sources import find_file, reading
+from lightleak.data.sources import reading
 
 IDENTITIES = "identity_CelebA.txt"
 IMAGES = "img_align_celeba"
@@ -54,7 +54,12 @@ def load_celeba(
         raise UsageError(f"choice must be one of {', '.join(get_args(PrivateChoice))}, got {choice!r}")
     if private < 1 or size < 1 or (public_images is not None and public_images < 1) or (crop is not None and crop < 1):
         raise UsageError(f"private, size, crop and public_images must be at least 1, got {private, size, crop}")
-    names, identities = read_identities(find_file(folder, IDENTITIES))
+    if not (folder / IDENTITIES).is_file() or not (folder / IMAGES).is_dir():
+        raise DataError(
+            f"CelebA needs the file {IDENTITIES} and the folder {IMAGES} in {folder}, which lacks one; a person must "
+            "fetch both from its authors (https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html)"
+        )
+    names, identities = read_identities(folder / IDENTITIES)
     chosen = private_identities(identities, private, choice)
     is_private = np.isin(identities, chosen)
     public = np.flatnonzero(~is_private)

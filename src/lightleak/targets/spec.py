@@ -14,6 +14,15 @@ from lightleak.data.layout import EncodedLayout
 NETWORKS: Registry[type[nn.Module]] = Registry("network")
 
 
+def is_differentiable(name: str) -> bool:
+    """Whether gradients pass through the network of that name; through trees none do.
+
+    Raises:
+        UsageError: no such network.
+    """
+    return bool(getattr(NETWORKS.get(name), "differentiable", True))
+
+
 @dataclass(frozen=True)
 class NetworkSpec:
     """Everything needed to build a network again.

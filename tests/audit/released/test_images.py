@@ -136,6 +136,8 @@ def test_what_is_finished_is_not_run_again_and_a_selection_runs_less(
     monkeypatch.setattr("lightleak.audit.released.image_job.invert_images", refuse)
     again = run("thesis-table5.2", folder, seeds=(0, 1))
     assert again[1] == rows
+    named = run("thesis-table5.2", folder, seeds=(0, 1), dataset="digits")
+    assert named[1] == rows and len(named[0]) == len(again[0])
     fewer = run("thesis-table5.2", folder, attacks=("plgmi",))
     assert [row["unit"] for row in fewer[1]] == ["plgmi-random-resnet-6-s0", "plgmi-gradient-resnet-6-s0"]
     assert {c.cell.attack for c in fewer[0]} == {"plgmi"}

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from lightleak.core.errors import ObservationError
 from lightleak.core.released_model import ReleasedModel
 from lightleak.data.encoder import TableEncoder
-from lightleak.targets.spec import NetworkSpec, build_network
+from lightleak.targets.spec import NetworkSpec, build_network, is_differentiable
 
 ROWS_PER_CALL = 4096  # rows through the target at once: 4096 x 2048 units take 32 MiB
 
@@ -64,5 +64,5 @@ def rebuild(observation: ReleasedModel) -> Target:
         network.load_state_dict({**observation.parameters, **observation.buffers})
     except RuntimeError as error:
         raise ObservationError(f"the weights do not fit network {spec.name!r}: {error}") from error
-    white_box = observation.access == "white_box" and getattr(network, "differentiable", True)
+    white_box = observation.access == "white_box" and is_differentiable(spec.name)
     return Target(network.requires_grad_(False).eval(), encoder, white_box)

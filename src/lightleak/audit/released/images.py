@@ -76,13 +76,14 @@ def image_attacks(
 ) -> Result:
     """Table 5.2: the attack on both targets, and below it what the thesis lacks: random z and two baselines."""
     study, cells = _study(table, selection)
+    everywhere = replace(selection, dataset=None)
     beside = [
         PaperCell(metric, unit, math.nan, dataset=cells[0].dataset, network=network, attack=attack, variant=variant)
         for attack, variant in list(SEARCHED)[1:]
         for network in dict.fromkeys(cell.network for cell in cells)
         for metric, unit in METRICS.items()
     ]
-    cells += [cell for cell in beside if selection.keeps(cell)]
+    cells += [cell for cell in beside if everywhere.keeps(cell)]
     networks = dict.fromkeys(study.networks[str(cell.network)] for cell in cells)
     trained = partial(_models, study, selection.seeds, (*networks, study.evaluation))
     run_packs(trained, folder, device, workers, quiet, "networks trained")
@@ -94,7 +95,12 @@ def image_attacks(
     gather_entries(folder)
     _gather_pictures(rows, selection.seeds[0], folder)
     compared = [_compared(study, cell, _of_cell(study, cell, rows)) for cell in cells]
-    return compared, rows, [*_notes(study, table.name), _held_out(study, selection.seeds, folder, device)]
+    notes = [
+        *_notes(study, table.name),
+        f"Generators were trained for {study.attack.gan.iterations:,} iterations (Table 4.1: 30,000).",
+        _held_out(study, selection.seeds, folder, device),
+    ]
+    return compared, rows, notes
 
 
 IMAGE_REPRODUCTIONS: dict[str, Callable[..., Result]] = {

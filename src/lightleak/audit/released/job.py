@@ -22,6 +22,7 @@ from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
 from lightleak.data.inversion_task import InversionTask
+from lightleak.targets.spec import is_differentiable
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def observe(config: ReleasedConfig, world: World, seed: int, folder: Path) -> Re
         encoder=facts,
         encoder_tensors=tensors,
         public=world.task.public,
-        access="white_box" if getattr(network, "differentiable", True) else "black_box",
+        access="white_box" if is_differentiable(world.target.name) else "black_box",
     )
 
 

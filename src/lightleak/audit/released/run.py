@@ -26,7 +26,8 @@ from lightleak.audit.unit import unit_file, write_whole
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.report import build_report
-from lightleak.targets import NETWORKS, build_network
+from lightleak.targets import build_network
+from lightleak.targets.spec import is_differentiable
 from lightleak.targets.trainer import quiet_lightning
 
 SUMMARY_KEYS = ("setting", "label", "latent_search", "class")
@@ -107,7 +108,7 @@ def check_released(config: ReleasedConfig) -> None:
 
 def _check_attacks(config: ReleasedConfig) -> None:
     """Raise where an attack or a search needs gradients the target does not give, or a Trainer that cannot be."""
-    white_box = getattr(NETWORKS.get(config.target.network), "differentiable", True)
+    white_box = is_differentiable(config.target.network)
     for label, options in config.attacks.items():
         attack = attack_named(label, options)
         if not isinstance(attack, PLGMI):
