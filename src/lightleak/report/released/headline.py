@@ -95,6 +95,7 @@ def _what(baseline: Group) -> str:
     return {
         "public_pseudo_labelled": "public rows that the released model merely sorted into the classes",
         "gan_without_target": "rows made up without the model's loss",
+        "plgmi_black_box": "rows made up without asking the model about them",
         "public_random": "public rows drawn at random",
     }[baseline.attack]
 
