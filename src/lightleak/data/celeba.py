@@ -111,7 +111,7 @@ def read_faces(files: Sequence[Path], size: int = SIZE, crop: int | None = CROP)
     try:
         from PIL import Image
     except ImportError as error:
-        raise UnsupportedError("reading JPEG files needs pillow: pip install pillow") from error
+        raise UnsupportedError("reading JPEG files needs pillow: pip install 'lightleak[images]'") from error
     pixels = np.empty((len(files), 3, size, size), dtype=np.uint8)
     for index, file in enumerate(files):
         with reading(file), Image.open(file) as image:

@@ -26,7 +26,7 @@ from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels, pseudo
 from lightleak.audit.released.image_models import image_model_scores, load_image_model
 from lightleak.audit.released.image_study import ImageStudy
 from lightleak.audit.released.judge import fact_sheet
-from lightleak.audit.released.rows import ALL, _thinned
+from lightleak.audit.released.rows import ALL, thinned
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.images import ImageTask, LabelledImages, to_pixels
@@ -149,7 +149,7 @@ class ImageAttackPack:
             **judge.score(samples.images, samples.labels),
         }
         entry = told | {
-            "losses": {} if fitted is None else _thinned(fitted.gan.losses()),
+            "losses": {} if fitted is None else thinned(fitted.gan.losses()),
             "pseudo_labels": [{**one, "class": names[one["class"]]} for one in chosen.summary()],
             "task": {
                 "private_rows": len(task.private_train),

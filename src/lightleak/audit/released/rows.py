@@ -124,7 +124,7 @@ def entry(
     """What the report shows of one attack and search besides the rows of results.json; see the report's reader."""
     keys = ("label", "attack", "setting", "seed", "dataset")
     found: dict[str, Any] = {key: facts.told[key] for key in keys} | {"latent_search": samples.search}
-    found["losses"] = _thinned(fitted.losses)
+    found["losses"] = thinned(fitted.losses)
     found["pseudo_labels"] = [{**one, "class": names[one["class"]]} for one in fitted.pseudo_labels]
     if scores is not None:
         found |= scores.to_dict()
@@ -139,7 +139,7 @@ def entry(
     return found
 
 
-def _thinned(losses: Mapping[str, Sequence[float]], most: int = CURVE_POINTS) -> dict[str, list[float]]:
+def thinned(losses: Mapping[str, Sequence[float]], most: int = CURVE_POINTS) -> dict[str, list[float]]:
     """Curves of at most ``most`` points, each the mean of as many iterations, with the last of them as its place."""
     length = len(losses.get("iteration", ()))
     step = max(1, -(-length // most))
