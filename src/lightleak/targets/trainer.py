@@ -10,6 +10,10 @@ import lightning
 import torch
 
 
+# pytorch-tabular brings Lightning's other packages, and whichever is imported last speaks for all of them.
+LOGGERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
+
+
 def on_device(device: torch.device | str) -> dict[str, Any]:
     """Arguments of ``lightning.Trainer`` for one device.
 
@@ -25,7 +29,7 @@ def on_device(device: torch.device | str) -> dict[str, Any]:
 @contextmanager
 def quiet_lightning() -> Iterator[None]:
     """Within the block Lightning announces no devices and gives no tips, in a worker process either."""
-    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch")]
+    loggers = [logging.getLogger(name) for name in LOGGERS]
     before = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
