@@ -9,7 +9,6 @@ from typing import Any
 import lightning
 import torch
 
-
 # pytorch-tabular brings Lightning's other packages, and whichever is imported last speaks for all of them.
 LOGGERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
 
