@@ -53,11 +53,6 @@ class Shift:
         return x + drawn[0]
 
 
-def hardest(sample: Tensor) -> Tensor:
-    """The largest of the categories, one-hot."""
-    return nn.functional.one_hot(sample.argmax(1), WIDTH).to(sample)
-
-
 @pytest.fixture
 def problem() -> LatentProblem:
     with torch.random.fork_rng():
@@ -202,22 +197,6 @@ def test_gradient_search_refuses_a_target_without_gradient(problem: LatentProble
     blocked = dataclasses.replace(problem, target=lambda x: problem.target(x).detach())
     with pytest.raises(UnsupportedError, match="needs a target with gradients"):
         gradient_search(blocked, labels, seeded(1), SHORT)
-
-
-def test_hard_samples_carry_the_soft_gradient(problem: LatentProblem, labels: Tensor) -> None:
-    hard = dataclasses.replace(problem, harden=hardest)
-    z = problem.draw(ROWS, seeded(3)).requires_grad_()
-    with problem.evaluating():
-        sample = problem.generator(z, labels)
-        expected = problem.measure(problem.target(problem.bridge(hardest(sample))), labels)
-        loss = hard.loss(z, labels)
-        torch.testing.assert_close(loss, expected)
-        at = hardest(sample).detach().requires_grad_()
-        by_sample = torch.autograd.grad(problem.measure(problem.target(problem.bridge(at)), labels).sum(), at)[0]
-        by_z = torch.autograd.grad((sample * by_sample).sum(), z)[0]
-    torch.testing.assert_close(torch.autograd.grad(loss.sum(), z)[0], by_z)
-    found = gradient_search(hard, labels, seeded(3), SHORT)
-    assert found.after.mean() < found.before.mean()
 
 
 def test_noise_and_measure_reach_the_loss(problem: LatentProblem, labels: Tensor) -> None:

@@ -118,6 +118,12 @@ def test_the_augmented_search_differs_and_still_lowers_the_loss(released: Releas
     assert moved.details["loss_after"] < moved.details["loss_before"]
 
 
+@pytest.mark.parametrize("option", [{"numbers": "soft"}, {"categories": "straight_through"}])
+def test_what_the_target_sees_of_a_sample_changes_the_training(released: ReleasedModel, option: dict[str, Any]) -> None:
+    plain, other = fitted(released, iterations=10), fitted(released, iterations=10, **option)
+    assert plain.losses["inversion"] != other.losses["inversion"]
+
+
 def test_a_fit_goes_on_from_its_checkpoint(released: ReleasedModel, tmp_path: Any) -> None:
     whole = fitted(released)
 
@@ -146,7 +152,8 @@ def test_weights_that_do_not_fit_are_refused(released: ReleasedModel) -> None:
     ("settings", "said"),
     [
         ({"bridge": "naive"}, "bridge must be one of exact, shared"),
-        ({"iteration": 3}, "iteration"),
+        ({"numbers": "hard"}, "numbers must be one of straight_through, soft"),
+        ({"iteration": 3}, "unknown setting 'iteration'; known: iterations"),
         ({"gradient": {"step": 1}}, "gradient.*step"),
         ({"pseudo_labels": {"top_n": 0}}, "top_n"),
         ({"augmentation": {"share": 1}}, "share must be"),

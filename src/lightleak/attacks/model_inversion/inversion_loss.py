@@ -5,15 +5,10 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor
 
-from lightleak.core.registry import Registry
-
 InversionLoss = Callable[[Tensor, Tensor], Tensor]
 """``(logits [n, n_classes], labels [n]) -> [n]``, differentiable in the logits."""
 
-INVERSION_LOSSES: Registry[InversionLoss] = Registry("inversion loss")
 
-
-@INVERSION_LOSSES.register("max_margin")
 def max_margin(logits: Tensor, labels: Tensor) -> Tensor:
     """Largest other logit minus the logit of the label (thesis Eq. 3.5): the loss that trains the generator.
 
@@ -31,7 +26,6 @@ def max_margin(logits: Tensor, labels: Tensor) -> Tensor:
     return competitor - correct
 
 
-@INVERSION_LOSSES.register("cross_entropy")
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy in nats (thesis Eq. 3.4): the loss of the latent search; its gradient is Eq. 3.7.
 

@@ -44,23 +44,16 @@ class LatentProblem:
         bridge: maps samples to the target's input (f_inv of Algorithm 5).
         target: gives logits ``[n, n_classes]``.
         measure: loss of logits and labels, per sample.
-        harden: maps a sample to what a table row holds of it (one category per column), in generator space. With it
-            the loss is that of the row, and its gradient passes to the soft sample as it is (straight-through).
-            Without it the loss is that of the soft sample, as in the thesis.
     """
 
     generator: ConditionalGenerator
     bridge: TensorMap
     target: TensorMap
     measure: InversionLoss = cross_entropy
-    harden: TensorMap | None = None
 
     def inputs(self, z: Tensor, labels: Tensor, noise: Tensor | None = None) -> Tensor:
         """The target's input ``[n, ...]`` for ``z [n, latent_dim]`` and ``labels [n]``; deterministic without noise."""
-        sample = self.generator(z, labels, noise)
-        if self.harden is not None:
-            sample = self.harden(sample.detach()) + (sample - sample.detach())
-        return self.bridge(sample)
+        return self.bridge(self.generator(z, labels, noise))
 
     def loss(self, z: Tensor, labels: Tensor, noise: Tensor | None = None) -> Tensor:
         """Inversion loss ``[n]``, in the mode (train or eval) the networks are in; the searches set eval mode."""

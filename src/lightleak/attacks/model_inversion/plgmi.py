@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
 from lightleak.attacks.model_inversion.augmentation import TableAugmentation
-from lightleak.attacks.model_inversion.bridge import Categories, make_bridge
+from lightleak.attacks.model_inversion.bridge import Categories, Numbers, make_bridge
 from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.critic import PackedCritic
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
@@ -157,6 +157,7 @@ class PLGMI(InversionAttack):
         name: str = "plgmi",
         bridge: BridgeKind = "exact",
         categories: Categories = "soft",
+        numbers: Numbers = "straight_through",
         pseudo_labels: Mapping[str, Any] | PseudoLabelConfig | None = None,
         gradient: Mapping[str, Any] | GradientSearchConfig | None = None,
         tpe: Mapping[str, Any] | TPESearchConfig | None = None,
@@ -173,6 +174,8 @@ class PLGMI(InversionAttack):
                 (Sec. 6.7.5).
             categories: what the target sees of a category in training: the ``soft`` activation, or the hard choice with
                 the gradient of the soft one (``straight_through``).
+            numbers: what it sees of a number of the exact bridge: the decoded one with the gradient of the mixture of its
+                modes (``straight_through``), or that mixture (``soft``).
             pseudo_labels: settings of `PseudoLabelConfig`.
             gradient: settings of `GradientSearchConfig`.
             tpe: settings of `TPESearchConfig`.
@@ -183,10 +186,16 @@ class PLGMI(InversionAttack):
         Raises:
             UsageError: an unknown setting or a value out of range.
         """
-        for what, value, allowed in (("bridge", bridge, BridgeKind), ("categories", categories, Categories)):
+        choices = (
+            ("bridge", bridge, BridgeKind),
+            ("categories", categories, Categories),
+            ("numbers", numbers, Numbers),
+        )
+        for what, value, allowed in choices:
             if value not in get_args(allowed):
                 raise UsageError(f"{name}: {what} must be one of {', '.join(get_args(allowed))}, got {value!r}")
-        self.name, self.bridge, self.categories, self.trainer = name, bridge, categories, dict(trainer or {})
+        self.name, self.bridge, self.trainer = name, bridge, dict(trainer or {})
+        self.categories, self.numbers = categories, numbers
         self.gan = settings_of(GANConfig, gan, name)
         self.pseudo_labels = settings_of(PseudoLabelConfig, pseudo_labels, f"{name}: pseudo_labels")
         self.searches = Searches(
@@ -230,7 +239,7 @@ class PLGMI(InversionAttack):
         rows = transform.encode(public, derive_seed(seed, "modes"))
         rows = torch.cat([rows, F.one_hot(chosen.labels, target.n_classes).to(rows.dtype)], dim=1)
         sampler = ClassSampler(rows, chosen.labels, target.n_classes, self.gan.balance)
-        bridge = make_bridge(transform, target.encoder, self.categories).to(at.device)
+        bridge = make_bridge(transform, target.encoder, self.categories, self.numbers).to(at.device)
         gan = self._players(transform, target, sampler, bridge, derive_seed(seed, "gan"))
         before = time.perf_counter() - began
         training = train_gan(gan, at, self.trainer)
@@ -254,6 +263,7 @@ class PLGMI(InversionAttack):
         return {
             "bridge": self.bridge,
             "categories": self.categories,
+            "numbers": self.numbers,
             **asdict(self.gan),
             "pseudo_labels": asdict(self.pseudo_labels),
             "gradient": asdict(self.searches.gradient),
