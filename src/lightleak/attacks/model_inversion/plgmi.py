@@ -174,8 +174,8 @@ class PLGMI(InversionAttack):
                 (Sec. 6.7.5).
             categories: what the target sees of a category in training: the ``soft`` activation, or the hard choice with
                 the gradient of the soft one (``straight_through``).
-            numbers: what it sees of a number of the exact bridge: the decoded one with the gradient of the mixture of its
-                modes (``straight_through``), or that mixture (``soft``).
+            numbers: what it sees of a number through the exact bridge: the decoded one with the gradient of the mixture
+                of its modes (``straight_through``), or that mixture (``soft``).
             pseudo_labels: settings of `PseudoLabelConfig`.
             gradient: settings of `GradientSearchConfig`.
             tpe: settings of `TPESearchConfig`.
