@@ -7,12 +7,15 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from html import unescape
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import yaml
+
+from lightleak.report import build_report
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -241,3 +244,54 @@ def browser(tmp_path: Path) -> Browser:
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine (Debian package: chromium)")
     return Browser(tmp_path)
+
+
+VOID = {"meta", "br", "link", "img", "input", "hr"}
+
+
+class Outline(HTMLParser):
+    """Tags, sections, visible text and table rows of a page; fails on tags that do not close in order."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.source = page
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.rows: list[list[str]] = []
+        self.feed(page)
+        self.close()
+        assert self.open == []
+        self.text = " ".join(" ".join(self.words).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        if tag not in VOID:
+            self.open.append(tag)
+        if tag == "tr":
+            self.rows.append([])
+        if tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.words.append(data)
+        if self.rows and ("td" in self.open or "th" in self.open):
+            self.rows[-1][-1] = " ".join((self.rows[-1][-1] + " " + data).split())
+
+
+@pytest.fixture(scope="session")
+def outline() -> type[Outline]:
+    """Reads a page."""
+    return Outline
+
+
+@pytest.fixture(scope="session")
+def page_of() -> Callable[..., Outline]:
+    """Builds the report of a folder and reads it."""
+    return lambda folder, redact=False: Outline(build_report(folder, redact=redact).read_text(encoding="utf-8"))

@@ -2,7 +2,6 @@ import json
 import re
 import stat
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -18,42 +17,9 @@ from lightleak.report.result import METRICS, parse_result
 from lightleak.report.run_folder import RunFolder, load_run
 
 HOSTILE = "<script>alert(1)</script>"
-VOID = {"meta", "br", "link", "img", "input", "hr"}
 
 
-class Outline(HTMLParser):
-    """Tags, visible text and sections of a page; fails on tags that do not close in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.words: list[str] = []
-        self.open: list[str] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-        self.text = " ".join(" ".join(self.words).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.ids += [value for name, value in attrs if name == "id" and value]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.words.append(data)
-
-
-def page_of(folder: Path, redact: bool = False) -> Outline:
-    return Outline(build_report(folder, redact=redact).read_text(encoding="utf-8"))
-
-
-def test_a_full_run_shows_every_section(make_run) -> None:
+def test_a_full_run_shows_every_section(page_of, make_run) -> None:
     page = page_of(make_run(n_batches=3, epochs=4))
     assert page.ids == ["limits", "what", "attacks", "training", "columns", "rows", "confidence", "run"]
     for words in (
@@ -85,16 +51,16 @@ def test_the_report_stands_in_the_run_folder_and_is_the_owners(make_run, tmp_pat
     assert not list(folder.glob(".report-*"))
 
 
-def test_the_file_is_self_contained(make_run) -> None:
+def test_the_file_is_self_contained(outline, make_run) -> None:
     text = build_report(make_run(n_batches=2, epochs=2)).read_text(encoding="utf-8")
-    page = Outline(text)
+    page = outline(text)
     assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & set(page.tags)
     assert not re.search(r"url\(|@import|src=|https?://|\son\w+=", text)
     assert set(re.findall(r'href="([^"]*)"', text)) <= {f"#{name}" for name in page.ids}
     assert "default-src 'none'" in text
 
 
-def test_every_value_is_escaped(make_run) -> None:
+def test_every_value_is_escaped(page_of, make_run) -> None:
     folder = make_run(batch_sizes=(8,), n_batches=2, epochs=2)
     raw = json.loads((folder / "results.json").read_text())
     for row in raw["rows"]:
@@ -117,7 +83,7 @@ def test_every_value_is_escaped(make_run) -> None:
     assert "'\"><img src=x>" in page.text
 
 
-def test_redaction_leaves_no_value(make_run) -> None:
+def test_redaction_leaves_no_value(outline, page_of, make_run) -> None:
     folder = make_run(batch_sizes=(8,), n_batches=3)
     for file in (folder / "reconstructions").glob("*.csv"):
         cells = pd.read_csv(file)
@@ -126,7 +92,7 @@ def test_redaction_leaves_no_value(make_run) -> None:
     assert {"secret-truth", "secret-guess"} <= set(page_of(folder).text.split())
     report = build_report(folder, redact=True).read_text(encoding="utf-8")
     assert "secret" not in report
-    page = Outline(report)
+    page = outline(report)
     assert "Redacted." in page.text
     assert "✓" in page.text and "✗" in page.text
     assert "marital-status" in page.text
@@ -150,7 +116,7 @@ def test_redaction_leaves_no_value(make_run) -> None:
         ({"extra": {"batch_size": 1}}, "of a client's single row"),
     ],
 )
-def test_a_missing_piece_is_left_out_or_explained(make_run, options: dict[str, Any], says: str) -> None:
+def test_a_missing_piece_is_left_out_or_explained(page_of, make_run, options: dict[str, Any], says: str) -> None:
     page = page_of(make_run(**({"batch_sizes": (8,), "n_batches": 2} | options)))
     assert says in page.text
 
@@ -174,18 +140,18 @@ ROWS = st.fixed_dictionaries(
 
 @given(st.lists(ROWS, max_size=6))
 @settings(max_examples=40)
-def test_any_part_of_any_row_may_be_missing(rows: list[dict[str, Any]]) -> None:
+def test_any_part_of_any_row_may_be_missing(outline, rows: list[dict[str, Any]]) -> None:
     results = tuple(parse_result(row, "run", "row") for row in rows)
     log = pd.DataFrame({"epoch": [0, 1], "val/accuracy": [0.5, None]})
-    page = Outline(render([RunFolder("run", Path("."), results, log, None, {})]))
+    page = outline(render([RunFolder("run", Path("."), results, log, None, {})]))
     assert {"what", "training", "rows", "run"} <= set(page.ids)
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
 
 
-def test_several_runs_stand_side_by_side(make_named_run, tmp_path: Path) -> None:
+def test_several_runs_stand_side_by_side(outline, make_named_run, tmp_path: Path) -> None:
     first = make_named_run("plain")(batch_sizes=(8,), n_batches=2)
     second = make_named_run("noisy")(batch_sizes=(8,), n_batches=2, extra={"defense": "noise"})
-    page = Outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
     assert "plain · defence none" in page.text
     assert "noisy · defence noise" in page.text
     assert "strongest of the 4 combinations" in page.text

@@ -36,7 +36,7 @@ from lightleak.audit.vertical.reproduce import VERTICAL
 from lightleak.audit.vertical.run import SUMMARY_KEYS as VERTICAL_KEYS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.core.released_model import FOLDER_MODE
+from lightleak.core.stored import FOLDER_MODE
 from lightleak.metrics.summary import Summary, summarise
 
 RUN_FILE = "reproduction.json"

@@ -131,6 +131,21 @@ def drop_empty(tree: dict[str, Any], but: Collection[str] = ()) -> None:
                 del holder[key]
 
 
+def write_out_seeds(tree: dict[str, Any]) -> None:
+    """``seed: 3`` is short for ``seeds: [3]``."""
+    if "seed" in tree:
+        tree["seeds"] = [tree.pop("seed")]
+    write_out_numbers(tree, "seeds")
+
+
+def write_out_numbers(tree: dict[str, Any], name: str) -> None:
+    """One number, or numbers separated by commas (``--seeds 0,1``), as a list."""
+    if isinstance(tree.get(name), int):
+        tree[name] = [tree[name]]
+    elif isinstance(tree.get(name), str):
+        tree[name] = [read_yaml(part) for part in tree[name].split(",")]
+
+
 def plain(value: Any) -> Any:
     """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples."""
     if isinstance(value, Mapping):

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE
 from lightleak.protocols.recorded_batch import RecordedBatch
-
-FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from torch import Tensor
 from lightleak.callbacks.intermediate_records import CHUNK_ROWS, EpochRecords, gather_records
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import VISIBLE, Adversary, Kind
+from lightleak.core.stored import FOLDER_MODE
 from lightleak.targets.split import Exchange, SplitClassifier
 
-FOLDER_MODE = 0o700
 MIN_WINDOW_ROWS = 4096  # fewer would write a file at every other step
 
 

@@ -22,10 +22,9 @@ from lightleak.core.intermediate_results import (
     PropertyTruth,
     VerticalFacts,
 )
-from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_tensors
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_tensors
 
 SCHEMA_VERSION = 1
-FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 OBSERVATION, TRUTH = "intermediate results", "property truth"
 

@@ -12,10 +12,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_tensors
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_tensors
 
 SCHEMA_VERSION = 1
-FOLDER_MODE, FILE_MODE = 0o700, 0o600
 
 Access = Literal["white_box", "black_box"]
 

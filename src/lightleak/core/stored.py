@@ -12,6 +12,7 @@ from lightleak.core.errors import ObservationError
 
 MAX_FACTS_BYTES = 64 * 2**20  # a schema of 100,000 categories takes a few MiB; more is not ours
 MAX_TENSOR_BYTES = 16 * 2**30
+FOLDER_MODE, FILE_MODE = 0o700, 0o600  # what is stored may hold private rows: its owner alone reads it
 
 
 def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:

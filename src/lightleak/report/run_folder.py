@@ -123,3 +123,22 @@ def _read_metrics(file: Path) -> pd.DataFrame:
         return pd.read_csv(file).apply(pd.to_numeric, errors="coerce")
     except (pd.errors.EmptyDataError, pd.errors.ParserError):
         return pd.DataFrame()
+
+
+def read_entries(file: Path, version: int) -> list[Any]:
+    """The list ``entries`` of a JSON file that a run may have left; empty where it left none.
+
+    Raises:
+        UsageError: the file is no JSON of that schema version.
+    """
+    if not file.is_file():
+        return []
+    try:
+        raw = json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: expected JSON, got {error}") from error
+    if not isinstance(raw, Mapping) or not isinstance(raw.get("entries"), list):
+        raise UsageError(f"{file}: expected a mapping with a list 'entries'")
+    if raw.get("schema_version") != version:
+        raise UsageError(f"{file}: schema_version must be {version}, got {raw.get('schema_version')!r}")
+    return list(raw["entries"])

@@ -4,7 +4,6 @@ import json
 import re
 import statistics
 from collections import defaultdict
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -22,53 +21,13 @@ from lightleak.report.vertical.result import parse_result
 from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
 
 HOSTILE = "<script>alert(1)</script>"
-VOID = {"meta", "br", "link", "img", "input", "hr"}
 SECTIONS = ["limits", "what", "shares", "errors", "kinds", "defences", "norms", "warnings", "run"]
-
-
-class Outline(HTMLParser):
-    """Tags, sections, visible text and table rows of a page; fails on tags that do not close in order."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.ids: list[str] = []
-        self.words: list[str] = []
-        self.open: list[str] = []
-        self.rows: list[list[str]] = []
-        self.feed(page)
-        self.close()
-        assert self.open == []
-        self.text = " ".join(" ".join(self.words).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.ids += [value for name, value in attrs if name == "id" and value]
-        if tag not in VOID:
-            self.open.append(tag)
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if "style" not in self.open:
-            self.words.append(data)
-        if self.rows and ("td" in self.open or "th" in self.open):
-            self.rows[-1][-1] = " ".join((self.rows[-1][-1] + " " + data).split())
-
-
-def page_of(folder: Path, redact: bool = False) -> Outline:
-    return Outline(build_report(folder, redact=redact).read_text(encoding="utf-8"))
 
 
 DEFENSES = ("none", "laplace scale 0.1", "withdraw ratio 0.5")
 
 
-def test_a_full_run_shows_every_section(make_vertical) -> None:
+def test_a_full_run_shows_every_section(page_of, make_vertical) -> None:
     page = page_of(make_vertical(defenses=DEFENSES))
     assert page.ids == SECTIONS
     for words in (
@@ -105,7 +64,7 @@ def shown(values: list[float]) -> str:
     return f"{100 * mean:.1f} ({ends[0]} to {ends[1]})"
 
 
-def test_numbers_on_the_page_are_those_of_the_rows(make_vertical) -> None:
+def test_numbers_on_the_page_are_those_of_the_rows(page_of, make_vertical) -> None:
     folder = make_vertical(properties=("sex=Male",), defenses=DEFENSES)
     raw = json.loads((folder / "results.json").read_text())["rows"]
     by: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -135,7 +94,7 @@ def test_numbers_on_the_page_are_those_of_the_rows(make_vertical) -> None:
     assert kinds[1] == shown([abs(row["by_kind"]["AO"] - row["true_fraction"]) for row in by["C1", "provfl_b", "none"]])
 
 
-def test_warnings_and_assumptions_of_many_properties_stand_once(make_vertical) -> None:
+def test_warnings_and_assumptions_of_many_properties_stand_once(page_of, make_vertical) -> None:
     folder = make_vertical(properties=("sex=Male", "race=White"), attacks=("aia",), seeds=(0, 1))
     raw = json.loads((folder / "results.json").read_text())
     for row in raw["rows"]:
@@ -148,16 +107,16 @@ def test_warnings_and_assumptions_of_many_properties_stand_once(make_vertical) -
     assert "sex=Male, C1, AIA (2 of 2 estimates); race=White, C1, AIA (2 of 2 estimates)" in text
 
 
-def test_the_file_is_self_contained(make_vertical) -> None:
+def test_the_file_is_self_contained(outline, make_vertical) -> None:
     text = build_report(make_vertical(defenses=DEFENSES)).read_text(encoding="utf-8")
-    page = Outline(text)
+    page = outline(text)
     assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & set(page.tags)
     assert not re.search(r"url\(|@import|src=|https?://|\son\w+=", text)
     assert set(re.findall(r'href="([^"]*)"', text)) <= {f"#{name}" for name in page.ids}
     assert "default-src 'none'" in text
 
 
-def test_every_value_is_escaped(make_vertical) -> None:
+def test_every_value_is_escaped(page_of, make_vertical) -> None:
     folder = make_vertical(seeds=(0, 1), defenses=DEFENSES)
     raw = json.loads((folder / "results.json").read_text())
     for row in raw["rows"]:
@@ -181,7 +140,7 @@ def test_every_value_is_escaped(make_vertical) -> None:
     assert page.text.count(HOSTILE) > 40
 
 
-def test_redaction_leaves_no_share(make_vertical) -> None:
+def test_redaction_leaves_no_share(page_of, make_vertical) -> None:
     folder = make_vertical(properties=("sex=Male",), defenses=DEFENSES)
     raw = json.loads((folder / "results.json").read_text())
     for row in raw["rows"]:  # shares that nothing else on the page could equal
@@ -217,7 +176,7 @@ def test_redaction_leaves_no_share(make_vertical) -> None:
         ({"extra": {"dataset": None, "auc": None, "seed": None}}, "not stated", ["defences"]),
     ],
 )  # fmt: skip
-def test_a_missing_piece_is_left_out_or_explained(make_vertical, options, says: str, gone: list[str]) -> None:
+def test_a_missing_piece_is_left_out_or_explained(page_of, make_vertical, options, says: str, gone: list[str]) -> None:
     page = page_of(make_vertical(**options))
     assert says in page.text
     assert {"what", "run"} <= set(page.ids) and not set(gone) & set(page.ids)
@@ -244,33 +203,33 @@ ROWS = st.fixed_dictionaries(
 
 @given(st.lists(ROWS, max_size=8), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_any_part_of_any_row_may_be_missing(rows: list[dict[str, Any]], redact: bool) -> None:
+def test_any_part_of_any_row_may_be_missing(outline, rows: list[dict[str, Any]], redact: bool) -> None:
     results = tuple(parse_result(row, "run", "row") for row in rows)
     run = VerticalRun(RunFolder("run", Path("."), (), pd.DataFrame(), None, {}), results, ())
-    page = Outline(render_vertical([run], redact))
+    page = outline(render_vertical([run], redact))
     assert {"what", "run"} <= set(page.ids)
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
 
 
-def test_several_runs_are_pooled_over_their_seeds(make_named_vertical, tmp_path: Path) -> None:
+def test_several_runs_are_pooled_over_their_seeds(outline, make_named_vertical, tmp_path: Path) -> None:
     first = make_named_vertical("monday")(properties=("sex=Male",), seeds=(0, 1, 2))
     second = make_named_vertical("tuesday")(properties=("sex=Male",), seeds=(3, 4))
-    page = Outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
     assert "Measured with 5 seeds" in page.text
     assert "monday" in page.text and "tuesday" in page.text
     with pytest.raises(UsageError, match="several runs needs an output file"):
         build_report([first, second])
 
 
-def test_several_tables_are_named(make_named_vertical, tmp_path: Path) -> None:
+def test_several_tables_are_named(outline, make_named_vertical, tmp_path: Path) -> None:
     first = make_named_vertical("a")(properties=("sex=Male",), seeds=(0, 1))
     second = make_named_vertical("b")(properties=("sex=Male",), seeds=(0, 1), extra={"dataset": "census"})
-    page = Outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
     assert "adult: sex=Male" in page.text and "census: sex=Male" in page.text
     assert re.search(r"adult: \.90\d.*; census: \.90\d", page.text)
 
 
-def test_the_auc_is_that_of_trainings_without_a_defence(make_named_vertical) -> None:
+def test_the_auc_is_that_of_trainings_without_a_defence(page_of, make_named_vertical) -> None:
     one = make_named_vertical("one")(properties=("sex=Male",), seeds=(0, 1), extra={"auc": 0.8})
     assert "AUC of the model .800 (.800 to .800) Adversary" in page_of(one).text
     several = make_named_vertical("several")(seeds=(0, 1), defenses=("none", "withdraw ratio 0.5"))

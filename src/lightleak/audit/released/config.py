@@ -14,7 +14,7 @@ from lightleak.audit.settings import (
     override,
     plain,
     read_settings,
-    read_yaml,
+    write_out_seeds,
 )
 from lightleak.core.errors import UsageError
 from lightleak.data.encoder import Encoding
@@ -167,12 +167,7 @@ def parse_released_config(
 def _write_out(tree: dict[str, Any]) -> None:
     if "attacks" in tree:
         tree["attacks"] = named_settings("attacks", tree["attacks"])
-    if "seed" in tree:
-        tree["seeds"] = [tree.pop("seed")]
-    if isinstance(tree.get("seeds"), int):
-        tree["seeds"] = [tree["seeds"]]
-    elif isinstance(tree.get("seeds"), str):  # --seeds 0,1
-        tree["seeds"] = [read_yaml(part) for part in tree["seeds"].split(",")]
+    write_out_seeds(tree)
     samples = tree.get("samples")
     if isinstance(samples, dict) and isinstance(samples.get("searches"), str):
         samples["searches"] = [part.strip() for part in samples["searches"].split(",")]

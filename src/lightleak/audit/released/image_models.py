@@ -67,9 +67,9 @@ class ImageModelPack:
         scores = ModelScores(*shares, epochs=self.study.epochs, seconds=seconds)
         state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
         save_file(state, place / "weights.safetensors")
-        (place / "last.ckpt").unlink(missing_ok=True)
         kept = {name: value for name, value in asdict(scores).items() if name != "validation_accuracy"}
         write_whole(unit_file(folder, self.ids[0]), json.dumps(kept))
+        (place / "last.ckpt").unlink(missing_ok=True)
 
 
 def load_image_model(study: ImageStudy, name: str, seed: int, folder: Path) -> ImageResNet:

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import ObservationError
-from lightleak.core.released_model import FILE_MODE, FOLDER_MODE
-from lightleak.core.stored import read_facts, read_tensors
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_tensors
 from lightleak.data.datamodule import EVALUATION_BATCH_SIZE
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.inversion.score import (

@@ -14,7 +14,8 @@ from lightleak.audit.settings import (
     override,
     plain,
     read_settings,
-    read_yaml,
+    write_out_numbers,
+    write_out_seeds,
 )
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import ADVERSARIES, Adversary
@@ -255,14 +256,9 @@ def _write_out(tree: dict[str, Any]) -> None:
     for name in ("attacks", "defenses"):
         if name in tree:
             tree[name] = named_settings(name, tree[name])
-    if "seed" in tree:
-        tree["seeds"] = [tree.pop("seed")]
+    write_out_seeds(tree)
+    write_out_numbers(tree, "attack_epochs")
     for name in ("properties", "adversaries"):
         if isinstance(tree.get(name), str):
             tree[name] = [part.strip() for part in tree[name].split(",")]
-    for name in ("attack_epochs", "seeds"):
-        if isinstance(tree.get(name), int):
-            tree[name] = [tree[name]]
-        elif isinstance(tree.get(name), str):  # --seeds 0,1
-            tree[name] = [read_yaml(part) for part in tree[name].split(",")]
     drop_empty(tree, but=("attacks", "defenses"))

@@ -1,6 +1,5 @@
 """``inversion.json`` of a released-model run: what a row of numbers cannot hold."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from lightleak.core.errors import UsageError
 from lightleak.report.released.result import number, text
+from lightleak.report.run_folder import read_entries
 
 FILE_NAME = "inversion.json"
 SCHEMA_VERSION = 1
@@ -130,17 +130,8 @@ def load_entries(folder: Path, run: str) -> tuple[Entry, ...]:
         UsageError: the file is no JSON of the known schema version, or an entry is no mapping with an attack.
     """
     file = folder / FILE_NAME
-    if not file.is_file():
-        return ()
-    try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: expected JSON, got {error}") from error
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("entries"), list):
-        raise UsageError(f"{file}: expected a mapping with a list 'entries'")
-    if raw.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(f"{file}: schema_version must be {SCHEMA_VERSION}, got {raw.get('schema_version')!r}")
-    return tuple(parse_entry(entry, run, f"{file}, entry {i}") for i, entry in enumerate(raw["entries"]))
+    entries = read_entries(file, SCHEMA_VERSION)
+    return tuple(parse_entry(entry, run, f"{file}, entry {i}") for i, entry in enumerate(entries))
 
 
 def parse_entry(raw: Any, run: str, where: str) -> Entry:

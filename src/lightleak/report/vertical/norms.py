@@ -1,6 +1,5 @@
 """``norms.json`` of a vertical run: distributions of the norms with and without a property."""
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.report.run_folder import read_entries
 from lightleak.report.vertical.result import NO_DEFENSE
 
 FILE_NAME = "norms.json"
@@ -60,17 +60,8 @@ def load_norms(folder: Path, run: str) -> tuple[NormEntry, ...]:
         UsageError: the file is no JSON of the known schema version, or an entry is damaged.
     """
     file = folder / FILE_NAME
-    if not file.is_file():
-        return ()
-    try:
-        raw = json.loads(file.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: expected JSON, got {error}") from error
-    if not isinstance(raw, Mapping) or not isinstance(raw.get("entries"), list):
-        raise UsageError(f"{file}: expected a mapping with a list 'entries'")
-    if raw.get("schema_version") != SCHEMA_VERSION:
-        raise UsageError(f"{file}: schema_version must be {SCHEMA_VERSION}, got {raw.get('schema_version')!r}")
-    return tuple(_entry(entry, run, f"{file}, entry {i}") for i, entry in enumerate(raw["entries"]))
+    entries = read_entries(file, SCHEMA_VERSION)
+    return tuple(_entry(entry, run, f"{file}, entry {i}") for i, entry in enumerate(entries))
 
 
 def _entry(raw: Any, run: str, where: str) -> NormEntry:
