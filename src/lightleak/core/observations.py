@@ -28,26 +28,36 @@ class ProtocolFacts:
     """What the protocol tells the server about one update.
 
     Attributes:
-        n_rows: rows behind the update (the batch size under FedSGD).
-        epochs: local epochs; 1 under FedSGD.
-        batch_size: rows per local step.
-        n_clients: clients aggregated into the update.
+        n_rows: rows behind the update, of all its clients (the batch size under FedSGD).
+        epochs: local epochs; 1 under FedSGD; None where the server is not told.
+        batch_size: rows per local step; None where the server is not told.
+        n_clients: clients averaged into the update; None for an aggregate that does not say how many.
+        client_rows: rows of each client, where an aggregate states them; empty: equal shares.
+        local_steps: optimiser steps each client made; None where it follows from the other facts.
         learning_rate: local learning rate; ``None`` where the update is a plain gradient.
+        momentum: of the local SGD.
+        weight_decay: of the local SGD.
         optimizer: local optimiser, by name.
         loss: the training criterion, by name.
         step: global step at which the update was taken.
-        epoch: global epoch at which it was taken, 0-based.
+        epoch: global epoch (FedSGD) or communication round (FedAvg) at which it was taken, 0-based.
+        defense: what the client did to the update before it left, in words (`UpdateDefense.describe`).
     """
 
     n_rows: int
-    epochs: int = 1
+    epochs: int | None = 1
     batch_size: int | None = None
-    n_clients: int = 1
+    n_clients: int | None = 1
+    client_rows: tuple[int, ...] = ()
+    local_steps: int | None = None
     learning_rate: float | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
     optimizer: str = "sgd"
     loss: str = "cross_entropy"
     step: int = 0
     epoch: int = 0
+    defense: str = "none"
 
 
 @dataclass(frozen=True)
@@ -57,15 +67,19 @@ class ClientUpdate:
     Attributes:
         network: specification of the network (`lightleak.targets.spec.NetworkSpec.to_dict`).
         parameters: named parameters before the update.
-        update: gradient or weight delta, same names and shapes.
+        update: gradient, or weight delta (weights after local training minus weights before); same names and shapes.
         encoder: schema and encoder statistics the server knows (`lightleak.data.encoder.TableEncoder.to_state`).
         encoder_tensors: the encoder's statistics as tensors.
         facts: protocol facts.
         kind: ``gradient`` (FedSGD) or ``delta`` (FedAvg).
-        state: ``raw``, ``clipped`` or ``noised``: what had been done to the gradient when it was sent.
+        state: what had been done to the gradient when it was sent: nothing (``raw``), the Trainer's clipping
+            (``clipped``), or a defence of the client's (``noised``, whatever the defence; ``facts.defense`` names it).
         training_mode: the client's network was in train mode (batch statistics, dropout) rather than eval mode.
         buffers: named buffers before the update, where the threat model shares them.
-        labels: LongTensor ``[n_rows]``, only where the labels are shared.
+        labels: LongTensor ``[n_rows]``, only where the labels are shared; of an aggregate client after client. Their
+            order tells nothing under FedAvg.
+        batch_labels: LongTensor ``[n_clients, epochs, rows per client]``, labels in the order in which the local
+            batches took them, only where that is shared.
         marginals: one-way marginals known to the server (`lightleak.data.marginals.Marginals.to_dict`).
         batch_statistics: mean and variance of every BatchNorm layer on the client's batch, only where shared.
     """
@@ -81,6 +95,7 @@ class ClientUpdate:
     training_mode: bool = True
     buffers: Mapping[str, Tensor] = field(default_factory=dict)
     labels: Tensor | None = None
+    batch_labels: Tensor | None = None
     marginals: Mapping[str, Any] | None = None
     batch_statistics: Mapping[str, Tensor] = field(default_factory=dict)
 
@@ -121,13 +136,26 @@ class ClientUpdate:
             raise ObservationError(f"labels must have shape ({self.facts.n_rows},), one per row, got {got}")
         if self.labels is not None and self.labels.dtype != torch.long:
             raise ObservationError(f"labels must be int64, got {self.labels.dtype}")
+        if self.batch_labels is not None:
+            self._check_batch_labels(self.batch_labels)
+
+    def _check_batch_labels(self, labels: Tensor) -> None:
+        facts = self.facts
+        clients, epochs = facts.n_clients, facts.epochs
+        fits = labels.dim() == 3 and labels.dtype == torch.long and labels.shape[:2] == (clients, epochs)
+        if not fits or labels.shape[0] * labels.shape[2] != facts.n_rows:
+            got = f"{labels.dtype} {tuple(labels.shape)}"
+            raise ObservationError(
+                f"batch_labels must be int64 [{clients} clients, {epochs} epochs, rows per client], got {got}"
+            )
 
     def save(self, folder: Path) -> None:
         """Write ``tensors.safetensors`` and ``facts.json`` into ``folder`` (created)."""
         folder.mkdir(parents=True, exist_ok=True)
         groups = {name: dict(getattr(self, name)) for name in _TENSOR_GROUPS}
-        if self.labels is not None:
-            groups["labels"] = {"labels": self.labels}
+        for name in _SINGLE_TENSORS:
+            if getattr(self, name) is not None:
+                groups[name] = {name: getattr(self, name)}
         tensors = {
             f"{group}/{name}": tensor.detach().cpu().clone().contiguous()
             for group, named in groups.items()
@@ -155,17 +183,18 @@ class ClientUpdate:
         """
         facts = read_facts(folder / "facts.json", "client update", SCHEMA_VERSION)
         tensors = read_tensors(folder / "tensors.safetensors", max_tensor_bytes)
-        groups: dict[str, dict[str, Tensor]] = {name: {} for name in (*_TENSOR_GROUPS, "labels")}
+        groups: dict[str, dict[str, Tensor]] = {name: {} for name in (*_TENSOR_GROUPS, *_SINGLE_TENSORS)}
         for key, tensor in tensors.items():
             group, _, name = key.partition("/")
             if group not in groups:
                 raise ObservationError(f"{folder}: unknown tensor {key!r}; expected one of {sorted(groups)}")
             groups[group][name] = tensor
-        labels = groups.pop("labels").get("labels")
+        single = {name: groups.pop(name).get(name) for name in _SINGLE_TENSORS}
         try:
-            protocol = ProtocolFacts(**facts.pop("facts"))
-            known: dict[str, Any] = {**groups, **facts}
-            return cls(**known, facts=protocol, labels=labels)
+            told = facts.pop("facts")
+            protocol = ProtocolFacts(**{**told, "client_rows": tuple(told.get("client_rows", ()))})
+            known: dict[str, Any] = {**groups, **facts, **single}
+            return cls(**known, facts=protocol)
         except (TypeError, KeyError) as error:
             raise ObservationError(f"{folder}/facts.json does not describe a client update: {error}") from error
 
@@ -175,6 +204,9 @@ _TENSOR_GROUPS = tuple(
     for f in fields(ClientUpdate)
     if f.name in {"parameters", "update", "encoder_tensors", "buffers", "batch_statistics"}
 )
+
+
+_SINGLE_TENSORS = ("labels", "batch_labels")
 
 
 @dataclass(frozen=True)
