@@ -17,6 +17,7 @@ class ThreatModel:
         encoder_statistics: mean and deviation of every encoded column are known (the server standardises with them).
         marginals: one-way marginals of the columns are known.
         batch_statistics: the batch's own BatchNorm statistics are known.
+        batch_labels: the labels of every local batch are known, not their counts alone (FedAvg).
     """
 
     labels: LabelKnowledge
@@ -25,6 +26,7 @@ class ThreatModel:
     encoder_statistics: bool = True
     marginals: bool = False
     batch_statistics: bool = False
+    batch_labels: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -44,6 +46,7 @@ class ThreatModel:
             (self.encoder_statistics, "encoder statistics"),
             (self.marginals, "column marginals"),
             (self.batch_statistics, "the batch's BatchNorm statistics"),
+            (self.batch_labels, "which batch holds which labels"),
         )
         known += [text for holds, text in facts if holds]
         listed = " and ".join([", ".join(known[:-1]), known[-1]]) if len(known) > 1 else "".join(known) or "nothing"

@@ -56,6 +56,9 @@ BAD = [
     ("numerical", "tanh", "numerical must be one of sigmoid, none, got 'tanh'"),
     ("pooling", "mode", "pooling must be one of median, mean, none, got 'mode'"),
     ("labels", "restored", "labels must be one of true, geng, bias, got 'restored'"),
+    ("initialisation", "zero", "initialisation must be one of unit, symmetric, normal, got .zero."),
+    ("learning_rate_decay", 1.5, "learning_rate_decay must be above 0 and at most 1, got 1.5"),
+    ("decay_every", 0, "decay_every must be at least 1, got 0"),
     ("entropy", "hard", "entropy must be one of frequency, soft, got 'hard'"),
     ("precision", "float16", "precision must be one of float32, float64, got 'float16'"),
 ]

@@ -1,17 +1,19 @@
-"""Gradient inversion of FedSGD updates: restore labels, optimise restarts, match and pool, assess."""
+"""Gradient inversion: restore labels, optimise restarts, match and pool, assess. Here for FedSGD gradients."""
 
 import time
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks.attack import Progress, UpdateAttack
-from lightleak.attacks.gradient_inversion.assessment import cell_entropy
 from lightleak.attacks.gradient_inversion.checks import alike, require_batch_statistics, require_fit
-from lightleak.attacks.gradient_inversion.config import InversionConfig
+from lightleak.attacks.gradient_inversion.codec import RowCodec, table_codec
+from lightleak.attacks.gradient_inversion.config import EngineConfig, InversionConfig
 from lightleak.attacks.gradient_inversion.engine import initial_candidates, invert
 from lightleak.attacks.gradient_inversion.labels import (
     DUMMY_ROWS,
@@ -21,7 +23,8 @@ from lightleak.attacks.gradient_inversion.labels import (
     restore_counts,
     round_counts,
 )
-from lightleak.attacks.gradient_inversion.pooling import align, pool
+from lightleak.attacks.gradient_inversion.matcher import Matcher
+from lightleak.attacks.gradient_inversion.pooling import align_rows, pool
 from lightleak.attacks.gradient_inversion.problem import build_matcher, bytes_per_restart, client_network
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
@@ -30,51 +33,58 @@ from lightleak.core.seeds import generator
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
 
+Config = TypeVar("Config", bound=EngineConfig)
 
-class GradientInversion(UpdateAttack):
-    """Reconstruct the batch behind a gradient. Every published attack of this family is a configuration of it.
+
+@dataclass(frozen=True)
+class Posed:
+    """What a group of updates asks of the engine.
+
+    Attributes:
+        matcher: loss and derivative of the variables.
+        labels: LongTensor ``[updates, n]``, of the rows that `rows` returns.
+        variables: rows of variables per candidate; n where every row has one.
+        rows: from relaxed variables ``[updates, restarts, variables, d]`` to rows ``[updates, restarts, n, d]``.
+        variables_of: rows back to variables, to judge them by the matcher.
+    """
+
+    matcher: Matcher
+    labels: Tensor
+    variables: int
+    rows: Callable[[Tensor], Tensor]
+    variables_of: Callable[[Tensor], Tensor]
+
+
+class RestartedInversion(UpdateAttack, Generic[Config]):
+    """The course of every attack of this family: pose a problem, optimise restarts of it, match and pool them.
 
     Args:
         name: registry name.
         citation: the paper.
         config: the settings.
+        threat_model: what the attack may know with these settings.
     """
 
-    def __init__(self, name: str, citation: str, config: InversionConfig) -> None:
-        self.name, self.citation, self.config = name, citation, config
-        self.threat_model = ThreatModel(
-            labels="true" if config.labels == "true" else "restored",
-            batch_statistics=config.batch_norm_prior > 0,
-        )
+    def __init__(self, name: str, citation: str, config: Config, threat_model: ThreatModel) -> None:
+        self.name, self.citation, self.config, self.threat_model = name, citation, config, threat_model
 
     def options(self) -> dict[str, Any]:
         """The settings of the attack."""
         return self.config.to_dict()
 
-    def check(self, update: ClientUpdate) -> None:
-        """Refuse updates this attack has no meaning for.
+    @abstractmethod
+    def codec(self, update: ClientUpdate, device: torch.device) -> RowCodec:
+        """What the encoded rows of an update stand for."""
 
-        Raises:
-            ObservationError: a weight delta or an aggregate, labels or BatchNorm statistics that were not shared, or
-                tensors that do not fit the network.
-            UnsupportedError: a loss other than cross-entropy, or labels that cannot be restored from this network.
-        """
-        facts, config = update.facts, self.config
-        if update.kind != "gradient" or facts.epochs != 1:
-            got = f"a {update.kind} of {facts.epochs} epochs (FedAvg)"
-            raise ObservationError(f"{self.name} inverts one FedSGD gradient; this update is {got}")
-        if facts.n_clients != 1:
-            raise ObservationError(f"{self.name} inverts one client's gradient; this one aggregates {facts.n_clients}")
-        if facts.loss != "cross_entropy":
-            raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
-        if config.labels == "true" and update.labels is None:
-            raise ObservationError(f"{self.name}: the update shares no labels; use labels='geng' or labels='bias'")
-        network = client_network(update)
-        require_fit(update, network)
-        if config.labels != "true":
-            require_restorable(network, config.labels)
-        if config.batch_norm_prior > 0:
-            require_batch_statistics(update, network)
+    @abstractmethod
+    def pose(
+        self, pairs: Sequence[tuple[ClientUpdate, int]], codec: RowCodec, device: torch.device, dtype: torch.dtype
+    ) -> Posed:
+        """The problem of updates that are alike, each with its seed."""
+
+    @abstractmethod
+    def bytes_per_restart(self, update: ClientUpdate) -> int:
+        """Memory that one restart takes in a step."""
 
     def run_many(
         self,
@@ -89,16 +99,12 @@ class GradientInversion(UpdateAttack):
             self.check(update)
         results: dict[int, Reconstruction] = {}
         for members in _groups(updates):
-            at_once = self._candidates_at_once(updates[members[0]])
+            at_once = max(1, int(self.config.memory_mb * 2**20 / self.bytes_per_restart(updates[members[0]])))
             size = max(1, at_once // self.config.restarts)
             for chunk in (members[i : i + size] for i in range(0, len(members), size)):
                 found = self._run_chunk([pairs[i] for i in chunk], torch.device(device), at_once, progress)
                 results |= zip(chunk, found, strict=True)
         return [results[i] for i in range(len(updates))]
-
-    def _candidates_at_once(self, update: ClientUpdate) -> int:
-        per_restart = bytes_per_restart(update, self.config.precision)
-        return max(1, int(self.config.memory_mb * 2**20 / per_restart))
 
     def _run_chunk(
         self,
@@ -109,45 +115,103 @@ class GradientInversion(UpdateAttack):
     ) -> list[Reconstruction]:
         """Attack updates that are alike, each with its seed, ``at_once`` candidates at a time."""
         began = time.perf_counter()
-        config, updates, seeds = self.config, [update for update, _ in pairs], [seed for _, seed in pairs]
+        config, seeds = self.config, [seed for _, seed in pairs]
         dtype = torch.float64 if config.precision == "float64" else torch.float32
-        encoder = TableEncoder.from_state(updates[0].encoder, updates[0].encoder_tensors).to(device)
-        labels = torch.stack([self._labels(update, seed) for update, seed in pairs])
-        matcher = build_matcher(updates, labels, config, device, dtype)
-        relaxation = encoder.relaxation(config.categorical, config.numerical, dtype, device)
-        width = max(1, min(config.restarts, at_once // len(updates)))
-        n, ends, losses = updates[0].facts.n_rows, [], []
+        codec = self.codec(pairs[0][0], device)
+        posed = self.pose(pairs, codec, device, dtype)
+        relaxation = codec.relaxation(config, dtype, device)
+        width = max(1, min(config.restarts, at_once // len(pairs)))
+        ends, losses = [], []
         for first in range(0, config.restarts, width):
             restarts = range(first, min(first + width, config.restarts))
-            begin = initial_candidates(seeds, restarts, n, encoder.width).to(device, dtype)
-            share = len(updates) * len(restarts) / (config.steps * config.restarts)
+            begin = initial_candidates(seeds, restarts, posed.variables, codec.width, config.initialisation)
+            share = len(pairs) * len(restarts) / (config.steps * config.restarts)
             report = None if progress is None else partial(_report, progress, share)
-            end = invert(begin, relaxation, matcher, config, report).x
-            projected = encoder.assemble(*encoder.project(end)).to(dtype)
+            end = posed.rows(invert(begin.to(device, dtype), relaxation, posed.matcher, config, report).x)
             ends.append(end)
-            losses.append(matcher.value_and_grad(projected)[0])
+            losses.append(posed.matcher.value_and_grad(posed.variables_of(codec.project(end)))[0])
         ensemble, loss = torch.cat(ends, 1), torch.cat(losses, 1)
-        seconds = (time.perf_counter() - began) / len(updates)
-        each = zip(ensemble, loss, labels, strict=True)
-        return [self._finish(encoder, of_update, of_restart, y, seconds) for of_update, of_restart, y in each]
+        seconds = (time.perf_counter() - began) / len(pairs)
+        each = zip(ensemble, loss, posed.labels, strict=True)
+        return [self._finish(codec, of_update, of_restart, y, seconds) for of_update, of_restart, y in each]
 
     def _finish(
-        self, encoder: TableEncoder, ensemble: Tensor, loss: Tensor, labels: Tensor, seconds: float
+        self, codec: RowCodec, ensemble: Tensor, loss: Tensor, labels: Tensor, seconds: float
     ) -> Reconstruction:
         best = int(loss.argmin())
-        aligned = align(encoder, ensemble, best)
+        aligned = align_rows(codec.similarity, ensemble[best], ensemble)
         pooled = pool(aligned, best, self.config.pooling)
         return Reconstruction(
             attack=self.name,
             threat_model=self.threat_model,
-            rows=encoder.decode(pooled),
+            rows=codec.decode(pooled),
             labels=labels,
             encoded=pooled.cpu(),
-            uncertainty=cell_entropy(encoder, aligned, pooled, self.config.entropy),
+            uncertainty=codec.uncertainty(aligned, pooled, self.config.entropy),
             loss=float(loss[best]),
             seconds=seconds,
             ensemble=aligned.cpu() if self.config.keep_ensemble else None,
         )
+
+
+class GradientInversion(RestartedInversion[InversionConfig]):
+    """Reconstruct the batch behind a gradient. Every published attack on FedSGD here is a configuration of it.
+
+    Args:
+        name: registry name.
+        citation: the paper.
+        config: the settings.
+    """
+
+    def __init__(self, name: str, citation: str, config: InversionConfig) -> None:
+        knows = ThreatModel(
+            labels="true" if config.labels == "true" else "restored",
+            batch_statistics=config.batch_norm_prior > 0,
+        )
+        super().__init__(name, citation, config, knows)
+
+    def check(self, update: ClientUpdate) -> None:
+        """Refuse updates this attack has no meaning for.
+
+        Raises:
+            ObservationError: a weight delta or an aggregate, labels or BatchNorm statistics that were not shared, or
+                tensors that do not fit the network.
+            UnsupportedError: a loss other than cross-entropy, or labels that cannot be restored from this network.
+        """
+        facts, config = update.facts, self.config
+        if update.kind != "gradient" or facts.epochs != 1:
+            got = f"a {update.kind} of {facts.epochs or 'an unknown number of'} epochs (FedAvg)"
+            raise ObservationError(f"{self.name} inverts one FedSGD gradient; this update is {got}")
+        if facts.n_clients != 1:
+            number = facts.n_clients or "an unknown number of clients"
+            raise ObservationError(f"{self.name} inverts one client's gradient; this one aggregates {number}")
+        if facts.loss != "cross_entropy":
+            raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
+        if config.labels == "true" and update.labels is None:
+            raise ObservationError(f"{self.name}: the update shares no labels; use labels='geng' or labels='bias'")
+        network = client_network(update)
+        require_fit(update, network)
+        if config.labels != "true":
+            require_restorable(network, config.labels)
+        if config.batch_norm_prior > 0:
+            require_batch_statistics(update, network)
+
+    def codec(self, update: ClientUpdate, device: torch.device) -> RowCodec:
+        """Rows of a table."""
+        return table_codec(update, device)
+
+    def pose(
+        self, pairs: Sequence[tuple[ClientUpdate, int]], codec: RowCodec, device: torch.device, dtype: torch.dtype
+    ) -> Posed:
+        """One variable per row of the batch."""
+        updates = [update for update, _ in pairs]
+        labels = torch.stack([self._labels(update, seed) for update, seed in pairs])
+        matcher = build_matcher(updates, labels, self.config, device, dtype)
+        return Posed(matcher, labels, updates[0].facts.n_rows, _unchanged, _unchanged)
+
+    def bytes_per_restart(self, update: ClientUpdate) -> int:
+        """See `RestartedInversion`."""
+        return bytes_per_restart(update, self.config.precision)
 
     def _labels(self, update: ClientUpdate, seed: int) -> Tensor:
         n = update.facts.n_rows
@@ -163,6 +227,10 @@ class GradientInversion(UpdateAttack):
         network, method = client_network(update), self.config.labels
         counts = restore_counts(network, update.parameters, update.buffers, update.update, n, dummy, method)
         return expand_counts(round_counts(counts, n))
+
+
+def _unchanged(rows: Tensor) -> Tensor:
+    return rows
 
 
 def _groups(updates: Sequence[ClientUpdate]) -> list[list[int]]:

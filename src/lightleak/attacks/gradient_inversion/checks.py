@@ -9,7 +9,11 @@ from lightleak.attacks.gradient_inversion.problem import batch_norms
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import ImageScale, is_image_state
 from lightleak.targets.spec import NetworkSpec
+
+PROTOCOL = ("n_rows", "epochs", "batch_size", "n_clients", "local_steps", "learning_rate", "momentum", "weight_decay")
+"""Facts that two updates of one call must share."""
 
 
 def require_fit(update: ClientUpdate, network: nn.Module) -> None:
@@ -33,12 +37,23 @@ def require_fit(update: ClientUpdate, network: nn.Module) -> None:
             f"the network {name!r} computed in eval mode, by running statistics of BatchNorm that were not shared"
         )
     spec = NetworkSpec.from_dict(update.network)
-    width = TableEncoder.from_state(update.encoder, update.encoder_tensors).width
+    width = encoded_width(update)
     if width != spec.layout.width:
         raise ObservationError(f"the encoder must make rows of width {spec.layout.width} (the network's), got {width}")
     odd = [] if update.labels is None else [y for y in update.labels.tolist() if not 0 <= y < spec.n_classes]
     if odd:
         raise ObservationError(f"labels must be classes from 0 to {spec.n_classes - 1}, got {odd[0]}")
+
+
+def encoded_width(update: ClientUpdate) -> int:
+    """Features of an encoded row: of a table, or of a flat image.
+
+    Raises:
+        ObservationError: the encoder's state cannot be read.
+    """
+    if is_image_state(update.encoder):
+        return ImageScale.from_state(update.encoder).width
+    return TableEncoder.from_state(update.encoder, update.encoder_tensors).width
 
 
 def require_batch_statistics(update: ClientUpdate, network: nn.Module) -> None:
@@ -62,15 +77,17 @@ def _require_shapes(what: str, expected: Mapping[str, tuple[int, ...]], got: Map
 
 
 def alike(first: ClientUpdate, other: ClientUpdate) -> bool:
-    """Whether two updates can be attacked in one call: same network, mode, table, batch size and shared knowledge."""
-    facts = all(getattr(first, name) == getattr(other, name) for name in ("network", "encoder", "training_mode"))
+    """Whether two updates can be attacked in one call: same network, mode, table, protocol and shared knowledge."""
+    same = ("network", "encoder", "training_mode", "kind")
+    facts = all(getattr(first, name) == getattr(other, name) for name in same)
+    protocol = all(getattr(first.facts, name) == getattr(other.facts, name) for name in PROTOCOL)
     shared = all(
         getattr(first, name).keys() == getattr(other, name).keys()
         for name in ("encoder_tensors", "buffers", "batch_statistics")
     )
     return (
         facts
+        and protocol
         and shared
-        and first.facts.n_rows == other.facts.n_rows
         and all(torch.equal(value, other.encoder_tensors[name]) for name, value in first.encoder_tensors.items())
     )

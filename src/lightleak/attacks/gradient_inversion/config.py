@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from lightleak.core.errors import UsageError
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation
 
+Initialisation = Literal["unit", "symmetric", "normal"]
 Pooling = Literal["median", "mean", "none"]
 ObjectiveName = Literal["cosine", "squared_error"]
 LabelMethod = Literal["true", "geng", "bias"]
@@ -15,24 +16,24 @@ Precision = Literal["float32", "float64"]
 
 
 @dataclass(frozen=True)
-class InversionConfig:
-    """Defaults are TabLeak's (Sec. 4, App. B, and its published configuration).
+class EngineConfig:
+    """How candidates are optimised, merged and judged; defaults are TabLeak's (Sec. 4, App. B, its published settings).
 
     Attributes:
         restarts: independent initialisations N, the ensemble size.
         steps: optimisation steps.
         learning_rate: Adam's step.
+        learning_rate_decay: factor of the step after every ``decay_every`` steps; 1 keeps it.
+        decay_every: see ``learning_rate_decay``.
         sign: step along the sign of the gradient (Geiping et al. 2020) instead of the gradient.
+        initialisation: where candidates start: uniform in [0, 1] (``unit``, TabLeak's Algorithm 1), uniform in [-1, 1]
+            (``symmetric``, its published code), or standard ``normal``.
         objective: distance between gradients.
         categorical: relaxation of categorical blocks.
         numerical: relaxation of numbers.
         pooling: how matched restarts are merged; ``none`` keeps the one of least loss.
-        labels: ``true`` (shared with the attacker), or restored by ``geng`` (dummy activations) or ``bias`` (last
-            bias).
         entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published
             code).
-        l2_prior: weight of the squared norm of the batch (GradInversion).
-        batch_norm_prior: weight of the distance to the client's BatchNorm statistics (GradInversion).
         stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
         precision: floating-point type of the optimisation.
         memory_mb: budget for one vectorised call; more work than that runs in chunks.
@@ -45,15 +46,15 @@ class InversionConfig:
     restarts: int = 30
     steps: int = 1500
     learning_rate: float = 0.06
+    learning_rate_decay: float = 1.0
+    decay_every: int = 10
     sign: bool = True
+    initialisation: Initialisation = "unit"
     objective: ObjectiveName = "cosine"
     categorical: CategoricalRelaxation = "softmax"
     numerical: NumericalRelaxation = "sigmoid"
     pooling: Pooling = "median"
-    labels: LabelMethod = "true"
     entropy: EntropyMethod = "frequency"
-    l2_prior: float = 0.0
-    batch_norm_prior: float = 0.0
     stop_below: float | None = None
     precision: Precision = "float32"
     memory_mb: int = 1024
@@ -62,16 +63,15 @@ class InversionConfig:
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
             _check(name, getattr(self, name), hint)
-        for name in ("restarts", "steps", "memory_mb"):
+        for name in ("restarts", "steps", "memory_mb", "decay_every"):
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.learning_rate > 0:
             raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
-        for name in ("l2_prior", "batch_norm_prior"):
-            if not getattr(self, name) >= 0:
-                raise UsageError(f"{name} must be at least 0, got {getattr(self, name)}")
+        if not 0 < self.learning_rate_decay <= 1:
+            raise UsageError(f"learning_rate_decay must be above 0 and at most 1, got {self.learning_rate_decay}")
 
-    def with_options(self, **options: Any) -> "InversionConfig":
+    def with_options(self, **options: Any) -> Self:
         """A copy with some settings changed.
 
         Raises:
@@ -88,6 +88,35 @@ class InversionConfig:
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         return asdict(self)
+
+    def not_negative(self, *names: str) -> None:
+        """Raise `UsageError` for one of these settings that is below 0."""
+        for name in names:
+            if not getattr(self, name) >= 0:
+                raise UsageError(f"{name} must be at least 0, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class InversionConfig(EngineConfig):
+    """The settings of an attack on FedSGD gradients; see `EngineConfig` for the others.
+
+    Attributes:
+        labels: ``true`` (shared with the attacker), or restored by ``geng`` (dummy activations) or ``bias`` (last
+            bias).
+        l2_prior: weight of the squared norm of the batch (GradInversion).
+        batch_norm_prior: weight of the distance to the client's BatchNorm statistics (GradInversion).
+
+    Raises:
+        UsageError: a value of the wrong type or out of range.
+    """
+
+    labels: LabelMethod = "true"
+    l2_prior: float = 0.0
+    batch_norm_prior: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.not_negative("l2_prior", "batch_norm_prior")
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

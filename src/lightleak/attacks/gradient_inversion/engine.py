@@ -7,20 +7,31 @@ so they may be cut into chunks to fit a memory budget.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.config import InversionConfig
+from lightleak.attacks.gradient_inversion.config import EngineConfig, Initialisation
 from lightleak.attacks.gradient_inversion.matcher import Matcher
 from lightleak.core.devices import keep_freed_memory
 from lightleak.core.seeds import generator
-from lightleak.data.relaxation import Relaxation
+from lightleak.data.relaxation import State
 
 CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronises the device
 
 Progress = Callable[[int], None]
 """Called with the number of steps done since the last call."""
+
+
+class RowRelaxation(Protocol):
+    """A differentiable map from unconstrained variables to encoded rows; see `Relaxation`."""
+
+    def forward(self, z: Tensor) -> tuple[Tensor, State]:
+        """Rows, and what `backward` needs."""
+
+    def backward(self, grad: Tensor, state: State) -> Tensor:
+        """A derivative by rows, carried back to the variables."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +49,10 @@ class Inversion:
     steps: int
 
 
-def initial_candidates(seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int) -> Tensor:
-    """Uniform [0, 1] starts ``[updates, restarts, rows, width]`` (TabLeak Alg. 1, line 12).
+def initial_candidates(
+    seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int, initialisation: Initialisation = "unit"
+) -> Tensor:
+    """Starts ``[updates, restarts, rows, width]``, by default uniform in [0, 1] (TabLeak Alg. 1, line 12).
 
     Each (update, restart) has its own generator, so a start does not depend on what runs beside it.
 
@@ -48,13 +61,16 @@ def initial_candidates(seeds: Sequence[int], restarts: Sequence[int], rows: int,
         restarts: indices of the restarts.
         rows: rows n of the batch.
         width: encoded features d.
+        initialisation: see `EngineConfig`.
     """
-    starts = [[torch.rand(rows, width, generator=generator(seed, "restart", r)) for r in restarts] for seed in seeds]
-    return torch.stack([torch.stack(of_update) for of_update in starts])
+    draw = torch.randn if initialisation == "normal" else torch.rand
+    starts = [[draw(rows, width, generator=generator(seed, "restart", r)) for r in restarts] for seed in seeds]
+    stacked = torch.stack([torch.stack(of_update) for of_update in starts])
+    return 2 * stacked - 1 if initialisation == "symmetric" else stacked
 
 
 def invert(
-    start: Tensor, relaxation: Relaxation, matcher: Matcher, config: InversionConfig, progress: Progress | None = None
+    start: Tensor, relaxation: RowRelaxation, matcher: Matcher, config: EngineConfig, progress: Progress | None = None
 ) -> Inversion:
     """Optimise ``start`` (copied) for ``config.steps`` steps of Adam (TabLeak Alg. 1, lines 2-7).
 
@@ -62,7 +78,7 @@ def invert(
         start: ``[updates, restarts, rows, d]`` on the device and in the precision of the work.
         relaxation: from ``z`` to encoded rows.
         matcher: loss and derivative of encoded rows.
-        config: learning rate, steps, sign, early stop.
+        config: learning rate and its decay, steps, sign, early stop.
         progress: told about steps done; those that an early stop saved count as done.
     """
     keep_freed_memory()
@@ -82,6 +98,8 @@ def invert(
             optimizer.step()
             z.copy_(torch.where((loss < stop_below)[..., None, None], before, z))
         taken = step + 1
+        if taken % config.decay_every == 0:
+            optimizer.param_groups[0]["lr"] *= config.learning_rate_decay
         if taken % CHECK_EVERY == 0:
             if progress is not None:
                 progress(CHECK_EVERY)

@@ -1,5 +1,8 @@
 """Merging an ensemble of reconstructions of one batch (TabLeak Sec. 3.1.2, Fig. 3, Eq. 3-4)."""
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -41,8 +44,19 @@ def align(encoder: TableEncoder, ensemble: Tensor, best: int) -> Tensor:
     Returns:
         ``[restarts, n, d]``.
     """
-    order = match_rows(similarity(encoder, ensemble[best], ensemble))
-    return torch.gather(ensemble, 1, order.unsqueeze(-1).expand_as(ensemble))
+    return align_rows(partial(similarity, encoder), ensemble[best], ensemble)
+
+
+def align_rows(similar: Callable[[Tensor, Tensor], Tensor], reference: Tensor, candidates: Tensor) -> Tensor:
+    """Candidates ``[..., n, d]`` with their rows in the order that matches ``reference`` ``[..., n, d]`` best.
+
+    Args:
+        similar: how alike reference row i and candidate row j are, ``[..., n, n]``.
+        reference: its leading dimensions broadcast against those of the candidates.
+        candidates: what is reordered.
+    """
+    order = match_rows(similar(reference, candidates))
+    return torch.gather(candidates, -2, order.unsqueeze(-1).expand(*order.shape, candidates.shape[-1]))
 
 
 def pool(aligned: Tensor, best: int, pooling: Pooling) -> Tensor:

@@ -1,0 +1,76 @@
+"""What encoded rows stand for: rows of a table. The one place where an attack asks."""
+
+from typing import Protocol
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.assessment import cell_entropy
+from lightleak.attacks.gradient_inversion.config import EngineConfig, EntropyMethod
+from lightleak.attacks.gradient_inversion.engine import RowRelaxation
+from lightleak.attacks.gradient_inversion.pooling import similarity
+from lightleak.core.observations import ClientUpdate
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.relaxation import Relaxation
+
+
+class RowCodec(Protocol):
+    """Encoded rows and what they stand for, so that one attack serves tables and images.
+
+    Attributes:
+        width: encoded features d.
+    """
+
+    width: int
+
+    def relaxation(self, config: EngineConfig, dtype: torch.dtype, device: torch.device) -> RowRelaxation:
+        """What the configuration asks for."""
+
+    def project(self, rows: Tensor) -> Tensor:
+        """The nearest encoded rows ``[..., n, d]`` that something stands for."""
+
+    def similarity(self, reference: Tensor, candidates: Tensor) -> Tensor:
+        """``[..., n, n]``: how alike reference row i ``[..., n, d]`` and candidate row j ``[..., n, d]`` are."""
+
+    def decode(self, rows: Tensor) -> pd.DataFrame:
+        """Rows ``[n, d]`` as a table."""
+
+    def uncertainty(self, aligned: Tensor, pooled: Tensor, method: EntropyMethod) -> pd.DataFrame:
+        """Entropy of every cell over the matched restarts ``[restarts, n, d]``."""
+
+
+class TableCodec:
+    """Rows of a table.
+
+    Args:
+        encoder: schema and statistics, on the device of the work.
+    """
+
+    def __init__(self, encoder: TableEncoder) -> None:
+        self.encoder, self.width = encoder, encoder.width
+
+    def relaxation(self, config: EngineConfig, dtype: torch.dtype, device: torch.device) -> Relaxation:
+        """See `RowCodec`."""
+        return self.encoder.relaxation(config.categorical, config.numerical, dtype, device)
+
+    def project(self, rows: Tensor) -> Tensor:
+        """See `RowCodec`."""
+        return self.encoder.assemble(*self.encoder.project(rows)).to(rows.dtype)
+
+    def similarity(self, reference: Tensor, candidates: Tensor) -> Tensor:
+        """See `RowCodec`; the cells on which they agree (TabLeak Eq. 6)."""
+        return similarity(self.encoder, reference, candidates)
+
+    def decode(self, rows: Tensor) -> pd.DataFrame:
+        """See `RowCodec`."""
+        return self.encoder.decode(rows)
+
+    def uncertainty(self, aligned: Tensor, pooled: Tensor, method: EntropyMethod) -> pd.DataFrame:
+        """See `RowCodec`."""
+        return cell_entropy(self.encoder, aligned, pooled, method)
+
+
+def table_codec(update: ClientUpdate, device: torch.device) -> TableCodec:
+    """The codec of an update on rows of a table."""
+    return TableCodec(TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device))

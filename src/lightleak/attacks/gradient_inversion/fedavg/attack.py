@@ -1,0 +1,201 @@
+"""Inversion of FedAvg updates: simulate local training, optimise its rows, match epochs, pool restarts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.attack import Progress
+from lightleak.attacks.gradient_inversion.attack import Posed, RestartedInversion
+from lightleak.attacks.gradient_inversion.checks import require_fit
+from lightleak.attacks.gradient_inversion.codec import RowCodec, table_codec
+from lightleak.attacks.gradient_inversion.fedavg.checks import (
+    local_epochs,
+    require_fedavg,
+    rows_per_client,
+    total_steps,
+)
+from lightleak.attacks.gradient_inversion.fedavg.config import FedAvgConfig
+from lightleak.attacks.gradient_inversion.fedavg.epoch_matching import match_epochs
+from lightleak.attacks.gradient_inversion.fedavg.image_codec import image_codec
+from lightleak.attacks.gradient_inversion.fedavg.label_counts import restore_fedavg_counts
+from lightleak.attacks.gradient_inversion.fedavg.label_split import random_split
+from lightleak.attacks.gradient_inversion.fedavg.problem import (
+    build_update_matcher,
+    bytes_per_candidate,
+    schedule_of,
+    segment_length,
+)
+from lightleak.attacks.gradient_inversion.fedavg.row_priors import row_priors
+from lightleak.attacks.gradient_inversion.fedavg.schedule import Schedule
+from lightleak.attacks.gradient_inversion.labels import DUMMY_ROWS, expand_counts, require_restorable, round_counts
+from lightleak.attacks.gradient_inversion.problem import client_network
+from lightleak.core.errors import ObservationError, UnsupportedError
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.seeds import generator
+from lightleak.core.threat_model import ThreatModel
+from lightleak.data.image_scale import is_image_state
+from lightleak.targets.spec import NetworkSpec
+
+
+class FedAvgInversion(RestartedInversion[FedAvgConfig]):
+    """Reconstruct the rows behind a FedAvg update (Dimitrov et al. 2022, Algorithm 2), of one client or of several.
+
+    Args:
+        name: registry name.
+        citation: the paper.
+        config: the settings.
+    """
+
+    def __init__(self, name: str, citation: str, config: FedAvgConfig) -> None:
+        knows = ThreatModel(
+            labels="true" if config.labels == "true" else "restored",
+            batch_labels=config.label_order == "batches",
+        )
+        super().__init__(name, citation, config, knows)
+
+    def check(self, update: ClientUpdate) -> None:
+        """Refuse updates this attack has no meaning for.
+
+        Raises:
+            ObservationError: a FedSGD gradient, facts that contradict each other or tell too little, labels that were
+                not shared, or tensors that do not fit the network.
+            UnsupportedError: a loss or optimiser that is not simulated, or labels that cannot be restored from this
+                network.
+        """
+        config = self.config
+        require_fedavg(self.name, update)
+        epochs, steps = local_epochs(self.name, update.facts), total_steps(self.name, update.facts)
+        if config.assumed_epochs is not None and steps % config.assumed_epochs:
+            raise ObservationError(
+                f"{self.name}: assumed_epochs must divide the update's {steps} local steps, got {config.assumed_epochs}"
+            )
+        if config.labels == "true" and update.labels is None:
+            raise ObservationError(f"{self.name}: the update shares no labels; use labels='interpolated'")
+        if config.label_order == "batches":
+            if update.batch_labels is None:
+                raise ObservationError(
+                    f"{self.name}: the update does not share the labels of its batches (batch_labels)"
+                )
+            if config.assumed_epochs not in (None, epochs) or update.batch_labels.shape[1] != epochs:
+                raise ObservationError(
+                    f"{self.name}: label_order 'batches' needs the update's own epochs ({epochs}), got "
+                    f"{config.assumed_epochs or update.batch_labels.shape[1]}"
+                )
+        network = client_network(update)
+        require_fit(update, network)
+        if config.labels != "true":
+            require_restorable(network, "geng")
+        for_images = config.total_variation or config.clip or config.prior_statistic.startswith("conv")
+        if for_images and not is_image_state(update.encoder):
+            raise UnsupportedError(
+                f"{self.name}: total_variation, clip and prior_statistic {config.prior_statistic!r} are for images; "
+                "this update is on rows of a table"
+            )
+
+    def codec(self, update: ClientUpdate, device: torch.device) -> RowCodec:
+        """Rows of a table, or images."""
+        return image_codec(update) if is_image_state(update.encoder) else table_codec(update, device)
+
+    def run_many(
+        self,
+        updates: Sequence[ClientUpdate],
+        seeds: Sequence[int],
+        device: torch.device | str = "cpu",
+        progress: Progress | None = None,
+    ) -> list[Reconstruction]:
+        """See `UpdateAttack.run_many`; updates that do not tell their epochs are attacked once for every divisor."""
+        for update in updates:
+            self.check(update)
+        results: dict[int, Reconstruction] = {}
+        pairs = list(enumerate(zip(updates, seeds, strict=True)))
+        for index, (update, seed) in pairs:
+            if self.config.assumed_epochs is None and local_epochs(self.name, update.facts) is None:
+                results[index] = self._best_of_divisors(update, seed, device, progress)
+        told = [(index, pair) for index, pair in pairs if index not in results]
+        found = super().run_many([u for _, (u, _) in told], [s for _, (_, s) in told], device, progress)
+        results |= {index: one for (index, _), one in zip(told, found, strict=True)}
+        return [results[index] for index in range(len(updates))]
+
+    def pose(
+        self, pairs: Sequence[tuple[ClientUpdate, int]], codec: RowCodec, device: torch.device, dtype: torch.dtype
+    ) -> Posed:
+        """A variable per row and, in a full simulation, per local epoch."""
+        updates, config = [update for update, _ in pairs], self.config
+        schedule, clients = schedule_of(updates[0], config), updates[0].facts.n_clients or 1
+        labels = [self._labels(update, seed, schedule) for update, seed in pairs]
+        priors = row_priors(config, schedule, codec)
+        matcher = build_update_matcher(updates, labels, schedule, config, priors, device, dtype)
+        shape = (clients, schedule.copies, schedule.rows)
+
+        def rows(x: Tensor) -> Tensor:
+            return match_epochs(codec.similarity, x.unflatten(2, shape)).flatten(2, 3)
+
+        def variables_of(rows: Tensor) -> Tensor:
+            each = rows.unflatten(2, (clients, 1, schedule.rows))
+            return each.expand(-1, -1, -1, schedule.copies, -1, -1).flatten(2, 4)
+
+        first = torch.stack([part[:, 0].flatten() for part in labels])
+        return Posed(matcher, first, clients * schedule.copies * schedule.rows, rows, variables_of)
+
+    def bytes_per_restart(self, update: ClientUpdate) -> int:
+        """See `RestartedInversion`."""
+        return bytes_per_candidate(update, self.config, segment_length(update, self.config))
+
+    def _best_of_divisors(
+        self, update: ClientUpdate, seed: int, device: torch.device | str, progress: Progress | None
+    ) -> Reconstruction:
+        """Try every number of epochs the steps allow and keep the reconstruction of least loss (App. C.4)."""
+        steps = total_steps(self.name, update.facts)
+        rows = rows_per_client(self.name, update.facts)
+        divisors = [e for e in range(1, steps + 1) if steps % e == 0 and steps // e <= rows]
+        share = None if progress is None else partial(_scaled, progress, 1 / len(divisors))
+        tried = [
+            FedAvgInversion(self.name, self.citation, replace(self.config, assumed_epochs=epochs))
+            for epochs in divisors
+        ]
+        found = [one.run_many([update], [seed], device, share)[0] for one in tried]
+        best = min(found, key=lambda one: one.loss)
+        return replace(best, seconds=sum(one.seconds for one in found))
+
+    def _labels(self, update: ClientUpdate, seed: int, schedule: Schedule) -> Tensor:
+        """LongTensor ``[clients, epochs, rows]`` in the order in which the simulated batches take them."""
+        clients = update.facts.n_clients or 1
+        if self.config.label_order == "batches":
+            assert update.batch_labels is not None  # `check` refuses an update without them
+            return update.batch_labels.cpu()[:, : schedule.epochs]
+        draws = generator(seed, "labels")
+        if self.config.labels == "true":
+            assert update.labels is not None  # likewise
+            labels = update.labels.cpu()
+        else:
+            labels = self._restored(update, draws)
+            # Counts are restored over all clients; which client holds which label stays open.
+            labels = labels[torch.randperm(len(labels), generator=draws)]
+        return random_split(labels.view(clients, -1), schedule.epochs, draws)
+
+    def _restored(self, update: ClientUpdate, draws: torch.Generator) -> Tensor:
+        facts, method = update.facts, self.config.labels
+        assert facts.learning_rate is not None and method != "true"  # `check`; the caller
+        width = NetworkSpec.from_dict(update.network).layout.width
+        counts = restore_fedavg_counts(
+            client_network(update),
+            update.parameters,
+            {name: p + update.update[name] for name, p in update.parameters.items()},
+            update.buffers,
+            facts.n_rows,
+            facts.learning_rate,
+            total_steps(self.name, facts),
+            torch.randn(DUMMY_ROWS, width, generator=draws),
+            method,
+            facts.momentum,
+            facts.weight_decay,
+        )
+        return expand_counts(round_counts(counts, facts.n_rows))
+
+
+def _scaled(progress: Progress, share: float, fraction: float) -> None:
+    progress(share * fraction)

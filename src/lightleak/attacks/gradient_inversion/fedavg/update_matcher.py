@@ -1,0 +1,96 @@
+"""Loss of candidate rows under a simulated local training, and its derivative: the matcher of every FedAvg attack."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.fedavg.local_step import Weights
+from lightleak.attacks.gradient_inversion.fedavg.simulation import SimulatedTraining
+from lightleak.attacks.gradient_inversion.matcher import Targets, inner_product
+from lightleak.attacks.gradient_inversion.objective import Objective
+
+RowPrior = Callable[[Tensor], Tensor]
+"""From ``x [updates, restarts, clients, copies, rows, d]`` to a penalty ``[updates, restarts]``; differentiable."""
+
+
+class UpdateMatcher:
+    """Compares the averaged update of simulated clients with the observed one (FedAvg paper, Algorithm 2).
+
+    Both are scaled alike, to a mean gradient ``(theta_s - theta_c) / (eta U)`` or to a sum of gradients. An aggregate
+    is simulated client by client and averaged (App. C.5).
+
+    Args:
+        training: builds the simulation of ``restarts`` candidates.
+        weights: before the training, ``[updates, ...]`` each.
+        deltas: observed weight deltas, ``[updates, ...]`` each.
+        scale: what makes gradients of weights before minus weights after.
+        clients: behind every update.
+        copies: variables per row (`Schedule.copies`).
+        objective: distance of updates.
+        weight: of that distance.
+        priors: added to the loss.
+    """
+
+    def __init__(
+        self,
+        training: Callable[[int], SimulatedTraining],
+        weights: Sequence[Tensor],
+        deltas: Sequence[Tensor],
+        scale: float,
+        clients: int,
+        copies: int,
+        objective: Objective,
+        weight: float = 1.0,
+        priors: Sequence[RowPrior] = (),
+    ) -> None:
+        self.training, self.weights = training, list(weights)
+        self.targets, self.scale = Targets([delta * -scale for delta in deltas]), scale
+        self.clients, self.copies, self.priors = clients, copies, tuple(priors)
+        self.objective, self.weight = objective, weight
+        self._simulations: dict[int, SimulatedTraining] = {}
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Matcher`, for ``x`` ``[updates, restarts, clients * copies * rows, d]``."""
+        updates, restarts, _, d = x.shape
+        shape = (updates, restarts, self.clients, self.copies, -1, d)
+        if restarts not in self._simulations:
+            self._simulations[restarts] = self.training(restarts)
+        simulation = self._simulations[restarts]
+        with torch.no_grad():
+            start = [
+                w.unsqueeze(1).expand(updates, restarts * self.clients, *w.shape[1:]).flatten(0, 1)
+                for w in self.weights
+            ]
+            end, back = simulation.run(start, x.reshape(updates * restarts * self.clients, self.copies, -1, d))
+            scale = self.scale
+            found = [self._mean((w - v) * scale, updates) for w, v in zip(start, end, strict=True)]
+            value, by_update = self._compare(found)
+            by_weights = [
+                (-scale / self.clients * g).repeat_interleave(self.clients, 1).flatten(0, 1) for g in by_update
+            ]
+            by_x = back(by_weights).reshape(x.shape)
+        if self.priors:
+            leaf = x.detach().requires_grad_()
+            with torch.enable_grad():
+                penalty = torch.stack([prior(leaf.reshape(shape)) for prior in self.priors]).sum(0)
+                (by_prior,) = torch.autograd.grad(penalty.sum(), leaf)
+            value, by_x = value + penalty.detach(), by_x + by_prior
+        return value, by_x
+
+    def _mean(self, update: Tensor, updates: int) -> Tensor:
+        """``[updates * restarts * clients, ...]`` averaged over clients: ``[updates, restarts, ...]``."""
+        return update.unflatten(0, (updates, -1, self.clients)).mean(2)
+
+    def _compare(self, found: Weights) -> tuple[Tensor, Weights]:
+        pairs = list(zip(found, self.targets.tensors, strict=True))
+        inner = torch.stack([inner_product(g, t) for g, t in pairs], -1)
+        norm = torch.stack([inner_product(g, g) for g in found], -1)
+        parts = self.objective(inner, norm, self.targets.norm, self.targets.sizes)
+        value, by_inner, by_norm = (self.weight * part for part in parts)
+        derivatives = [
+            by_inner[..., i].reshape(*value.shape, *[1] * (g.dim() - 2)) * t
+            + 2 * by_norm[..., i].reshape(*value.shape, *[1] * (g.dim() - 2)) * g
+            for i, (g, t) in enumerate(pairs)
+        ]
+        return value, derivatives
