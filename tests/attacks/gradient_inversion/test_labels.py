@@ -111,7 +111,10 @@ def test_every_network_registers_the_layer_of_its_logits_last(encoder: TableEnco
     for name in filter(is_differentiable, NETWORKS.names()):
         if name == "gandalf":
             pytest.importorskip("pytorch_tabular")
-        network = build_network(NetworkSpec(name, 7, encoder.layout), seed=0)
+        layout, options = encoder.layout, {}
+        if name == "image_cnn":
+            layout, options = EncodedLayout.of_numerical(64), {"shape": [1, 8, 8]}
+        network = build_network(NetworkSpec(name, 7, layout, options), seed=0)
         assert last_linear(network)[1].out_features == 7
 
 

@@ -158,6 +158,7 @@ SMALL = {
     "resnet": {"hidden": [6, 5]},
     "resnet_preact": {"width": 6},
     "cnn": {"channels": 3, "hidden": [6]},
+    "image_cnn": {"shape": [1, 3, 5], "channels": [2, 3], "hidden": 4},
     "gandalf": {"stages": 2},
 }
 

@@ -1,0 +1,82 @@
+"""The matcher's loss is the objective of the averaged simulated update, plus priors, and its derivative autograd's."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.fedavg.chain_step import ChainStep
+from lightleak.attacks.gradient_inversion.fedavg.epoch_prior import epoch_prior
+from lightleak.attacks.gradient_inversion.fedavg.layered_error import layered_error
+from lightleak.attacks.gradient_inversion.fedavg.schedule import schedule_for
+from lightleak.attacks.gradient_inversion.fedavg.simulation import LocalSGD, SimulatedTraining
+from lightleak.attacks.gradient_inversion.fedavg.update_matcher import UpdateMatcher
+from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
+
+UPDATES, RESTARTS, CLIENTS, ROWS, EPOCHS, WIDTH = 2, 3, 2, 4, 2, 5
+SHAPES = [(6, WIDTH), (6,), (3, 6), (3,)]
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.25])
+@pytest.mark.parametrize("name", [*OBJECTIVES, "layered_error"])
+def test_value_and_derivative_equal_the_definition(name: str, weight: float) -> None:
+    draws = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=draws, dtype=torch.float64)
+
+    schedule = schedule_for("full", ROWS, EPOCHS, 2, 0.2)
+    labels = torch.randint(3, (UPDATES, CLIENTS, EPOCHS, ROWS), generator=draws)
+    weights, deltas = [draw(UPDATES, *s) for s in SHAPES], [0.1 * draw(UPDATES, *s) for s in SHAPES]
+
+    def training(restarts: int) -> SimulatedTraining:
+        of_all = labels.unsqueeze(1).expand(-1, restarts, -1, -1, -1).flatten(0, 2)
+        return SimulatedTraining(ChainStep([None, None]), schedule, LocalSGD(), of_all)
+
+    objective = layered_error if name == "layered_error" else OBJECTIVES[name]
+    scale = 1 / schedule.total_rate
+    matcher = UpdateMatcher(
+        training,
+        weights,
+        deltas,
+        scale,
+        CLIENTS,
+        EPOCHS,
+        objective,
+        weight,
+        priors=[lambda x: 0.7 * epoch_prior(x).mean(-1)],
+    )
+    x = draw(UPDATES, RESTARTS, CLIENTS * EPOCHS * ROWS, WIDTH)
+    value, derivative = matcher.value_and_grad(x)
+
+    leaf = x.clone().requires_grad_()
+    variables = leaf.view(UPDATES, RESTARTS, CLIENTS, EPOCHS, ROWS, WIDTH)
+    expected = []
+    for u in range(UPDATES):
+        for r in range(RESTARTS):
+            moved = [torch.zeros_like(w[u]) for w in weights]
+            for c in range(CLIENTS):
+                w1, b1, w2, b2 = (w[u] for w in weights)
+                for e in range(EPOCHS):
+                    for part in schedule.slices():
+                        w1, b1, w2, b2 = (v if v.requires_grad else v.requires_grad_() for v in (w1, b1, w2, b2))
+                        hidden = (variables[u, r, c, e, part] @ w1.T + b1).relu()
+                        loss = torch.nn.functional.cross_entropy(hidden @ w2.T + b2, labels[u, c, e, part])
+                        g = torch.autograd.grad(loss, (w1, b1, w2, b2), create_graph=True)
+                        w1, b1, w2, b2 = (v - 0.2 * s for v, s in zip((w1, b1, w2, b2), g, strict=True))
+                after = (w1, b1, w2, b2)
+                moved = [m + (w[u] - a) / CLIENTS * scale for m, w, a in zip(moved, weights, after, strict=True)]
+            target = [-d[u] * scale for d in deltas]
+            if name == "cosine":
+                g, t = (torch.cat([v.flatten() for v in values]) for values in (moved, target))
+                distance = 1 - g @ t / (g.norm() * t.norm())
+            elif name == "squared_error":
+                distance = sum((g - t).square().mean() for g, t in zip(moved, target, strict=True))
+            else:
+                distance = sum(
+                    (g - t).square().sum() * torch.e ** -(i // 2)
+                    for i, (g, t) in enumerate(zip(moved, target, strict=True))
+                )
+            expected.append(weight * distance + 0.7 * epoch_prior(variables[u, r]).mean(-1))
+    reference = torch.stack(expected).view(UPDATES, RESTARTS)
+    torch.testing.assert_close(value, reference.detach(), rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(derivative, torch.autograd.grad(reference.sum(), leaf)[0], rtol=1e-7, atol=1e-10)
