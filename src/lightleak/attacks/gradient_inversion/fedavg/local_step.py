@@ -18,24 +18,31 @@ Weights = list[Tensor]
 
 
 class LocalStep(Protocol):
-    """Gradient of the mean cross-entropy of one batch per simulated client, and its adjoint."""
+    """Forward and backward of one batch per simulated client, the step they lead to, and the way back through it."""
 
-    def gradient(self, weights: Weights, x: Tensor, labels: Tensor) -> tuple[Weights, Any]:
-        """Gradient by every parameter, and what `pullback` needs.
+    def run(self, weights: Weights, x: Tensor, labels: Tensor) -> Any:
+        """Forward and backward under mean cross-entropy: a trace that the other functions take.
 
         Args:
-            weights: parameters of every client.
+            weights: parameters of every client; they must stay as they are while the trace is in use.
             x: batches ``[clients, rows, d]``.
             labels: LongTensor ``[clients, rows]``.
         """
 
-    def pullback(self, trace: Any, cotangents: Weights, by_weights: Weights) -> Tensor:
-        """Derivatives of ``<cotangents, gradient>``: by the weights, added to ``by_weights``, and by ``x``, returned.
+    def gradient(self, trace: Any) -> Weights:
+        """Gradient by every parameter."""
+
+    def descended(self, trace: Any, rate: float) -> Weights:
+        """Weights minus ``rate`` times the gradient, in new memory."""
+
+    def pullback(self, trace: Any, direction: Weights, by_weights: Weights, factor: float) -> Tensor:
+        """Derivatives of ``factor <direction, gradient>``: by the weights, added to ``by_weights``; by ``x``, returned.
 
         Args:
-            trace: from `gradient`; it is used up.
-            cotangents: one per parameter.
+            trace: it is used up.
+            direction: one tensor per parameter; may be ``by_weights`` itself.
             by_weights: running derivatives; changed in place.
+            factor: see above.
         """
 
 
@@ -57,21 +64,30 @@ class NetworkStep:
 
         self._gradients = vmap(grad(loss))
 
-    def gradient(self, weights: Weights, x: Tensor, labels: Tensor) -> tuple[Weights, Any]:
-        """See `LocalStep`."""
+    def run(self, weights: Weights, x: Tensor, labels: Tensor) -> Any:
+        """See `LocalStep`; the trace is autograd's graph with its leaves."""
         leaves = [w.detach().requires_grad_() for w in weights]
         x = x.detach().requires_grad_()
         with torch.enable_grad():
             named = self._gradients(dict(zip(self.names, leaves, strict=True)), self.buffers, x, labels)
-        outputs = [named[name] for name in self.names]
-        return [output.detach().clone() for output in outputs], (outputs, leaves, x)
+        return [named[name] for name in self.names], leaves, x
 
-    def pullback(self, trace: Any, cotangents: Weights, by_weights: Weights) -> Tensor:
+    def gradient(self, trace: Any) -> Weights:
+        """See `LocalStep`."""
+        return [output.detach().clone() for output in trace[0]]
+
+    def descended(self, trace: Any, rate: float) -> Weights:
+        """See `LocalStep`."""
+        outputs, leaves, _ = trace
+        return [torch.sub(w.detach(), g.detach(), alpha=rate) for w, g in zip(leaves, outputs, strict=True)]
+
+    def pullback(self, trace: Any, direction: Weights, by_weights: Weights, factor: float) -> Tensor:
         """See `LocalStep`."""
         outputs, leaves, x = trace
-        pairs = [(o, c) for o, c in zip(outputs, cotangents, strict=True) if o.requires_grad]
+        # In new memory: autograd may hand a direction back as a derivative, and by_weights may be the direction.
+        pairs = [(o, factor * d) for o, d in zip(outputs, direction, strict=True) if o.requires_grad]
         found = torch.autograd.grad(
-            [o for o, _ in pairs], [*leaves, x], [c for _, c in pairs], allow_unused=True, materialize_grads=True
+            [o for o, _ in pairs], [*leaves, x], [d for _, d in pairs], allow_unused=True, materialize_grads=True
         )
         for total, part in zip(by_weights, found, strict=False):
             total += part

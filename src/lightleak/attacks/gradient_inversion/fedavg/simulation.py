@@ -91,38 +91,41 @@ class SimulatedTraining:
     def _forward(self, state: _State, x: Tensor, start: int) -> tuple[_State, list[Any]]:
         traces: list[Any] = []
         for index in range(start, min(start + self.segment, self.schedule.steps)):
-            gradient, trace = self.step.gradient(state.weights, self._rows(x, index), self._labels(index))
+            trace = self.step.run(state.weights, self._rows(x, index), self._labels(index))
             traces.append(trace)
-            state = self._moved(state, gradient)
+            state = self._moved(state, trace)
         return state, traces
 
-    def _moved(self, state: _State, gradient: Weights) -> _State:
-        """PyTorch's SGD; the gradient's own memory is used for the new weights where nothing else needs it."""
+    def _moved(self, state: _State, trace: Any) -> _State:
+        """PyTorch's SGD."""
         rate, sgd = self.schedule.learning_rate, self.sgd
-        if sgd.weight_decay:
-            gradient = [g.add_(w, alpha=sgd.weight_decay) for g, w in zip(gradient, state.weights, strict=True)]
-        if not sgd.momentum:
-            return _State([g.mul_(-rate).add_(w) for g, w in zip(gradient, state.weights, strict=True)], None)
+        if not (sgd.momentum or sgd.weight_decay):
+            return _State(self.step.descended(trace, rate), None)
+        change = self.step.gradient(trace)
+        change = [g.add_(w, alpha=sgd.weight_decay) for g, w in zip(change, state.weights, strict=True)]
         if state.velocity is not None:
-            gradient = [g.add_(v, alpha=sgd.momentum) for g, v in zip(gradient, state.velocity, strict=True)]
-        return _State([w - rate * v for w, v in zip(state.weights, gradient, strict=True)], gradient)
+            change = [g.add_(v, alpha=sgd.momentum) for g, v in zip(change, state.velocity, strict=True)]
+        weights = [torch.sub(w, g, alpha=rate) for w, g in zip(state.weights, change, strict=True)]
+        return _State(weights, change if sgd.momentum else None)
 
     def _backward(
         self, traces: list[Any], by_weights: Weights, by_velocity: Weights | None, by_x: Tensor, start: int
     ) -> Weights | None:
         rate, sgd = self.schedule.learning_rate, self.sgd
+        plain = not (sgd.momentum or sgd.weight_decay)
         for offset in range(len(traces) - 1, -1, -1):
-            by_gradient = [w * -rate for w in by_weights]
-            if by_velocity is not None:
-                by_gradient = [g.add_(v) for g, v in zip(by_gradient, by_velocity, strict=True)]
-            if sgd.weight_decay:
+            if plain:
+                by_rows = self.step.pullback(traces[offset], by_weights, by_weights, -rate)
+            else:
+                by_gradient = [w * -rate for w in by_weights]
+                if by_velocity is not None:
+                    by_gradient = [g.add_(v) for g, v in zip(by_gradient, by_velocity, strict=True)]
                 for w, g in zip(by_weights, by_gradient, strict=True):
                     w.add_(g, alpha=sgd.weight_decay)
-            by_rows = self.step.pullback(traces[offset], by_gradient, by_weights)
+                by_rows = self.step.pullback(traces[offset], by_gradient, by_weights, 1.0)
+                by_velocity = [g.mul_(sgd.momentum) for g in by_gradient] if sgd.momentum else None
             traces[offset] = None
             self._add_rows(by_x, start + offset, by_rows)
-            if sgd.momentum:
-                by_velocity = [g.mul_(sgd.momentum) for g in by_gradient]
         return by_velocity
 
     def _labels(self, index: int) -> Tensor:
