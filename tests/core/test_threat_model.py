@@ -7,7 +7,7 @@ import pytest
 
 from lightleak.core.threat_model import ThreatModel
 
-EVERYTHING = ThreatModel(labels="true", marginals=True, batch_statistics=True)
+EVERYTHING = ThreatModel(labels="true", marginals=True, batch_statistics=True, batch_labels=True)
 NOTHING = ThreatModel(labels="none", update=False, column_bounds=False, encoder_statistics=False)
 
 
@@ -25,7 +25,7 @@ def test_threat_models_do_not_change():
 def test_sentence_lists_all_that_is_known():
     assert EVERYTHING.describe() == (
         "An honest-but-curious server that knows the update, the true labels, column bounds, encoder statistics, "
-        "column marginals and the batch's BatchNorm statistics."
+        "column marginals, the batch's BatchNorm statistics and which batch holds which labels."
     )
     assert NOTHING.describe() == "An honest-but-curious server that knows nothing."
     assert replace(NOTHING, marginals=True).describe().endswith(" that knows column marginals.")

@@ -160,7 +160,7 @@ def test_micro_batches_are_normalised_one_by_one(make: Make) -> None:
 @pytest.mark.parametrize(
     ("facts", "kind", "message"),
     [
-        ({}, "delta", "this is a delta of 1 epochs"),
+        ({}, "delta", "needs the record of its clients.* got RecordedBatch"),
         ({"epochs": 2}, "gradient", "of 2 epochs"),
         ({"n_clients": 4}, "gradient", "4 clients"),
         ({"n_rows": 5}, "gradient", "speaks of 5 rows, the recorded batch has 48 rows"),

@@ -5,23 +5,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightleak.core.errors import UsageError
-from lightleak.core.observations import ClientUpdate
+from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE
-from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.protocols.recorded_aggregate import load_truth
 
 
 @dataclass(frozen=True)
 class Capture:
-    """One client's update at one optimiser step, and the batch behind it.
+    """An update at one optimiser step or in one round, and the private rows behind it.
 
     Attributes:
         update: the observation.
-        truth: the private batch.
-        rank: the client: the process that computed the update.
+        truth: a `RecordedBatch` (FedSGD), `RecordedClient` or `RecordedAggregate` (FedAvg).
+        rank: the client: the process that computed the update, or its number in the federation; of an aggregate its
+            group.
     """
 
     update: ClientUpdate
-    truth: RecordedBatch
+    truth: GroundTruth
     rank: int = 0
 
     @property
@@ -55,7 +56,7 @@ class Capture:
             ObservationError: a file is missing or damaged.
         """
         rank = folder.name.rpartition("-r")[2]
-        update, truth = ClientUpdate.load(folder / "observation"), RecordedBatch.load(folder / "truth")
+        update, truth = ClientUpdate.load(folder / "observation"), load_truth(folder / "truth")
         return cls(update, truth, int(rank) if rank.isdigit() else 0)
 
 
@@ -70,11 +71,11 @@ def list_captures(root: Path) -> list[Path]:
     return sorted((path.parent for path in root.glob("*/observation")), key=_order)
 
 
-def _save_privately(part: ClientUpdate | RecordedBatch, folder: Path) -> None:
+def _save_privately(part: ClientUpdate | GroundTruth, folder: Path) -> None:
     folder.mkdir(mode=FOLDER_MODE)
     part.save(folder)
-    for file in folder.iterdir():
-        file.chmod(FILE_MODE)
+    for path in folder.rglob("*"):
+        path.chmod(FOLDER_MODE if path.is_dir() else FILE_MODE)
 
 
 def _order(folder: Path) -> tuple[list[int], str]:

@@ -1,1 +1,1 @@
-"""What leaves a client: here the gradient of federated SGD, and the check that a record of it is true."""
+"""What leaves a client, a gradient (FedSGD) or a weight delta (FedAvg), and the check that a record of it is true."""

@@ -92,7 +92,11 @@ def fresh_generator(seed: int | None, device: torch.device) -> Iterator[None]:
     """
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else [], enabled=seed is not None):
         if seed is not None:
-            torch.manual_seed(seed)
+            # Not torch.manual_seed: that reseeds every GPU as well, and only this one is put back.
+            torch.default_generator.manual_seed(seed)
+            if device.type == "cuda":
+                with torch.cuda.device(device):
+                    torch.cuda.manual_seed(seed)
         yield
 
 

@@ -1,0 +1,242 @@
+"""What a FedAvg client computes (Dimitrov et al. 2022, Algorithm 1): SGD over its own rows, and the defence of it.
+
+One implementation for `lightleak.protocols.fedavg.client_update`, the federated trainer and replay.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from lightleak.core.errors import UsageError
+from lightleak.core.seeds import derive_seed, generator
+from lightleak.defenses.horizontal.defense import UpdateDefense
+from lightleak.defenses.horizontal.no_defense import NoDefense
+from lightleak.protocols.local_pass import in_mode
+from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.recorded_batch import fresh_generator
+from lightleak.targets.functional import criterion
+from lightleak.targets.normalization import frozen_statistics
+
+Defend = Literal["update", "steps"]
+
+LOSS = "cross_entropy"
+
+
+@dataclass(frozen=True)
+class TrainedClient:
+    """What local training leaves.
+
+    Attributes:
+        delta: named parameters after the last step minus those before the first.
+        buffers: named buffers after the last step.
+        loss: mean over rows of all local steps' losses.
+    """
+
+    delta: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+    loss: float
+
+
+@dataclass(frozen=True)
+class ClientRun:
+    """One client's part in one round: what came in, how it trained and what went out, on the network's device.
+
+    Attributes:
+        parameters: named parameters before.
+        buffers: named buffers before.
+        inputs: ``[n, d]``.
+        labels: class indices ``[n]``.
+        training: settings of the local SGD.
+        training_mode: train mode (batch statistics, dropout) rather than eval mode.
+        order: LongTensor ``[epochs, n]``, the order in which every epoch took the rows.
+        dropout: seed of the forwards' draws.
+        delta: what leaves the client: the weights after minus those before, defended.
+        buffers_after: named buffers after; no defence touches them.
+        loss: mean over rows of all local steps' losses.
+        defense: the client's defence, if any.
+    """
+
+    parameters: Mapping[str, Tensor]
+    buffers: Mapping[str, Tensor]
+    inputs: Tensor
+    labels: Tensor
+    training: LocalTraining
+    training_mode: bool
+    order: Tensor
+    dropout: int
+    delta: Mapping[str, Tensor]
+    buffers_after: Mapping[str, Tensor]
+    loss: float
+    defense: UpdateDefense | None
+
+
+def row_order(training: LocalTraining, n_rows: int, seed: int) -> Tensor:
+    """The order in which every epoch takes the rows, LongTensor ``[epochs, n_rows]``; it depends on the seed alone.
+
+    >>> row_order(LocalTraining(epochs=2, reshuffle=False), 3, seed=0).shape
+    torch.Size([2, 3])
+    """
+    draws = generator(seed, "order")
+    drawn = [torch.randperm(n_rows, generator=draws) for _ in range(training.epochs if training.reshuffle else 1)]
+    return torch.stack(drawn).expand(training.epochs, n_rows).contiguous()
+
+
+def run_client(
+    network: nn.Module,
+    parameters: Mapping[str, Tensor],
+    buffers: Mapping[str, Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    training: LocalTraining,
+    *,
+    seed: int,
+    training_mode: bool = True,
+    defense: UpdateDefense | None = None,
+    defend: Defend = "update",
+) -> ClientRun:
+    """Train one client and defend what it sends.
+
+    Args:
+        network: the module; its weights, buffers and mode stay as they are.
+        parameters: named parameters to begin with.
+        buffers: all named buffers to begin with.
+        inputs: ``[n, d]``, on the device of the parameters.
+        labels: class indices ``[n]``.
+        training: settings of the local SGD.
+        seed: order of the rows, dropout and defence depend on nothing else.
+        training_mode: train mode rather than eval mode.
+        defense: the client's defence.
+        defend: it is applied to the finished ``update``, in the scale of a gradient, or to the mean gradient of each of
+            the local ``steps``.
+    """
+    order, dropout = row_order(training, len(inputs), seed), derive_seed(seed, "dropout")
+    draws = generator(seed, "defense")
+    in_steps = defense if defend == "steps" else None
+    with in_mode(network, training_mode):
+        trained = train_client(network, parameters, buffers, inputs, labels, training, order, dropout, in_steps, draws)
+    delta = trained.delta
+    if defense is not None and defend == "update":
+        delta = _defended(delta, defense, draws, training.learning_rate * training.steps(len(inputs)))
+    return ClientRun(
+        parameters,
+        buffers,
+        inputs,
+        labels,
+        training,
+        training_mode,
+        order,
+        dropout,
+        delta,
+        trained.buffers,
+        trained.loss,
+        defense,
+    )
+
+
+def train_client(
+    network: nn.Module,
+    parameters: Mapping[str, Tensor],
+    buffers: Mapping[str, Tensor],
+    inputs: Tensor,
+    labels: Tensor,
+    training: LocalTraining,
+    order: Tensor,
+    dropout: int,
+    defense: UpdateDefense | None = None,
+    draws: torch.Generator | None = None,
+) -> TrainedClient:
+    """Local SGD (Algorithm 1, lines 4 to 9), in the mode of ``network`` and by plain autograd.
+
+    Weights and buffers that ``network`` holds are neither read nor changed. In train mode BatchNorm layers normalise by
+    the statistics of each local batch, and their running statistics move in the buffers that are returned.
+
+    Args:
+        network: the module; only its computation is used.
+        parameters: named parameters to begin with.
+        buffers: all named buffers to begin with.
+        inputs: ``[n, d]``, on the device of the parameters.
+        labels: class indices ``[n]``.
+        training: settings of the local SGD.
+        order: LongTensor ``[epochs, n]``, the order in which each epoch takes the rows.
+        dropout: seed of every draw of a forward; torch's global generator is left alone.
+        defense: applied to the mean gradient of every local step.
+        draws: the defence's generator.
+    """
+    measure = criterion(LOSS)
+    values = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
+    held = {name: value.clone() for name, value in buffers.items()}
+    optimizer = torch.optim.SGD(
+        values.values(), training.learning_rate, training.momentum, weight_decay=training.weight_decay
+    )
+    total = torch.zeros((), dtype=torch.float64, device=inputs.device)
+    batches = [rows for epoch in order.to(inputs.device) for rows in epoch.split(training.batch_size)]
+    with torch.enable_grad(), fresh_generator(dropout, inputs.device):
+        for rows in batches:
+            optimizer.zero_grad()
+            loss = measure(functional_call(network, (values, held), (inputs[rows],)), labels[rows])
+            loss.backward()
+            if defense is not None and draws is not None:
+                _defend_gradient(values, defense, draws)
+            optimizer.step()
+            total += loss.detach() * len(rows)
+    delta = {name: value.detach() - parameters[name].detach() for name, value in values.items()}
+    return TrainedClient(delta, held, float(total) / order.numel())
+
+
+def acting_defense(defense: UpdateDefense | None, defend: str) -> UpdateDefense | None:
+    """The defence that acts: None also for the one that changes nothing.
+
+    Raises:
+        UsageError: something else than a defence, or a place where none acts.
+    """
+    if defend not in get_args(Defend):
+        raise UsageError(f"defend must be one of {', '.join(get_args(Defend))}, got {defend!r}")
+    if defense is not None and not isinstance(defense, UpdateDefense):
+        raise UsageError(f"defense must be an UpdateDefense or None, got {type(defense).__name__}")
+    return None if isinstance(defense, NoDefense) else defense
+
+
+def check_smallest_batch(network: nn.Module, width: int, n_rows: int, training: LocalTraining, mode: bool) -> None:
+    """Refuse local batches of one row where the network cannot take one, as BatchNorm in train mode cannot.
+
+    Args:
+        network: the network.
+        width: of an encoded row.
+        n_rows: rows of the client.
+        training: settings of the local SGD.
+        mode: train mode.
+
+    Raises:
+        UsageError: the last batch of an epoch has one row, which has no variance.
+    """
+    if n_rows % training.batch_size != 1 % training.batch_size or not mode:
+        return
+    parameter = next(network.parameters())
+    row = torch.zeros(1, width, dtype=parameter.dtype, device=parameter.device)
+    try:
+        with torch.no_grad(), in_mode(network, True), frozen_statistics(network), fresh_generator(0, row.device):
+            network(row)
+    except (UsageError, ValueError) as error:
+        raise UsageError(
+            f"batch_size {training.batch_size} leaves a local batch of one row of {n_rows}, which the network cannot "
+            f"take in train mode: {error}"
+        ) from error
+
+
+def _defended(
+    delta: Mapping[str, Tensor], defense: UpdateDefense, draws: torch.Generator, scale: float
+) -> dict[str, Tensor]:
+    """A delta as it leaves its client: brought to the scale of a gradient, defended and brought back."""
+    defended = defense.apply({name: value / -scale for name, value in delta.items()}, draws)
+    return {name: value * -scale for name, value in defended.items()}
+
+
+def _defend_gradient(values: Mapping[str, Tensor], defense: UpdateDefense, draws: torch.Generator) -> None:
+    """Put the defended gradient in the place of the one that the backward left."""
+    found = {name: torch.zeros_like(v) if v.grad is None else v.grad for name, v in values.items()}
+    for name, gradient in defense.apply(found, draws).items():
+        values[name].grad = gradient

@@ -1,0 +1,161 @@
+"""Rows dealt out to the clients of a federation, served round by round as Lightning data."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import lightning
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, Sampler, TensorDataset
+
+from lightleak.core.errors import DataError, UsageError
+from lightleak.core.seeds import generator
+from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch_loader
+
+
+class ClientRows(NamedTuple):
+    """A client and all its rows.
+
+    Attributes:
+        client: its number.
+        inputs: ``[n, d]``.
+        labels: class indices ``[n]``.
+    """
+
+    client: int
+    inputs: Tensor
+    labels: Tensor
+
+
+class RoundSampler(Sampler[Tensor]):
+    """Yields once per pass the clients of one round, LongTensor ``[n_sampled]``, without replacement.
+
+    They depend on seed and round alone. Lightning sets the round; without it every pass is the next round.
+    """
+
+    def __init__(self, n_clients: int, n_sampled: int, seed: int = 0) -> None:
+        self.n_clients = n_clients
+        self.n_sampled = n_sampled
+        self.seed = seed
+        self.round = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass the one of that round."""
+        self.round = epoch
+
+    def __len__(self) -> int:
+        return 1
+
+    def __iter__(self) -> Iterator[Tensor]:
+        drawn = torch.randperm(self.n_clients, generator=generator(self.seed, "round", self.round))
+        self.round += 1
+        yield drawn[: self.n_sampled]
+
+
+class FederatedData(lightning.LightningDataModule):
+    """The clients of a federation: a batch is one round, a list of `ClientRows`, and an epoch is one batch.
+
+    Args:
+        train: inputs ``[n, d]`` and labels ``[n]`` of all clients.
+        partition: the rows of each client (`lightleak.data.partition`), as indices into ``train``.
+        clients_per_round: how many clients are drawn in every round, or, as a float, which share of them (one at
+            least).
+        seed: root seed of the draws.
+        validation: rows to validate on after every round.
+        test: test rows.
+
+    Attributes:
+        partition: the rows of each client.
+        n_sampled: clients drawn in every round.
+
+    Raises:
+        DataError: a client without rows, an index out of range, or a row that is dealt out twice.
+        UsageError: no client, or more drawn than there are.
+
+    >>> rows = TensorDataset(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))
+    >>> FederatedData(rows, [[0, 1], [2], [3]], clients_per_round=0.7, seed=0).n_sampled
+    2
+    """
+
+    def __init__(
+        self,
+        train: TensorDataset,
+        partition: Sequence[Sequence[int] | np.ndarray],
+        *,
+        clients_per_round: int | float = 1.0,
+        seed: int,
+        validation: TensorDataset | None = None,
+        test: TensorDataset | None = None,
+    ) -> None:
+        super().__init__()
+        self.partition = _checked(partition, len(train))
+        self.n_sampled = _count(clients_per_round, len(partition))
+        self.train = train
+        self.validation = validation
+        self.test = test
+        self.seed = seed
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Rows of each client."""
+        return tuple(len(rows) for rows in self.partition)
+
+    def train_dataloader(self) -> DataLoader[list[ClientRows]]:
+        """One batch per round."""
+        sampler = RoundSampler(len(self.partition), self.n_sampled, self.seed)
+        # A generator of its own, so that making batches leaves the global random state as it was.
+        return DataLoader(
+            _Clients(self.train, self.partition), sampler=sampler, batch_size=None, generator=torch.Generator()
+        )
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
+        """The validation rows in order; without any, an empty list, which Lightning takes for no validation."""
+        return [] if self.validation is None else _in_order(self.validation)
+
+    def test_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
+        """The test rows in order."""
+        return [] if self.test is None else _in_order(self.test)
+
+
+class _Clients(Dataset[list[ClientRows]]):
+    """Several clients at once by their numbers."""
+
+    def __init__(self, rows: TensorDataset, partition: Sequence[Tensor]) -> None:
+        self.rows = rows
+        self.partition = partition
+
+    def __getitem__(self, clients: Tensor) -> list[ClientRows]:
+        return [ClientRows(client, *self.rows[self.partition[client]]) for client in clients.tolist()]
+
+
+def _in_order(rows: TensorDataset) -> DataLoader[tuple[Tensor, ...]]:
+    return batch_loader(rows, BatchSampler(len(rows), EVALUATION_BATCH_SIZE))
+
+
+def _count(clients_per_round: int | float, n_clients: int) -> int:
+    if isinstance(clients_per_round, float):
+        if not 0 < clients_per_round <= 1:
+            raise UsageError(f"clients_per_round as a share must be above 0 and at most 1.0, got {clients_per_round}")
+        return max(round(clients_per_round * n_clients), 1)
+    if isinstance(clients_per_round, bool) or not 1 <= clients_per_round <= n_clients:
+        raise UsageError(
+            f"clients_per_round must be at least 1 and at most {n_clients} (clients), got {clients_per_round!r}"
+        )
+    return clients_per_round
+
+
+def _checked(partition: Sequence[Sequence[int] | np.ndarray], n_rows: int) -> tuple[Tensor, ...]:
+    if not len(partition):
+        raise UsageError("a federation needs at least one client, got an empty partition")
+    clients = tuple(torch.as_tensor(np.asarray(rows, dtype=np.int64).copy()) for rows in partition)
+    for number, rows in enumerate(clients):
+        if not len(rows) or int(rows.min()) < 0 or int(rows.max()) >= n_rows:
+            raise DataError(
+                f"the rows of client {number} must be indices from 0 to {n_rows - 1}, at least one; "
+                f"got {rows[:5].tolist()}"
+            )
+    owners = torch.bincount(torch.cat(clients), minlength=n_rows)
+    if int(owners.max()) > 1:
+        raise DataError(f"row {int(owners.argmax())} is dealt out {int(owners.max())} times; a row has one client")
+    return clients
