@@ -92,6 +92,34 @@ def test_sgd_steps_equal_the_manual_ones(layout: EncodedLayout, tmp_path: Path, 
         torch.testing.assert_close(classifier.network.state_dict()[name], value)
 
 
+def test_what_wraps_the_optimiser_trains_in_its_place(layout: EncodedLayout, tmp_path: Path) -> None:
+    def wrap(optimizer: torch.optim.Optimizer, network: nn.Module) -> torch.optim.Optimizer:
+        assert optimizer.param_groups[0]["lr"] == 0.1
+        assert optimizer.param_groups[0]["params"] == list(network.parameters())
+        return torch.optim.SGD(network.parameters(), 0.05)
+
+    data, spec = problem(layout, 2, rows=16), NetworkSpec("linear", 2, layout)
+    wrapped = TabularClassifier(spec, OptimizerConfig("sgd", 0.1), seed=0, wrap_optimizer=wrap)
+    plain = TabularClassifier(spec, OptimizerConfig("sgd", 0.05), seed=0)
+    for classifier in (wrapped, plain):
+        trainer(tmp_path, max_epochs=1).fit(classifier, DataLoader(data, batch_size=8))
+    assert torch.equal(wrapped.network.linears[0].weight, plain.network.linears[0].weight)
+    assert "wrap_optimizer" not in wrapped.hparams
+
+
+def test_a_batch_without_rows_moves_and_logs_nothing(layout: EncodedLayout, tmp_path: Path) -> None:
+    inputs, labels = problem(layout, 2, rows=8).tensors
+    logged, weights = [], []
+    for batches in ([(inputs, labels)], [(inputs[:0], labels[:0]), (inputs, labels)]):
+        classifier = TabularClassifier(NetworkSpec("mlp", 2, layout, {"hidden": [4]}), seed=0)
+        run = trainer(tmp_path, max_epochs=1)
+        run.fit(classifier, DataLoader(batches, batch_size=None))
+        logged.append({name: float(value) for name, value in run.callback_metrics.items()})
+        weights.append(classifier.network.state_dict())
+    assert logged[0] == logged[1]
+    assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+
+
 def test_predicts_probabilities(layout: EncodedLayout, tmp_path: Path) -> None:
     data = problem(layout, 3, rows=20)
     classifier = TabularClassifier(NetworkSpec("linear", 3, layout), seed=0)

@@ -1,6 +1,6 @@
 """The LightningModule that trains any network on encoded rows, on any Trainer."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -16,6 +16,7 @@ from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.spec import NetworkSpec, build_network
 
 Batch = tuple[Tensor, Tensor]
+WrapOptimizer = Callable[[torch.optim.Optimizer, nn.Module], torch.optim.Optimizer]
 
 
 class TabularClassifier(lightning.LightningModule):
@@ -30,6 +31,7 @@ class TabularClassifier(lightning.LightningModule):
         spec: its specification, None where a bare module was given.
         optimizer_config: settings of the optimiser.
         loss_name: name of the `lightleak.targets.functional.criterion`.
+        wrap_optimizer: makes of the optimiser and the network the one that trains, as a defence does; None: as it is.
     """
 
     def __init__(
@@ -39,6 +41,7 @@ class TabularClassifier(lightning.LightningModule):
         loss: str = "cross_entropy",
         n_classes: int | None = None,
         seed: int | None = None,
+        wrap_optimizer: WrapOptimizer | None = None,
     ) -> None:
         """Build the network and its metrics.
 
@@ -49,6 +52,7 @@ class TabularClassifier(lightning.LightningModule):
             loss: name of the training criterion.
             n_classes: only for a bare module, whose specification does not tell.
             seed: initial weights depend on nothing else; None draws them from torch's global generator.
+            wrap_optimizer: see the attribute; no part of the hyperparameters, so hand it over again when resuming.
 
         Raises:
             UsageError: an unknown name or option, or a bare module without ``n_classes``.
@@ -58,6 +62,7 @@ class TabularClassifier(lightning.LightningModule):
         self.optimizer_config = config
         self.loss_name = loss
         self.criterion = criterion(loss)
+        self.wrap_optimizer = wrap_optimizer
         # Plain containers only: the checkpoint must load with weights_only.
         hyperparameters: dict[str, Any] = {"optimizer": asdict(config), "loss": loss}
         if isinstance(network, nn.Module):
@@ -98,12 +103,15 @@ class TabularClassifier(lightning.LightningModule):
         return torch.softmax(self(batch[0]), dim=-1)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimiser of `optimizer_config`."""
-        return self.optimizer_config.build(self.network.parameters())
+        """The optimiser of `optimizer_config`, wrapped where asked for."""
+        optimizer = self.optimizer_config.build(self.network.parameters())
+        return optimizer if self.wrap_optimizer is None else self.wrap_optimizer(optimizer, self.network)
 
     def _step(self, stage: str, metrics: MetricCollection, batch: Batch) -> Tensor:
         inputs, labels = batch
         logits = self(inputs)
+        if not len(labels):
+            return logits.sum()  # a Poisson batch may hold no row: nothing to log, and a gradient of zero
         loss = self.criterion(logits, labels)
         probabilities = torch.softmax(logits.detach().float(), dim=-1)
         metrics.update(probabilities[:, 1] if self.n_classes == 2 else probabilities, labels)

@@ -1,18 +1,21 @@
 """What every defence of horizontal federated learning looks like from outside: a transform of what leaves a client."""
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
+from lightleak.core.seeds import generator
 
 
-class UpdateDefense(ABC):
-    """A defence of a mean gradient, or of a weight delta in the scale of one: named tensors in, named tensors out.
+class HorizontalDefense(ABC):
+    """What all defences of a horizontal client tell about themselves.
 
     A concrete defence is a frozen dataclass whose fields are its settings, checked on construction.
 
@@ -23,19 +26,6 @@ class UpdateDefense(ABC):
 
     name: ClassVar[str]
     citation: ClassVar[str]
-
-    @abstractmethod
-    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
-        """What leaves the client in place of ``gradient``, which is left as it is.
-
-        Args:
-            gradient: mean gradient of a batch by parameter name, on any device; a weight delta is brought to its scale
-                first (``-delta / (learning rate * local steps)``).
-            draws: a CPU generator; the result depends on ``gradient`` and its state alone.
-
-        Returns:
-            Same names, shapes, types and devices.
-        """
 
     @property
     @abstractmethod
@@ -51,5 +41,56 @@ class UpdateDefense(ABC):
         return asdict(self)  # type: ignore[call-overload]
 
 
+class UpdateDefense(HorizontalDefense):
+    """A defence of a mean gradient, or of a weight delta in the scale of one: named tensors in, named tensors out.
+
+    `lightleak.defenses.horizontal.defend_training` has it act on the gradient of every step of a training.
+    """
+
+    @abstractmethod
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """What leaves the client in place of ``gradient``, which is left as it is.
+
+        Args:
+            gradient: mean gradient of a batch by parameter name, on any device; a weight delta is brought to its scale
+                first (``-delta / (learning rate * local steps)``).
+            draws: a CPU generator; the result depends on ``gradient`` and its state alone. What is random in a tensor
+                depends on the state and the tensor's name, not on the order of the tensors or on the other tensors
+                (`with_draws`).
+
+        Returns:
+            Same names, shapes, types and devices.
+        """
+
+
 UPDATE_DEFENSES: Registry[type[UpdateDefense]] = Registry("defence")
-"""Defences of horizontal federated learning by name; called with their settings."""
+"""Transforms of an update by name; called with their settings."""
+
+
+def with_draws(gradient: Mapping[str, Tensor], draws: torch.Generator) -> Iterator[tuple[str, Tensor, torch.Generator]]:
+    """Each tensor of ``gradient`` with its name and a CPU generator of its own.
+
+    The generator depends on the state of ``draws``, from which one number is taken, and on the name.
+
+    >>> layer = {"bias": torch.zeros(2), "weight": torch.zeros(2)}
+    >>> first = {name: float(torch.rand(1, generator=own)) for name, _, own in with_draws(layer, generator(0))}
+    >>> del layer["bias"]
+    >>> [first[name] == float(torch.rand(1, generator=own)) for name, _, own in with_draws(layer, generator(0))]
+    [True]
+    """
+    root = int(torch.randint(2**63 - 1, (), generator=draws))
+    for name, tensor in gradient.items():
+        yield name, tensor, generator(root, name)
+
+
+def check_number(
+    setting: str, value: object, low: float = 0.0, high: float = math.inf, above_low: bool = False
+) -> None:
+    """Raise `UsageError` unless ``value`` is a finite number from ``low`` (or above it) to ``high``."""
+    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if usable and (low < value if above_low else low <= value) and value <= high:  # type: ignore[operator]
+        return
+    upper = "" if high == math.inf else f" and at most {high:g}"
+    raise UsageError(
+        f"{setting} must be a finite number {'above' if above_low else 'of at least'} {low:g}{upper}, got {value!r}"
+    )

@@ -1,6 +1,5 @@
 """Gaussian noise on every entry of the gradient (TabLeak Table 6; Dimitrov et al. 2022, App. C.1)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,8 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number, with_draws
 
 
 @UPDATE_DEFENSES.register("gaussian_noise")
@@ -30,14 +28,16 @@ class GaussianNoise(UpdateDefense):
     scale: float = 0.01
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.scale) and self.scale >= 0):
-            raise UsageError(f"gaussian_noise: scale must be finite and at least 0, got {self.scale!r}")
+        check_number("gaussian_noise: scale", self.scale)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""
         if self.scale == 0:
             return dict(gradient)
-        return {name: g + self.scale * torch.randn(g.shape, generator=draws).to(g) for name, g in gradient.items()}
+        return {
+            name: g + self.scale * torch.randn(g.shape, generator=own).to(g)
+            for name, g, own in with_draws(gradient, draws)
+        }
 
     @property
     def strength(self) -> float:
@@ -45,5 +45,5 @@ class GaussianNoise(UpdateDefense):
         return self.scale
 
     def describe(self) -> str:
-        """See `UpdateDefense.describe`."""
+        """See `HorizontalDefense.describe`."""
         return f"Gaussian noise of scale {self.scale:g}"

@@ -1,0 +1,32 @@
+"""The reference that every defence is compared with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
+
+
+@UPDATE_DEFENSES.register("none")
+@dataclass(frozen=True)
+class NoDefense(UpdateDefense):
+    """Nothing is changed."""
+
+    name: ClassVar[str] = "none"
+    citation: ClassVar[str] = ""
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        return dict(gradient)
+
+    @property
+    def strength(self) -> None:
+        """There is none."""
+        return None
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return "no defence"

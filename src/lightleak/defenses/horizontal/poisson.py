@@ -1,0 +1,81 @@
+"""Poisson sampling: every row enters a batch with the same probability, independently of all others.
+
+It is the sampling that DP-SGD's accountants reckon with; batches cut from a shuffled table are not.
+"""
+
+from collections.abc import Iterator
+
+import lightning
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Sampler
+
+from lightleak.core.seeds import derive_seed, generator
+from lightleak.data.datamodule import TableDataModule, batch_loader
+
+
+class PoissonSampler(Sampler[Tensor]):
+    """Yields row indices of whole batches, LongTensor ``[any number]``, possibly none.
+
+    The draws depend on seed and epoch alone. Lightning sets the epoch; without it every pass is the next epoch.
+
+    Args:
+        n_rows: rows to draw from.
+        batch_size: rows expected in a batch, at most ``n_rows``.
+        seed: root seed.
+
+    Attributes:
+        sample_rate: probability of a row to enter a batch.
+    """
+
+    def __init__(self, n_rows: int, batch_size: int, seed: int) -> None:
+        self.n_rows, self.batch_size = n_rows, batch_size
+        self.sample_rate = batch_size / n_rows
+        self.seed = seed
+        self.epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the next pass the one of that epoch."""
+        self.epoch = epoch
+
+    def __len__(self) -> int:
+        """Batches of an epoch: as many as batches of the expected size would need for all rows."""
+        return -(-self.n_rows // self.batch_size)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        draws = generator(self.seed, "poisson", self.epoch)
+        self.epoch += 1
+        for _ in range(len(self)):
+            # In float64, whose steps are far below any rate.
+            drawn = torch.rand(self.n_rows, generator=draws, dtype=torch.float64) < self.sample_rate
+            yield drawn.nonzero().squeeze(1)
+
+
+class PoissonDataModule(lightning.LightningDataModule):
+    """The rows of a `TableDataModule`, in Poisson batches for training; validation and test are its own.
+
+    Args:
+        data: the rows, and in its ``batch_size`` the rows expected in a batch.
+        seed: root seed of the batches.
+    """
+
+    def __init__(self, data: TableDataModule, seed: int) -> None:
+        super().__init__()
+        self.rows = data
+        self.sampler = PoissonSampler(len(data.train_indices), data.batch_size, derive_seed(seed, "train"))
+
+    def setup(self, stage: str | None = None) -> None:
+        """Encode the rows once."""
+        self.rows.setup(stage)
+
+    def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        """Poisson batches, whose draws depend on seed and epoch alone."""
+        return batch_loader(self.rows.part("train"), self.sampler)
+
+    def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
+        """See `TableDataModule.val_dataloader`."""
+        return self.rows.val_dataloader()
+
+    def test_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
+        """See `TableDataModule.test_dataloader`."""
+        return self.rows.test_dataloader()

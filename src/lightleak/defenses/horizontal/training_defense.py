@@ -1,0 +1,81 @@
+"""Defences that are no transform of a finished gradient: they change how a client trains."""
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor, nn
+
+from lightleak.core.registry import Registry
+from lightleak.data.datamodule import TableDataModule
+from lightleak.defenses.horizontal.defense import HorizontalDefense
+from lightleak.targets.classifier import TabularClassifier
+
+
+@dataclass(frozen=True)
+class DefendedTraining:
+    """What a defended training hands to its Trainer.
+
+    Attributes:
+        data: in place of the undefended data.
+        callbacks: for ``Trainer(callbacks=[...])``, besides any others.
+        defense: what defends it.
+    """
+
+    data: lightning.LightningDataModule
+    callbacks: list[lightning.Callback]
+    defense: HorizontalDefense
+
+    def facts(self) -> dict[str, Any]:
+        """What the defence can say of the training so far, JSON-ready: for DP-SGD epsilon and what it follows from."""
+        return {key: value for callback in self.callbacks for key, value in getattr(callback, "facts", dict)().items()}
+
+
+class TrainingDefense(HorizontalDefense):
+    """A defence that wraps what trains: the network, its optimiser and the batches it gets."""
+
+    @abstractmethod
+    def prepare(self, model: TabularClassifier, data: TableDataModule, seed: int) -> DefendedTraining:
+        """Wire the defence into ``model`` (its ``wrap_optimizer``), whose weights and names stay as they are.
+
+        Args:
+            model: what is trained.
+            data: the undefended batches.
+            seed: what the defence draws depends on it and on the number of the step or epoch alone.
+
+        Raises:
+            UsageError: model or data cannot be defended; the message says why and what can.
+        """
+
+    @abstractmethod
+    def client_gradient(
+        self,
+        network: nn.Module,
+        parameters: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+        inputs: Tensor,
+        labels: Tensor,
+        draws: torch.Generator,
+        loss: str = "cross_entropy",
+    ) -> dict[str, Tensor]:
+        """The gradient that a client under this defence sends for one batch.
+
+        Args:
+            network: the module in its mode (train or eval); only its computation is used.
+            parameters: named parameters.
+            buffers: named buffers; those left out are the network's own.
+            inputs: ``[n, d]``.
+            labels: class indices ``[n]``.
+            draws: a CPU generator, as in `UpdateDefense.apply`.
+            loss: name of the criterion.
+
+        Returns:
+            A gradient per parameter, same names and shapes.
+        """
+
+
+TRAINING_DEFENSES: Registry[type[TrainingDefense]] = Registry("training defence")
+"""Defences of the training itself by name; called with their settings."""
