@@ -39,11 +39,14 @@ def run() -> Run:
     encoder = TableEncoder(table.schema).fit(table.train)
 
     def run(
-        defense: UpdateDefense | TrainingDefense, watched: bool = True, **settings: Any
+        defense: UpdateDefense | TrainingDefense,
+        watched: bool = True,
+        batch_size: int = BATCH_SIZE,
+        **settings: Any,
     ) -> tuple[TabularClassifier, list[Capture], list[Capture]]:
         spec = NetworkSpec("mlp", 2, encoder.layout, {"hidden": [8]})
         model = TabularClassifier(spec, OptimizerConfig("sgd", LEARNING_RATE), seed=0)
-        data = TableDataModule(table, encoder, BATCH_SIZE, validation_fraction=0.0)
+        data = TableDataModule(table, encoder, batch_size, validation_fraction=0.0)
         training = defend_training(defense, model, data, SEED)
         raw, noised = (
             GradientCapture(encoder, share_labels=True, keep=True, steps=range(STEPS), at=at)
@@ -90,6 +93,7 @@ def test_noised_is_the_defence_of_raw_with_the_draws_of_the_step(
         assert require_replay(before.update, before.truth) == 0.0
         assert after.update.state == "noised"
         assert after.update.facts.optimizer == "sgd"
+        assert (before.update.facts.defense, after.update.facts.defense) == ("none", defense.describe())
         sent = defense.apply(before.update.update, generator(SEED, "defense", 0, before.update.facts.step))
         assert all(torch.equal(after.update.update[name], value) for name, value in sent.items())
         assert not torch.equal(after.update.update["linears.0.weight"], before.update.update["linears.0.weight"])
@@ -146,3 +150,11 @@ def test_with_opacus_noised_is_what_one_client_sends(run: Run) -> None:
         for name, value in sent.items():
             share = before.update.facts.n_rows / BATCH_SIZE
             torch.testing.assert_close(after.update.update[name], share * value, rtol=1e-4, atol=1e-7)
+
+
+def test_a_poisson_batch_without_rows_is_left_out_with_a_warning(run: Run) -> None:
+    """With one row expected, a batch is empty with probability 1/e: about two of the first six steps."""
+    pytest.importorskip("opacus")
+    with pytest.warns(UserWarning, match="was not captured: its batch has no rows"):
+        _, raw, noised = run(DPSGD(noise_multiplier=0.1), batch_size=1)
+    assert len(raw) == len(noised) < STEPS

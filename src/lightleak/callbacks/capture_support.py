@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import GradientState
 from lightleak.data.encoder import TableEncoder
+from lightleak.defenses.horizontal import HorizontalDefense
 from lightleak.protocols.recorded_batch import Autocast
 from lightleak.targets.spec import NetworkSpec, build_network
 
@@ -84,6 +85,12 @@ def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     while isinstance(inner := getattr(optimizer, "original_optimizer", None), torch.optim.Optimizer):
         optimizer = inner
     return optimizer
+
+
+def described_defense(optimizer: torch.optim.Optimizer) -> str:
+    """What a wrapping optimiser does to the gradient, in words; another library's is named by its class."""
+    defense = getattr(optimizer, "defense", None)
+    return defense.describe() if isinstance(defense, HorizontalDefense) else type(optimizer).__name__
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, at: GradientState, loss_scaled: bool) -> None:

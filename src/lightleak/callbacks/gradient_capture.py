@@ -16,6 +16,7 @@ from lightleak.callbacks.capture_support import (
     check_optimizer,
     check_statistics,
     check_trainer,
+    described_defense,
     described_network,
     innermost,
     mixed_precision,
@@ -155,6 +156,9 @@ class GradientCapture(lightning.Callback):
             self._begin(trainer)
         if self._recorder is not None:
             inputs, labels = _inputs_and_labels(batch)
+            if not len(inputs):  # Poisson sampling draws such batches
+                self._drop("its batch has no rows" if self._step in self.schedule.steps else None)
+                return
             check_batch(self._spec, inputs, labels)
             self._recorder.arm(inputs, labels)
 
@@ -250,6 +254,7 @@ class GradientCapture(lightning.Callback):
             loss=getattr(pl_module, "loss_name", "cross_entropy"),
             step=self._step,
             epoch=self._epoch,
+            defense=described_defense(trainer.optimizers[0]) if self.at == "noised" else "none",
         )
         try:
             update = ClientUpdate(
