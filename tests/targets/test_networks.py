@@ -30,6 +30,8 @@ CASES = [
     ("resnet_preact", {"width": 6}),
     ("resnet_preact", {"width": 6, "n_blocks": 1, "norm": "layer"}),
     ("cnn", {"channels": 3, "hidden": [6]}),
+    ("image_cnn", {"shape": [1, 2, 4], "channels": [2, 3], "hidden": 4}),
+    ("image_cnn", {"shape": [2, 2, 2], "channels": [2, 3], "hidden": 4, "initialization": "flax"}),
     ("gandalf", {"stages": 2}),
     ("gandalf", {"stages": 1, "normalize_numerical": False, "learnable_sparsity": False}),
 ]
@@ -243,6 +245,13 @@ def test_unrolled_local_steps_differentiate(spec: NetworkSpec, network: nn.Modul
         ("resnet_preact", {"norm": "none"}, "norm must be one of batch, layer, got 'none'"),
         ("resnet_preact", {"n_blocks": 0}, "n_blocks must be a whole number of at least 1, got 0"),
         ("cnn", {"kernel_size": 9}, r"kernel_size must be at most 8 \(encoded width\), got 9"),
+        ("image_cnn", {}, r"shape must be \[channels, height, width\] of 8 pixels \(encoded width\), got \[\]"),
+        ("image_cnn", {"shape": [1, 3, 3]}, r"of 8 pixels \(encoded width\), got \[1, 3, 3\]"),
+        ("image_cnn", {"shape": [8, 1, 1]}, r"that two poolings can halve, got \[8, 1, 1\]"),
+        ("image_cnn", {"shape": [2, 2, 2], "second_kernel": 3}, "that two poolings can halve"),
+        ("image_cnn", {"shape": [2, 2, 2], "second_kernel": 2}, "second_kernel must be 1 or 3, got 2"),
+        ("image_cnn", {"shape": [2, 2, 2], "initialization": "keras"}, "initialization must be one of torch, flax"),
+        ("image_cnn", {"shape": [2, 2, 2], "channels": [4]}, r"channels must be two, one per convolution, got \[4\]"),
     ],
 )
 def test_wrong_options_are_named(layout: EncodedLayout, name: str, options: dict[str, object], message: str) -> None:

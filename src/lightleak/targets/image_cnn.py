@@ -10,6 +10,11 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.targets import options
 from lightleak.targets.spec import NETWORKS
 
+INITIALIZATIONS = ("torch", "flax")
+
+_CUT_DEVIATION = 0.87962566
+"""Deviation of a standard normal distribution that is cut at two deviations."""
+
 
 @NETWORKS.register("image_cnn")
 class ImageCNN(nn.Module):
@@ -19,7 +24,8 @@ class ImageCNN(nn.Module):
     With the second kernel of 1 x 1 that Table 5 prints, the padding makes the map larger: the first linear layer takes
     64 * 8 * 8 = 4,096 features of a FEMNIST image (28 x 28) and 128 * 9 * 9 = 10,368 of a CIFAR100 image (32 x 32).
     Table 5 prints 5,184 = 64 * 9 * 9 and three channels for FEMNIST, which is what a 3 x 32 x 32 image would give. The
-    paper's code has ``second_kernel=3``: 3,136 and 8,192 features.
+    paper's code has ``second_kernel=3``: 3,136 and 8,192 features; its networks are flax's, and as it attacks them
+    untrained, their initialisation is part of what is attacked.
 
     Attributes:
         image_shape: channels, height and width.
@@ -37,6 +43,7 @@ class ImageCNN(nn.Module):
         channels: Sequence[int] = (32, 64),
         hidden: int = 100,
         second_kernel: int = 1,
+        initialization: str = "torch",
     ) -> None:
         """Build the layers.
 
@@ -47,6 +54,9 @@ class ImageCNN(nn.Module):
             channels: of the first and of the second convolution.
             hidden: width of the hidden linear layer.
             second_kernel: side of the second convolution's kernel: 1 as printed, 3 as in the paper's code.
+            initialization: ``torch``: PyTorch's own, weights and biases even within ``1 / sqrt(fan-in)``; ``flax``, as
+                in the paper's code: normal weights of variance ``1 / fan-in``, three times as much, cut at two
+                deviations, and no biases.
 
         Raises:
             UsageError: an option outside its domain, a shape that is not that of the flat rows, or an image of which
@@ -80,8 +90,19 @@ class ImageCNN(nn.Module):
             nn.ReLU(),
             nn.Linear(hidden, options.count("n_classes", n_classes, 2)),
         )
+        if options.choice("initialization", initialization, INITIALIZATIONS) == "flax":
+            for parameter in self.layers.parameters():
+                _initialize_as_flax(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
         """``[n, c * h * w]`` to logits ``[n, n_classes]``."""
         logits: Tensor = self.layers(x.unflatten(-1, self.image_shape))
         return logits
+
+
+def _initialize_as_flax(parameter: nn.Parameter) -> None:
+    if parameter.ndim == 1:
+        nn.init.zeros_(parameter)
+    else:
+        deviation = parameter[0].numel() ** -0.5 / _CUT_DEVIATION
+        nn.init.trunc_normal_(parameter, std=deviation, a=-2 * deviation, b=2 * deviation)

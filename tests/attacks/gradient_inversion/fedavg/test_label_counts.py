@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
@@ -127,7 +127,19 @@ def test_exact_where_the_dummy_rows_are_the_clients(method: FedAvgLabelMethod, s
     torch.testing.assert_close(counts, expected, rtol=0, atol=1.0 if "momentum" in settings else 0.01)
 
 
+def test_weights_that_only_decay_tell_nothing_of_labels() -> None:
+    """Without a gradient the counts are the mean probabilities, to the second order in what decays (here 10%)."""
+    network, dummy = make(seed=2), torch.randn(60, WIDTH)
+    before = weights(network)
+    after = {name: weight * (1 - 0.01 * 1.0) ** 10 for name, weight in before.items()}
+    counts = restore_fedavg_counts(network, before, after, {}, ROWS, 0.01, 10, dummy, "geng_server", weight_decay=1.0)
+    probability, activation = last_layer_statistics(network, before, {}, dummy)
+    first_order = ROWS * before["linears.2.weight"].sum(1).abs().max() / activation
+    assert (counts - ROWS * probability).abs().max() < 0.01 * first_order
+
+
 @pytest.mark.parametrize("method", METHODS)
+@settings(max_examples=15)
 @given(seed=st.integers(0, 1000), epochs=st.integers(1, 4), batches=st.integers(1, 5))
 def test_counts_sum_to_the_rows(method: FedAvgLabelMethod, seed: int, epochs: int, batches: int) -> None:
     draws = torch.Generator().manual_seed(seed)

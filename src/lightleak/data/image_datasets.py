@@ -1,0 +1,113 @@
+"""Image datasets by name, with the scale of their pixels and the images of each client."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightleak.core.errors import DataError, UsageError
+from lightleak.core.seeds import numpy_generator
+from lightleak.data.image_folders import Images, load_cifar100, load_femnist, load_mnist
+from lightleak.data.image_scale import PUBLISHED_STATISTICS, ImageScale
+from lightleak.data.images import LabelledImages, load_digits_images
+from lightleak.data.sources import dataset_folder
+from lightleak.data.splits import holdout
+
+ImageName = Literal["digits", "mnist", "femnist", "cifar100"]
+
+DIGITS_TEST_FRACTION = 0.2
+
+
+@dataclass(frozen=True)
+class ImageDataset:
+    """Images for federated training.
+
+    Attributes:
+        name: of the dataset.
+        train: images that clients hold.
+        test: images that accuracy is measured on.
+        scale: shape, mean and deviation, by which rows are standardised.
+        writers: positions among the training images of each person who wrote some; empty where nobody owns them.
+    """
+
+    name: ImageName
+    train: LabelledImages
+    test: LabelledImages
+    scale: ImageScale
+    writers: tuple[np.ndarray, ...] = ()
+
+    @property
+    def n_classes(self) -> int:
+        """Classes."""
+        return len(self.train.names)
+
+
+def load_image_dataset(
+    name: ImageName = "digits", folder: Path | None = None, writers: int | None = None
+) -> ImageDataset:
+    """scikit-learn's digits, or a dataset from a folder of the user's.
+
+    MNIST, FEMNIST and CIFAR-100 are standardised by the FedAvg paper's numbers, the digits by their own; a fixed fifth
+    of the digits is held out.
+
+    Args:
+        name: ``digits``, ``mnist``, ``femnist`` or ``cifar100``.
+        folder: where its files lie; None: the dataset's own under the data folder.
+        writers: of FEMNIST, how many to read.
+
+    Raises:
+        DataError: a file is missing or damaged.
+        UnsupportedError: the digits without scikit-learn.
+        UsageError: no such dataset, or ``writers`` where nobody owns images.
+    """
+    if name not in get_args(ImageName):
+        raise UsageError(f"image dataset must be one of {', '.join(get_args(ImageName))}, got {name!r}")
+    if writers is not None and (name != "femnist" or writers < 1):
+        raise UsageError(f"writers must be at least 1, and are FEMNIST's alone; got {writers} for {name!r}")
+    place = folder if folder is not None else dataset_folder(name)
+    owners: tuple[np.ndarray, ...] = ()
+    if name == "femnist":
+        (train, test), owners = load_femnist(place, writers)
+    else:
+        train, test = _digits() if name == "digits" else {"mnist": load_mnist, "cifar100": load_cifar100}[name](place)
+    if name in PUBLISHED_STATISTICS:
+        return ImageDataset(name, train, test, ImageScale(train.shape, *PUBLISHED_STATISTICS[name]), owners)
+    return ImageDataset(name, train, test, ImageScale.fit(train))
+
+
+def _digits() -> Images:
+    images = load_digits_images()
+    kept, held_out = holdout(len(images), DIGITS_TEST_FRACTION, seed=0)
+    return images.take(torch.from_numpy(kept)), images.take(torch.from_numpy(held_out))
+
+
+def client_positions(dataset: ImageDataset, client: int, n_rows: int, seed: int) -> Tensor:
+    """Positions of a client's images among the training images, LongTensor ``[n_rows]``.
+
+    Where the images have writers, a client is one of those with at least ``n_rows``, each taken once, and holds their
+    first ``n_rows`` (as the FedAvg paper's code does); else she holds images drawn at random, whoever else has them.
+
+    Args:
+        dataset: the dataset.
+        client: number of the client, from 0.
+        n_rows: images of a client (the paper: 50).
+        seed: root seed.
+
+    Raises:
+        DataError: too few images, or too few writers with as many.
+    """
+    if not dataset.writers:
+        if not 1 <= n_rows <= len(dataset.train):
+            raise DataError(f"a client holds 1 to {len(dataset.train)} images of {dataset.name!r}, got {n_rows}")
+        drawn = numpy_generator(seed, "client images", client).choice(len(dataset.train), n_rows, replace=False)
+        return torch.from_numpy(drawn)
+    fitting = [own for own in dataset.writers if len(own) >= n_rows]
+    if client >= len(fitting) or n_rows < 1:
+        raise DataError(
+            f"{len(fitting)} writers of {dataset.name!r} have {n_rows} images; client {client} would be one more"
+        )
+    order = numpy_generator(seed, "client writers").permutation(len(fitting))
+    return torch.from_numpy(fitting[order[client]][:n_rows])
