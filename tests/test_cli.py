@@ -16,6 +16,8 @@ from lightleak.audit import kinds, reproduce, run
 from lightleak.cli import main
 from lightleak.core.errors import DataError, ObservationError, UnsupportedError
 from lightleak.data.datasets import DATASETS
+from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.defenses.vertical import VERTICAL_DEFENSES
 from lightleak.metrics import METRICS
 from lightleak.targets import NETWORKS
 
@@ -104,6 +106,10 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         (["reproduce", "tableak-table17", "--batches", "two"], "--batches"),
         (["reproduce", "tableak-table17", "--batch-sizes", "8;16"], "--batch-sizes must be whole numbers"),
         (["reproduce", "tableak-table17", "--seeds", "0"], "--seeds must be at least 1"),
+        (["reproduce", "tableak-table2", "--search-restarts", "0"], "--search-restarts must be at least 1, got 0"),
+        ([*AUDIT, "--protocol.name", "fedprox"], "protocol.name"),
+        ([*AUDIT, "--protocol.local_epochs", "5"], "protocol.local_epochs is a setting of FedAvg"),
+        ([*AUDIT, "--defense.name", "gausian_noise"], "did you mean 'gaussian_noise'"),
         (["reproduce", "tableak-table17", "--dataset", "bank"], "nothing of tableak-table17 is left to run"),
         (["reproduce", "tableak-table17", "--steps", "3"], "unknown argument '--steps'"),
         (["report"], "DIR"),
@@ -320,6 +326,10 @@ def test_selection_reaches_the_reproduction(lightleak_command: Command, monkeypa
             "tables",
             "--workers",
             "2",
+            "--settings",
+            "1x1,10x4",
+            "--search-restarts",
+            "3",
         ),
     )
     assert (code, err) == (0, "")
@@ -327,7 +337,15 @@ def test_selection_reaches_the_reproduction(lightleak_command: Command, monkeypa
     assert (name, folder, device, workers) == ("tableak-fig9", Path("runs/tableak-fig9"), "auto", 2)
     assert command[:3] == ["lightleak", "reproduce", "tableak-fig9"]
     assert selection == reproduce.Selection(
-        "german", 3, (8, 16), ("tableak", "random"), "restored", seeds=(5, 6), data_folder="tables"
+        "german",
+        3,
+        (8, 16),
+        ("tableak", "random"),
+        "restored",
+        seeds=(5, 6),
+        data_folder="tables",
+        settings=("1x1", "10x4"),
+        search_restarts=3,
     )
 
 
@@ -346,7 +364,8 @@ def test_reproduce_list_names_them_all(lightleak_command: Command) -> None:
         ("datasets", DATASETS.names()),
         ("targets", NETWORKS.names()),
         ("metrics", METRICS.names()),
-        ("reproductions", ("tableak-table1", "tableak-fig13")),
+        ("defenses", (*UPDATE_DEFENSES, *TRAINING_DEFENSES, *VERTICAL_DEFENSES)),
+        ("reproductions", ("tableak-table1", "tableak-fig13", "tableak-table2", "tableak-table6", "tableak-fig5")),
     ],
 )
 def test_list_names_everything_with_a_word_about_it(

@@ -86,7 +86,9 @@ def _parser() -> argparse.ArgumentParser:
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
     reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
     reproduce.add_argument("--dataset", help="only this dataset")
-    reproduce.add_argument("--batches", type=int, help="batches per cell (default 50, as the paper)")
+    reproduce.add_argument(
+        "--batches", type=int, help="batches or clients per cell (default 50, as TabLeak; 5 under FedAvg)"
+    )
     reproduce.add_argument("--batch-sizes", help="only these, separated by commas")
     reproduce.add_argument("--attacks", help="only these, separated by commas")
     reproduce.add_argument("--labels", choices=["true", "restored"], help="only cells with these labels")
@@ -95,7 +97,15 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--as-published", action="store_true", help="do what the published code does where it departs from its paper"
     )
-    reproduce.add_argument("--settings", help="only these settings of the thesis's Table 4.3, separated by commas")
+    reproduce.add_argument(
+        "--settings",
+        help="only these, separated by commas: of the thesis's Table 4.3, or epochs x batches of FedAvg (1x1,10x4)",
+    )
+    reproduce.add_argument(
+        "--search-restarts",
+        type=int,
+        help="restarts of the search for the weight of FedAvg's epoch prior, on a validation client (default 5)",
+    )
     reproduce.add_argument("--iterations", type=int, help="iterations of a generator (default: the thesis's 27,500)")
     reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     reproduce.add_argument(
@@ -256,6 +266,7 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
         as_published=parsed.as_published,
         settings=tuple(parsed.settings.split(",")) if parsed.settings else None,
         iterations=parsed.iterations,
+        search_restarts=parsed.search_restarts,
     )
     reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
@@ -347,14 +358,21 @@ def _list(
 
         for registry in (ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS):
             for name in registry:
-                console.print(f"{name:24}{registry.get(name)().citation}", soft_wrap=True, highlight=False)
-        console.print(f"{ShadowModels.name:24}{ShadowModels.citation}", soft_wrap=True, highlight=False)
+                console.print(f"{name:28}{registry.get(name)().citation}", soft_wrap=True, highlight=False)
+        console.print(f"{ShadowModels.name:28}{ShadowModels.citation}", soft_wrap=True, highlight=False)
     elif parsed.what == "defenses":
+        from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
         from lightleak.defenses.vertical import VERTICAL_DEFENSES
 
-        for name in VERTICAL_DEFENSES:
-            defense = VERTICAL_DEFENSES.get(name)
-            console.print(f"{name:24}{defense.citation}", soft_wrap=True, highlight=False)
+        kinds: dict[str, Any] = {
+            "horizontal, what a client sends": UPDATE_DEFENSES,
+            "horizontal, how a client trains": TRAINING_DEFENSES,
+            "vertical": VERTICAL_DEFENSES,
+        }
+        for kind, defenses in kinds.items():
+            for name in defenses:
+                about = ": ".join(filter(None, (kind, defenses.get(name).citation)))
+                console.print(f"{name:28}{about}", soft_wrap=True, highlight=False)
     elif parsed.what == "datasets":
         from lightleak.data.datasets import DATASETS
 

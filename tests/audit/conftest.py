@@ -44,6 +44,27 @@ def tiny() -> Settings:
 
 
 @pytest.fixture(scope="session")
+def tiny_fedavg(tiny: Settings) -> Settings:
+    """As ``tiny``, with FedAvg clients of 6 rows, 2 local epochs of 2 batches, three rounds, and an attack on them."""
+    fedavg = {
+        "protocol": {
+            "name": "fedavg",
+            "local_epochs": 2,
+            "local_batches": 2,
+            "learning_rate": 0.1,
+            "clients": 8,
+            "client_rows": 6,
+            "clients_per_round": 4,
+            "rounds": 3,
+        },
+        "training": {},
+        "capture": {"epochs": [0, 2], "per_epoch": 1},
+        "attacks": {"tableak_fedavg": {"steps": 20, "restarts": 2}, "random": {}},
+    }
+    return lambda **overrides: tiny(**{**fedavg, **overrides})
+
+
+@pytest.fixture(scope="session")
 def silent() -> Console:
     """A console nobody sees."""
     return Console(file=io.StringIO())

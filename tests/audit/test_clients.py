@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from lightleak.audit.clients import Federation, FreshClients
+from lightleak.audit.clients import Federation, FreshClients, FreshFedAvgClients
 from lightleak.audit.experiment import Experiment, prepare_experiment
+from lightleak.audit.federation_config import ProtocolConfig
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.protocols.replay import require_replay
@@ -54,6 +55,30 @@ def test_fresh_clients_differ_and_come_back(experiment: Experiment) -> None:
         again, same = fresh(experiment, seed).observe(size, i)
         assert torch.equal(truth.inputs, same.inputs)
         assert all(torch.equal(value, again.update[name]) for name, value in update.update.items())
+
+
+@pytest.mark.parametrize("reshuffle", [True, False])
+def test_fedavg_clients_have_rows_and_network_of_the_fedsgd_ones(experiment: Experiment, reshuffle: bool) -> None:
+    protocol = ProtocolConfig("fedavg", local_epochs=2, local_batches=2, learning_rate=0.1, reshuffle=reshuffle)
+    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "batches")
+    (update, truth), (gradient, same) = clients.observe(6, 3), fresh(experiment).observe(6, 3)
+    assert torch.equal(truth.inputs, same.inputs) and torch.equal(truth.labels, same.labels)
+    assert all(torch.equal(value, gradient.parameters[name]) for name, value in update.parameters.items())
+    assert require_replay(update, truth) < 1e-5
+    assert torch.equal(update.labels, same.labels.sort().values)
+    epochs = update.batch_labels[0]
+    assert torch.equal(epochs[0], epochs[1]) or reshuffle
+    again, _ = clients.observe(6, 3)
+    assert all(torch.equal(value, again.update[name]) for name, value in update.update.items())
+
+
+def test_one_step_on_all_rows_is_a_step_along_the_gradient(experiment: Experiment) -> None:
+    protocol = ProtocolConfig("fedavg", learning_rate=0.5)
+    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "none")
+    update, (gradient, _) = clients.observe(5, 1)[0], fresh(experiment).observe(5, 1)
+    for name, delta in update.update.items():
+        assert torch.allclose(delta, -0.5 * gradient.update[name], atol=1e-7)
+    assert update.labels is None and update.batch_labels is None
 
 
 def test_rows_are_drawn_with_replacement_from_all(experiment: Experiment) -> None:

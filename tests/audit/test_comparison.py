@@ -145,3 +145,20 @@ def test_page_of_a_figure_has_no_verdict() -> None:
     figure = table(table=None, figure=9, description="Curves.")
     page = markdown(figure, [Compared(replace(CELL, mean=math.nan, std=None), exactly(50))], ENVIRONMENT, "x", [])
     assert "Figure 9" in page and "The paper prints no numbers to compare with." in page and "- Curves." in page
+
+
+def test_a_stand_in_is_named_in_the_head_of_its_own_column() -> None:
+    cells = [replace(CELL, dataset="femnist"), replace(CELL, dataset="femnist", batch_size=64)]
+    ours = [Compared(cell, exactly(70.0), same_data=False, stand_in="digits (stand-in)") for cell in cells]
+    page = markdown(table(*cells), ours, ENVIRONMENT, "lightleak", [])
+    assert "| paper: femnist | ours: digits (stand-in) |" in page
+    assert "nothing is judged" in page
+    mixed = [ours[0], Compared(cells[1], exactly(70.0))]
+    assert "| paper | ours |" in markdown(table(*cells), mixed, ENVIRONMENT, "lightleak", [])
+
+
+def test_settings_of_local_training_are_columns() -> None:
+    cells = [replace(CELL, local_epochs=5, local_batch_size=m, random_batches=m == 5) for m in (1, 5)]
+    page = markdown(table(*cells), [Compared(cell, exactly(70.0)) for cell in cells], ENVIRONMENT, "lightleak", [])
+    assert "| local_epochs | local_batch_size | random_batches |" in page
+    assert "| 5 | 1 | False |" in page and "| 5 | 5 | True |" in page

@@ -205,7 +205,9 @@ def test_an_unknown_section_is_refused_even_where_it_holds_nothing() -> None:
         parse_config(MINIMAL, {"attaks.random": {}})
 
 
-@pytest.mark.parametrize("name", ["quickstart", "adult"])
-def test_shipped_configs_parse(name: str, pytestconfig: pytest.Config) -> None:
+@pytest.mark.parametrize(
+    ("name", "attack"), [("quickstart", "tableak"), ("adult", "tableak"), ("fedavg", "tableak_fedavg")]
+)
+def test_shipped_configs_parse(name: str, attack: str, pytestconfig: pytest.Config) -> None:
     config = load_config(pytestconfig.rootpath / "configs" / f"{name}.yaml")
-    assert "tableak" in config.attacks and "random" in config.attacks
+    assert attack in config.attacks and "random" in config.attacks

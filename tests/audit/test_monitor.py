@@ -15,6 +15,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.audit.monitor import LOGGED, LeakageMonitor
 from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
@@ -147,6 +148,12 @@ def test_capture_must_stand_before_the_monitor(experiment: Experiment, capture: 
     for callbacks in ([monitor, capture], [monitor]):
         with pytest.raises(UsageError, match="needs its GradientCapture before it"):
             fit(experiment, *callbacks)
+
+
+def test_a_missing_update_capture_is_named(experiment: Experiment) -> None:
+    capture = UpdateCapture(experiment.encoder, share_labels="counts", keep=True, rounds=[0])
+    with pytest.raises(UsageError, match="needs its UpdateCapture before it"):
+        fit(experiment, LeakageMonitor(capture, "inverting_gradients_fedavg", options=QUICK))
 
 
 def test_wrong_settings_are_refused_at_once(tmp_path: Path, experiment: Experiment, capture: GradientCapture) -> None:

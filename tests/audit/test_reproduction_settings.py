@@ -18,6 +18,7 @@ from lightleak.audit.reproduction_settings import (
     dataset_options,
     experiment_of,
     network_spec,
+    setting_name,
     setting_of,
 )
 from lightleak.audit.special_reproductions import SPECIAL
@@ -115,11 +116,24 @@ def test_selection_keeps_what_it_names(selection: dict[str, Any], kept: bool) ->
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
-    [({"batches": 0}, "--batches must be at least 1, got 0"), ({"seeds": ()}, "--seeds must be at least 1")],
+    [
+        ({"batches": 0}, "--batches must be at least 1, got 0"),
+        ({"search_restarts": 0}, "--search-restarts must be at least 1, got 0"),
+        ({"seeds": ()}, "--seeds must be at least 1"),
+    ],
 )
 def test_wrong_selections_are_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Selection(**wrong)
+
+
+def test_settings_are_named_by_the_thesis_or_by_local_training() -> None:
+    thesis = PaperCell("attack_accuracy", "percent", 50.0, option="setting", value="2")
+    fedavg = replace(CELL, local_epochs=10, local_batches=4)
+    assert [setting_name(cell) for cell in (thesis, fedavg, CELL)] == ["2", "10x4", None]
+    chosen = Selection(settings=("2", "10x4"))
+    assert all(chosen.keeps(cell) for cell in (thesis, fedavg, CELL))
+    assert not chosen.keeps(replace(thesis, value="3")) and not chosen.keeps(replace(fedavg, local_epochs=1))
 
 
 def test_figures_draw_what_the_paper_draws() -> None:

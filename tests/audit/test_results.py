@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from rich.console import Console
 
@@ -55,6 +56,35 @@ def test_what_differs_becomes_a_column(tmp_path: Path) -> None:
     lines = printed(write_results(tmp_path, [row(), row(dataset="adult")]), width=120)
     assert lines[1].split()[0] == "dataset"
     assert [line.split()[0] for line in lines[2:]] == ["health-heritage", "adult"]
+
+
+def test_fedavg_and_the_defence_are_said_above_the_table(tmp_path: Path) -> None:
+    local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 1}
+    defended = local | {"defense": "dp_sgd", "defense_strength": 1.0, "epsilon": 2.943, "delta": 1e-5}
+    head, _, line = printed(write_results(tmp_path, [row(**defended, epoch=3)]), width=200)
+    assert "; FedAvg, local epochs 5; defence dp_sgd 1; epsilon 2.94; cells and rows" in head
+    assert line.startswith("round 3")
+    plain, *_ = printed(write_results(tmp_path, [row(**local), row(**local | {"local_epochs": 1})]), width=200)
+    assert "; FedAvg; cells and rows" in plain
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"local_epochs": 10},
+        {"local_batches": 2},
+        {"n_clients": 4},
+        {"defense_strength": 0.1},
+        {"protocol": "fedsgd"},
+        {"epsilon": 1.0},
+    ],
+)
+def test_what_differs_in_protocol_or_defence_is_another_group(tmp_path: Path, change: dict[str, Any]) -> None:
+    local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 1}
+    first = row(**local, defense="gaussian_noise", defense_strength=0.01)
+    groups = write_results(tmp_path, [first, first | {"batch_index": 1}, first | change])["summary"]
+    assert [group["cell_accuracy"]["n"] for group in groups] == [2, 1]
+    assert all(groups[1][name] == value for name, value in change.items())
 
 
 def test_rows_without_truth_are_shown_without_accuracy(tmp_path: Path) -> None:

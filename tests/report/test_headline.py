@@ -87,6 +87,31 @@ def test_no_rate_of_whole_rows_is_left_out() -> None:
     assert len(found.tiles) == 2
 
 
+def test_fedavg_and_a_defence_are_told_for_what_they_are() -> None:
+    setting = Setting(
+        "run",
+        protocol="fedavg",
+        source="initial",
+        local_epochs=5,
+        local_batches=1,
+        n_clients=1,
+        defense="clipping",
+        strength=4,
+    )
+    found = headline([group("tableak_fedavg", leakage=Estimate(0.3, 9, 0.28, 0.32), setting=setting)])
+    assert "of the 32 rows a client trained on; guessing" in found.sentence
+    assert "Measured on 20 updates, each after 5 local epochs of 1 batch, before training" in found.selection
+    assert "defence: clipping 4." in found.selection
+    assert "gradient" not in found.sentence + found.selection
+
+
+def test_a_higher_value_in_a_later_round_is_told_as_a_round() -> None:
+    first = Setting("run", protocol="fedavg", source="initial", n_clients=1)
+    later = Setting("run", protocol="fedavg", source="training", epoch=4, n_clients=1)
+    found = headline([group(setting=first), group(mean=0.9, setting=later)])
+    assert "90.0% by TabLeak in round 4 (32 rows)" in found.selection
+
+
 @pytest.mark.parametrize(
     ("groups", "says"),
     [

@@ -40,6 +40,26 @@ def test_a_full_run_shows_every_section(page_of, make_run) -> None:
         assert words in page.text
 
 
+def test_fedavg_is_told_in_its_own_words_throughout(page_of, make_run) -> None:
+    local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 2}
+    page = page_of(
+        make_run(n_batches=3, epochs=4, extra=local | {"defense": "gaussian_noise", "defense_strength": 0.01})
+    )
+    for words in (
+        "rows of 2 clients whose updates were averaged",
+        "Here: 5 local epochs of 4 batches; the server sees the mean of 2 clients, not what each has sent.",
+        "Under FedAvg the server also knows",
+        "Rows behind an update",
+        "rows behind the update",  # the axis
+        "Updates of 32 rows.",
+        "on one update of",
+        "gaussian noise 0.01",
+    ):
+        assert words in page.text, words
+    for words in ("FedSGD", "client's batch", "epoch of training", "one batch of"):
+        assert words not in page.text, words
+
+
 def test_the_report_stands_in_the_run_folder_and_is_the_owners(make_run, tmp_path: Path) -> None:
     folder = make_run(batch_sizes=(8,), n_batches=1)
     report = build_report(folder)

@@ -20,6 +20,15 @@ def test_all_fields_arrive() -> None:
     assert (found.threat_model, found.reconstruction) == ("A server.", "reconstructions/a.csv")
 
 
+def test_what_is_fedavgs_alone_is_read_of_fedavg_alone() -> None:
+    raw = {"attack": "a", "local_epochs": 5, "local_batches": 4, "n_clients": 2, "defense_strength": 1, "epsilon": None}
+    fedavg = parse_result(raw | {"protocol": "fedavg"}, "run", "row 0").setting
+    assert (fedavg.local_epochs, fedavg.local_batches, fedavg.n_clients, fedavg.strength) == (5, 4, 2, 1.0)
+    # A FedSGD row of an earlier version says none of it and must still be of the same setting.
+    fedsgd = parse_result(raw | {"protocol": "fedsgd"}, "run", "row 0").setting
+    assert fedsgd == Setting("run", protocol="fedsgd", strength=1.0) and fedavg.epsilon is None
+
+
 @pytest.mark.parametrize("undefined", [None, float("nan"), float("inf"), "0.5", True, [0.5]])
 def test_an_undefined_metric_is_absent(undefined: object) -> None:
     raw = {"attack": "a", "cell_accuracy": undefined, "column_accuracy": undefined, "batch_size": undefined}

@@ -1,18 +1,24 @@
+from dataclasses import fields, replace
+
 import pytest
 
 from lightleak.report.estimate import Estimate
 from lightleak.report.result import Setting
 from lightleak.report.wording import (
     attack_title,
+    behind_update,
+    defense_phrase,
     duration,
     interval,
     labels_phrase,
     percent,
     points,
     protocol_title,
+    server_knowledge,
     setting_parts,
     source_phrase,
     varying,
+    what_the_server_gets,
     what_travels,
 )
 
@@ -49,9 +55,66 @@ def test_unknown_names_pass_through() -> None:
 def test_every_part_of_a_setting_has_a_phrase() -> None:
     first, second = (
         Setting("a"),
-        Setting("b", "adult", "mlp", "fedsgd", "noise", "true", "training", 2),
+        Setting("b", "adult", "mlp", "fedavg", "noise", "true", "training", 2, 5, 1, 3, 0.1, 2.94, 1e-5),
     )
     names = varying([first, second])
-    assert names == ["run", "dataset", "target", "protocol", "defense", "labels", "source", "epoch"]
-    assert setting_parts(second, names)[-1] == "epoch 2"
-    assert setting_parts(first, names)[-1] == "no epoch"
+    assert names == [field.name for field in fields(Setting)]
+    assert setting_parts(second, names)[-7:] == [
+        "round 2",
+        "5 local epochs",
+        "1 local batch",
+        "3 clients",
+        "strength 0.1",
+        "ε 2.94",
+        "δ 1e-05",
+    ]
+    assert setting_parts(first, names)[-7:] == [
+        "no epoch",
+        "no local epoch",
+        "no local batch",
+        "clients not stated",
+        "no strength",
+        "no ε",
+        "no δ",
+    ]
+
+
+FEDAVG = Setting("a", protocol="fedavg", local_epochs=10, local_batches=4, n_clients=1)
+
+
+def test_fedavg_is_told_by_what_the_rows_say() -> None:
+    assert what_the_server_gets(FEDAVG).endswith("Here: 10 local epochs of 4 batches.")
+    unsaid = replace(FEDAVG, local_epochs=None, n_clients=None)
+    assert "local training that is not stated in full" in what_the_server_gets(unsaid)
+    assert "how many clients an update averages is not stated" in what_the_server_gets(unsaid)
+    assert what_the_server_gets(Setting("a", protocol="fedsgd")) == what_travels("fedsgd")
+
+
+def test_what_a_fedavg_server_knows_follows_from_the_rows() -> None:
+    assert server_knowledge(FEDAVG).endswith("local epochs and batch size: it has set them.")
+    assert "but not how often and in what batches" in server_knowledge(replace(FEDAVG, local_epochs=None))
+    assert server_knowledge(replace(FEDAVG, labels="true")).endswith("unless an attack knows those of each batch.")
+    assert server_knowledge(Setting("a", protocol="fedsgd")) == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "rows", "words"),
+    [
+        (FEDAVG, 32, "the 32 rows a client trained on"),
+        (FEDAVG, None, "the rows a client trained on"),
+        (FEDAVG, 1, "a client's single row"),
+        (replace(FEDAVG, n_clients=4), 128, "the 128 rows of 4 clients whose updates were averaged"),
+        (replace(FEDAVG, n_clients=None), 128, "the 128 rows behind an update"),
+        (Setting("a", protocol="fedsgd"), 8, "a client's batch of 8 rows"),
+    ],
+)
+def test_rows_behind_an_update(setting: Setting, rows: int | None, words: str) -> None:
+    assert behind_update(setting, rows) == words
+
+
+def test_privacy_is_claimed_only_where_an_accountant_found_it() -> None:
+    noise = Setting("a", defense="gaussian_noise", strength=0.01)
+    assert defense_phrase(noise) == "gaussian noise 0.01"
+    private = replace(noise, defense="dp_sgd", epsilon=3.0, delta=1e-5)
+    assert "ε 3 at δ 1e-05" in defense_phrase(private)
+    assert "ε" not in defense_phrase(replace(private, epsilon=None))

@@ -5,7 +5,9 @@ from typing import Any
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.audit.config import AuditConfig
+from lightleak.audit.federation_config import LABEL_METHODS
 from lightleak.core.errors import UsageError
+from lightleak.protocols.fedavg import ShareLabels
 
 
 def make_attack(name: str, options: Mapping[str, Any], where: str) -> UpdateAttack:
@@ -28,10 +30,16 @@ def check_attacks(attacks: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The attack's settings with the config's label setting, where the attack uses labels and sets none itself."""
-    if "labels" not in ATTACKS.get(attack)().options():
+    """The attack's settings with the config's label settings, where the attack uses labels and sets none itself."""
+    known = ATTACKS.get(attack)().options()
+    if "labels" not in known:
         return options
-    return {"labels": "true" if config.labels == "true" else config.label_method, **options}
+    on_fedavg = "label_order" in known
+    restored = config.label_method or LABEL_METHODS["fedavg" if on_fedavg else "fedsgd"][0]
+    chosen = {"labels": "true" if config.labels == "true" else restored, **options}
+    if on_fedavg and chosen["labels"] == "true":
+        return {"label_order": config.protocol.label_order, **chosen}
+    return chosen
 
 
 def label_setting(config: AuditConfig, options: Mapping[str, Any]) -> str:
@@ -44,6 +52,14 @@ def label_setting(config: AuditConfig, options: Mapping[str, Any]) -> str:
 def shares_labels(config: AuditConfig) -> bool:
     """Whether updates carry their labels: only where an attack, or the monitor, is given the true ones."""
     return any(attack.options().get("labels") == "true" for attack in _all_attacks(config))
+
+
+def label_sharing(config: AuditConfig) -> ShareLabels:
+    """What FedAvg updates say of their labels: the most that an attack, or the monitor, is given."""
+    given = [options for attack in _all_attacks(config) if (options := attack.options()).get("labels") == "true"]
+    if not given:
+        return "none"
+    return "batches" if any(options.get("label_order") == "batches" for options in given) else "counts"
 
 
 def shares_statistics(config: AuditConfig) -> bool:

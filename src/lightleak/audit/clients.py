@@ -2,20 +2,27 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from lightleak.audit.federation_config import ProtocolConfig
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
-from lightleak.core.seeds import derive_seed, numpy_generator
+from lightleak.core.seeds import derive_seed, generator, numpy_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
+from lightleak.defenses.horizontal import TrainingDefense, UpdateDefense
+from lightleak.protocols import fedavg
+from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.fedsgd import client_update
+from lightleak.protocols.recorded_aggregate import RecordedAggregate
 from lightleak.targets.spec import NetworkSpec, build_network
 
 
@@ -35,6 +42,23 @@ class Population:
     encoder: TableEncoder
     marginals: Marginals
 
+    def draw(self, seed: int, n_rows: int, index: int, client: int = 0) -> Tensor:
+        """Rows of a fresh client, LongTensor ``[n_rows]``, drawn with replacement.
+
+        Args:
+            seed: root seed.
+            n_rows: how many.
+            index: number of the update.
+            client: number of the client among those of an aggregate.
+
+        Raises:
+            UsageError: more rows than there are.
+        """
+        if n_rows > len(self.inputs):
+            raise UsageError(f"batch_size must be at most {len(self.inputs)} (rows the clients hold), got {n_rows}")
+        draws = numpy_generator(seed, "client", n_rows, index, *([client] if client else []))
+        return torch.as_tensor(draws.integers(0, len(self.inputs), n_rows))
+
 
 @dataclass(frozen=True)
 class FreshClients:
@@ -42,6 +66,14 @@ class FreshClients:
 
     TabLeak's published code draws one network for all 50 batches; a network per batch makes the 50 runs independent, so
     that the interval covers the draw of the network as well.
+
+    Attributes:
+        population: the rows they draw from.
+        spec: the network.
+        seed: root seed.
+        share_labels: updates carry their labels.
+        share_statistics: updates carry the batch's BatchNorm statistics.
+        defense: what clients do to their gradients.
     """
 
     population: Population
@@ -49,6 +81,7 @@ class FreshClients:
     seed: int
     share_labels: bool
     share_statistics: bool = False
+    defense: UpdateDefense | TrainingDefense | None = None
 
     def observe(self, batch_size: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
         """The update of client ``index`` with ``batch_size`` rows.
@@ -57,15 +90,10 @@ class FreshClients:
             UsageError: the batch is larger than the data.
         """
         people = self.population
-        if batch_size > len(people.inputs):
-            raise UsageError(
-                f"batch_size must be at most {len(people.inputs)} (rows the clients hold), got {batch_size}"
-            )
-        draw = numpy_generator(self.seed, "client", batch_size, index)
-        rows = torch.as_tensor(draw.integers(0, len(people.inputs), batch_size))
+        rows = people.draw(self.seed, batch_size, index)
         network = build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
         with _dropout_of(self.seed, "client", batch_size, index):
-            return client_update(
+            update, truth = client_update(
                 network,
                 self.spec,
                 people.encoder,
@@ -75,6 +103,84 @@ class FreshClients:
                 share_statistics=self.share_statistics,
                 marginals=people.marginals,
             )
+            if self.defense is None:
+                return update, truth
+            draws = generator(self.seed, "defense", batch_size, index)
+            return _defended(self.defense, network, update, truth, draws), truth
+
+
+def _defended(
+    defense: UpdateDefense | TrainingDefense,
+    network: nn.Module,
+    update: ClientUpdate,
+    truth: GroundTruth,
+    draws: torch.Generator,
+) -> ClientUpdate:
+    """The update as it leaves a client with this defence."""
+    if isinstance(defense, TrainingDefense):
+        gradient = defense.client_gradient(
+            network, update.parameters, update.buffers, truth.inputs, truth.labels, draws
+        )
+    else:
+        gradient = defense.apply(update.update, draws)
+    facts = replace(update.facts, defense=defense.describe())
+    return replace(update, update=gradient, state="noised", facts=facts)
+
+
+@dataclass(frozen=True)
+class FreshFedAvgClients:
+    """Independent clients that train on their own rows, from an untrained network; alone or as secure aggregates.
+
+    A client's rows and network are those of the `FreshClients` of the same seed, size and index.
+
+    Attributes:
+        population: the rows they draw from.
+        spec: the network.
+        seed: root seed.
+        protocol: settings of the local training, and how many clients stand behind one update.
+        share_labels: what updates say of their labels.
+        defense: what clients do to their updates.
+        point: where they do it: ``update`` or ``steps``.
+    """
+
+    population: Population
+    spec: NetworkSpec
+    seed: int
+    protocol: ProtocolConfig
+    share_labels: ShareLabels
+    defense: UpdateDefense | None = None
+    point: Literal["update", "steps"] = "update"
+
+    def observe(self, n_rows: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
+        """Update ``index``, of clients with ``n_rows`` rows each.
+
+        Raises:
+            UsageError: a client holds more rows than there are, or rows that its local batches do not divide.
+        """
+        people, protocol = self.population, self.protocol
+        training = protocol.local_training(n_rows)
+        network = build_network(self.spec, derive_seed(self.seed, "network", n_rows, index))
+        sent, held = [], []
+        for client in range(protocol.aggregate):
+            rows = people.draw(self.seed, n_rows, index, client)
+            update, truth = fedavg.client_update(
+                network,
+                self.spec,
+                people.encoder,
+                people.inputs[rows],
+                people.labels[rows],
+                training,
+                share_labels=self.share_labels,
+                marginals=people.marginals,
+                seed=derive_seed(self.seed, "local", n_rows, index, client),
+                defense=self.defense,
+                defend=self.point,
+            )
+            sent.append(update)
+            held.append(truth)
+        if protocol.aggregate == 1:
+            return sent[0], held[0]
+        return aggregate_updates(sent), RecordedAggregate.of(held)
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,19 @@ SHOWN = (
     "value",
     "gap",
     "defense",
+    "noise_scale",
     "strength",
     "labels",
+    "local_epochs",
+    "local_batches",
+    "local_batch_size",
+    "n_clients",
+    "round",
+    "known_batch_counts",
+    "random_batches",
+    "assumed_epochs",
+    "prior_statistic",
+    "prior_distance",
     "batch_size",
     "training_epochs",
     "steps",
@@ -59,11 +70,13 @@ class Compared:
         cell: the paper's.
         ours: our result.
         same_data: ours was measured on the paper's table; on another one nothing says how far the two may lie.
+        stand_in: what ours was measured on instead, for the heads of the two columns.
     """
 
     cell: PaperCell
     ours: Summary
     same_data: bool = True
+    stand_in: str | None = None
 
     @property
     def difference(self) -> float:
@@ -125,7 +138,7 @@ def markdown(
     """The comparison as a page: one line per cell, coordinates that do not vary left out of the columns."""
     keys = [key for key in SHOWN if any(getattr(c.cell, key) is not None for c in compared)]
     packages = environment["packages"]
-    header = [*keys, "paper", "ours", "95% interval", "n", "difference", "agrees"]
+    header = [*keys, *_heads(compared), "95% interval", "n", "difference", "agrees"]
     lines = [
         f"# {table.name}: {table.title}",
         "",
@@ -144,6 +157,14 @@ def markdown(
         lines += ["", "Notes", ""]
         lines += [f"- {note}" for note in (table.description, table.notes, *notes) if note]
     return "\n".join(lines) + "\n"
+
+
+def _heads(compared: Sequence[Compared]) -> tuple[str, str]:
+    """Heads of the paper's column and of ours: what each was measured on, where that is not the same."""
+    datasets, own = {c.cell.dataset for c in compared}, {c.stand_in for c in compared}
+    if len(datasets) != 1 or len(own) != 1 or None in datasets | own:
+        return "paper", "ours"
+    return f"paper: {datasets.pop()}", f"ours: {own.pop()}"
 
 
 def _verdict(compared: Sequence[Compared]) -> str:

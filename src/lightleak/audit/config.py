@@ -9,6 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from lightleak.audit.federation_config import (
+    LABEL_METHODS,
+    DefenseConfig,
+    LabelMethod,
+    ProtocolConfig,
+    defense_of,
+)
 from lightleak.audit.settings import (
     at_least,
     build_settings,
@@ -20,12 +27,13 @@ from lightleak.audit.settings import (
 )
 from lightleak.core.errors import UsageError
 from lightleak.data.encoder import Encoding
+from lightleak.defenses.horizontal import UPDATE_DEFENSES, TrainingDefense
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
 
-FREE = ("data.options", "target.options", "training.trainer", "monitor.options", "attacks")
-"""Settings of loaders, networks, the Trainer and attacks, which check them themselves."""
+FREE = ("data.options", "target.options", "training.trainer", "monitor.options", "defense.options", "attacks")
+"""Settings of loaders, networks, the Trainer, defences and attacks, which check them themselves."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +98,9 @@ class TrainingConfig:
     """How the target is trained.
 
     Attributes:
-        epochs: passes over the training rows; 0 audits the untrained network alone.
-        batch_size: rows a client sends the gradient of.
-        optimizer: name, learning rate, momentum, weight decay.
+        epochs: passes over the training rows; 0 audits the untrained network alone. FedAvg has ``protocol.rounds``.
+        batch_size: rows a client sends the gradient of (FedSGD).
+        optimizer: name, learning rate, momentum, weight decay (FedSGD; FedAvg's clients have their own SGD).
         validation_fraction: share of the training rows held out.
         trainer: further arguments of ``lightning.Trainer`` (accelerator, devices, precision, gradient_clip_val, ...).
     """
@@ -118,9 +126,10 @@ class CaptureConfig:
     """Which updates of the training run are recorded and attacked.
 
     Attributes:
-        epochs: epochs (0-based) at which updates are recorded.
-        per_epoch: updates recorded in each, from its first batch on.
-        at: ``raw``, ``clipped`` or ``noised``: at which point the gradient is taken.
+        epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded.
+        per_epoch: updates recorded in each, from its first batch (or its first client) on.
+        at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
+            leaves the defence, and ``noised`` may say so.
     """
 
     epochs: tuple[int, ...] = (0, 1)
@@ -181,13 +190,15 @@ class AuditConfig:
     Attributes:
         data: the table.
         target: the network.
+        protocol: what a client sends.
+        defense: what it does to that before it leaves.
         training: how it is trained.
         capture: updates taken from the training run.
         initial: fresh clients against the untrained network.
         monitor: the attack that runs during training.
         attacks: attack names and the settings to change.
         labels: whether the attacks are given the labels or restore them.
-        label_method: how they are restored: ``geng`` or ``bias``.
+        label_method: how they are restored: one of `LABEL_METHODS`; the protocol's usual one where it is left out.
         kind: what is audited.
         title: heading of the report.
         seed: root seed.
@@ -200,13 +211,15 @@ class AuditConfig:
 
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
+    defense: DefenseConfig = field(default_factory=DefenseConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     initial: InitialConfig = field(default_factory=InitialConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "random": {}})
     labels: LabelSetting = "true"
-    label_method: Literal["geng", "bias"] = "geng"
+    label_method: LabelMethod | None = None
     kind: Literal["horizontal"] = "horizontal"
     title: str = "Gradient leakage audit"
     seed: int = 0
@@ -219,12 +232,72 @@ class AuditConfig:
         at_least("workers", self.workers, 0)
         if not self.attacks:
             raise UsageError("attacks must name at least one attack")
-        if self.training.epochs == 0 and not (self.initial.batches and self.initial.batch_sizes):
-            raise UsageError("nothing to attack: training.epochs is 0, and initial names no batches")
-        if self.training.epochs and self.capture.at == "clipped" and not self.training.trainer.get("gradient_clip_val"):
-            raise UsageError("capture.at 'clipped' needs training.trainer.gradient_clip_val; nothing clips here")
-        if self.training.epochs and self.capture.at == "noised":
-            raise UsageError("capture.at 'noised' needs a training that adds noise, which no setting of an audit does")
+        if self.rounds == 0 and not (self.initial.batches and self.initial.batch_sizes):
+            raise UsageError(f"nothing to attack: {self._rounds_setting} is 0, and initial names no batches")
+        allowed = LABEL_METHODS[self.protocol.name]
+        if self.label_method is not None and self.label_method not in allowed:
+            raise UsageError(
+                f"label_method must be one of {', '.join(allowed)} under {self.protocol.name}, got {self.label_method}"
+            )
+        self._check_defense()
+        if self.protocol.is_fedavg:
+            self._check_fedavg()
+        elif self.rounds:
+            clips = self.training.trainer.get("gradient_clip_val")
+            if self.capture.at == "clipped" and not clips:
+                raise UsageError("capture.at 'clipped' needs training.trainer.gradient_clip_val; nothing clips here")
+
+    @property
+    def rounds(self) -> int:
+        """Epochs of the training run, or its rounds under FedAvg."""
+        return self.protocol.rounds if self.protocol.is_fedavg else self.training.epochs
+
+    @property
+    def _rounds_setting(self) -> str:
+        return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
+
+    def _check_defense(self) -> None:
+        if self.defense.is_none:
+            if self.defense.options:
+                raise UsageError("defense.options need defense.name, which says whose settings they are")
+            if self.rounds and self.capture.at == "noised":
+                raise UsageError("capture.at 'noised' needs a defence (defense.name); clients send what they computed")
+        elif self.capture.at == "clipped":
+            raise UsageError(
+                f"capture.at 'clipped' leaves out what {self.defense.name} does to the gradient after it; leave it out"
+            )
+        if self.defense.point == "steps" and (self.defense.is_none or not self.protocol.is_fedavg):
+            raise UsageError("defense.point 'steps' is about local steps of a FedAvg client with a defence")
+        defense = defense_of(self.defense)
+        if self.protocol.is_fedavg and isinstance(defense, TrainingDefense):
+            raise UsageError(
+                f"defense.name {self.defense.name!r} defends a FedSGD training; under fedavg choose one of "
+                f"{', '.join(UPDATE_DEFENSES)}"
+            )
+
+    def _check_fedavg(self) -> None:
+        usual = TrainingConfig()
+        for name, instead in (
+            ("epochs", "protocol.rounds"),
+            ("batch_size", "protocol.local_batch_size or protocol.local_batches"),
+            ("optimizer", "protocol.learning_rate, momentum and weight_decay"),
+        ):
+            if getattr(self.training, name) != getattr(usual, name):
+                raise UsageError(f"training.{name} is a setting of FedSGD; FedAvg has {instead}")
+        if self.protocol.label_order == "batches" and self.labels != "true":
+            raise UsageError(
+                f"protocol.label_order 'batches' tells the labels of every local batch; it needs labels true, got "
+                f"{self.labels}"
+            )
+        for size in self.initial.batch_sizes if self.initial.batches else ():
+            self.protocol.local_batch_of(size)
+        updates = self.protocol.clients_of_round // self.protocol.aggregate
+        if self.rounds and self.capture.per_epoch > updates:
+            raise UsageError(
+                f"capture.per_epoch must be at most {updates} (updates of one round), got {self.capture.per_epoch}"
+            )
+        if self.capture.at == "clipped":
+            raise UsageError("capture.at 'clipped' is about FedSGD gradients; a FedAvg client sends changed weights")
 
     def to_dict(self) -> dict[str, Any]:
         """YAML- and JSON-ready form."""

@@ -51,7 +51,8 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     marginals = Marginals.of(table.schema, both if config.data.marginals == "all" else table.test)
     spec = NetworkSpec(config.target.network, table.schema.n_classes, encoder.layout, config.target.options)
     build_network(spec, seed=0)  # refuses options it does not take
-    largest = max((config.training.batch_size, *config.initial.batch_sizes))
+    trained = () if config.protocol.is_fedavg else (config.training.batch_size,)
+    largest = max((*trained, *config.initial.batch_sizes), default=1)
     if largest > len(table.train):
         raise UsageError(
             f"batch_size must be at most {len(table.train)} (training rows of {table.card.name!r}), got {largest}"

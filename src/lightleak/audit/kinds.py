@@ -6,6 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.audit.config import load_config
+from lightleak.audit.frontier.config import load_frontier_config
+from lightleak.audit.frontier.offline import refuse_frontier_captures
+from lightleak.audit.frontier.run import describe_frontier_plan, run_frontier_audit
 from lightleak.audit.offline import attack_captures
 from lightleak.audit.released.config import load_released_config
 from lightleak.audit.released.offline import attack_released_captures
@@ -36,6 +39,9 @@ class Kind:
 
 
 KINDS = {
+    "defence-frontier": Kind(
+        load_frontier_config, run_frontier_audit, describe_frontier_plan, refuse_frontier_captures
+    ),
     "horizontal": Kind(load_config, run_audit, describe_plan, attack_captures),
     "released-model": Kind(load_released_config, run_released_audit, describe_released_plan, attack_released_captures),
     "vertical": Kind(load_vertical_config, run_vertical_audit, describe_vertical_plan, attack_vertical_captures),

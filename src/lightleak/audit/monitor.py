@@ -8,6 +8,7 @@ import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.data.encoder import TableEncoder
@@ -17,13 +18,14 @@ LOGGED = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_
 
 
 class LeakageMonitor(lightning.Callback):
-    """Every k epochs attack what a `GradientCapture` has just recorded and log ``leakage/<attack>/...``.
+    """Every k epochs attack what a capture has just recorded and log ``leakage/<attack>/...``; rounds, under FedAvg.
 
     The values stand next to the validation metrics in any Lightning logger. The monitor draws from generators of its
     own and only reads, so training is bit for bit the same with and without it.
 
     Args:
-        capture: the callback that records updates; it must stand before the monitor in the Trainer's list.
+        capture: the callback that records updates (`GradientCapture` or `UpdateCapture`); it must stand before the
+            monitor in the Trainer's list.
         attack: name of the attack.
         every: epochs between two looks; only what was captured in that very epoch is attacked.
         seed: root seed of the attack.
@@ -35,7 +37,7 @@ class LeakageMonitor(lightning.Callback):
 
     def __init__(
         self,
-        capture: GradientCapture,
+        capture: GradientCapture | UpdateCapture,
         attack: str = "tableak",
         every: int = 1,
         seed: int = 0,
@@ -46,14 +48,16 @@ class LeakageMonitor(lightning.Callback):
         if every < 1:
             raise UsageError(f"every must be at least 1, got {every}")
         if not capture.keep:
-            raise UsageError("LeakageMonitor reads what its GradientCapture keeps in memory: give it keep=True")
+            kind = type(capture).__name__
+            raise UsageError(f"LeakageMonitor reads what its {kind} keeps in memory: give it keep=True")
         self.attack = ATTACKS.get(attack)(**(options or {}))
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
         """Raise `UsageError` where the capture is not among the Trainer's callbacks before the monitor."""
         callbacks: list[Any] = list(trainer.callbacks)  # type: ignore[attr-defined]
         if self.capture not in callbacks or callbacks.index(self.capture) > callbacks.index(self):
-            raise UsageError("LeakageMonitor needs its GradientCapture before it in Trainer(callbacks=[...])")
+            kind = type(self.capture).__name__
+            raise UsageError(f"LeakageMonitor needs its {kind} before it in Trainer(callbacks=[...])")
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Attack the updates recorded in this epoch."""

@@ -53,6 +53,11 @@ def attack_captures(
     for unit in units:
         update, _ = unit.observe()
         ATTACKS.get(unit.attack)(**unit.options).check(update)
+    noised = {unit.facts["batch_index"] for unit in units if unit.facts["defense"] not in ("none", "clipped")}
+    if noised:
+        console.print(
+            f"{len(noised)} defended updates cannot be held against their rows; they were not checked", soft_wrap=True
+        )
     open_run_folder(folder, config, root)
     write_environment(folder, device, command)
     try:
@@ -75,7 +80,6 @@ def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
             facts = {
                 "dataset": config.data.title,
                 "target": target_name(NetworkSpec.from_dict(update.network)),
-                "protocol": "fedsgd" if update.kind == "gradient" else "fedavg",
                 "labels": labels,
                 **capture_facts(update, i),
             }

@@ -15,6 +15,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import Federation, FreshClients
 from lightleak.audit.comparison import Compared, markdown
+from lightleak.audit.fedavg_study.reproduce import FEDAVG
 from lightleak.audit.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.audit.released.images import IMAGE_REPRODUCTIONS
 from lightleak.audit.released.reproduce import RELEASED
@@ -40,7 +41,7 @@ from lightleak.core.stored import FOLDER_MODE
 from lightleak.metrics.summary import Summary, summarise
 
 RUN_FILE = "reproduction.json"
-SPECIAL = {**SPECIAL_HORIZONTAL, **VERTICAL, **RELEASED, **IMAGE_REPRODUCTIONS}
+SPECIAL = {**SPECIAL_HORIZONTAL, **VERTICAL, **RELEASED, **IMAGE_REPRODUCTIONS, **FEDAVG}
 """Reproductions that are no campaign of attacks on client updates."""
 
 
@@ -79,9 +80,8 @@ def reproduce(
     write_environment(folder, where, command)
     if name in SPECIAL:
         compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, not console.is_interactive)
-        write_results(
-            folder, rows, extra_keys=("metric", "column", "setting", "label", "latent_search", *VERTICAL_KEYS)
-        )
+        keys = ("metric", "column", "setting", "epoch_prior", "label", "latent_search")
+        write_results(folder, rows, extra_keys=(*keys, *VERTICAL_KEYS))
     else:
         units = _units(cells, selection)
         try:

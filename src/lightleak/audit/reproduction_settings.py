@@ -69,8 +69,9 @@ class Selection:
         seeds: root seeds, each a full repetition on other batches and networks.
         data_folder: where raw files lie.
         as_published: do what the published code does where it departs from its paper (ProVFL's tables).
-        settings: these settings of the thesis's Table 4.3 only.
+        settings: these settings only, as `setting_name` names them.
         iterations: iterations of a generator; None: the thesis's.
+        search_restarts: restarts of the search for the weight of FedAvg's epoch prior; None: the table's default.
     """
 
     dataset: str | None = None
@@ -83,13 +84,14 @@ class Selection:
     as_published: bool = False
     settings: tuple[str, ...] | None = None
     iterations: int | None = None
+    search_restarts: int | None = None
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        if self.batches is not None and self.batches < 1:
-            raise UsageError(f"--batches must be at least 1, got {self.batches}")
-        if self.iterations is not None and self.iterations < 1:
-            raise UsageError(f"--iterations must be at least 1, got {self.iterations}")
+        for name in ("batches", "iterations", "search_restarts"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
         if not self.seeds:
             raise UsageError("--seeds must be at least 1")
 
@@ -118,8 +120,31 @@ class Selection:
             and (self.batch_sizes is None or cell.batch_size in (None, *self.batch_sizes))
             and (self.attacks is None or cell.attack in (None, *self.attacks))
             and (self.labels is None or cell.labels in (None, self.labels))
-            and (self.settings is None or cell.option != "setting" or cell.value in self.settings)
+            and (self.settings is None or setting_name(cell) in (None, *self.settings))
         )
+
+
+def setting_name(cell: PaperCell) -> str | None:
+    """What ``--settings`` calls the setting of a cell, where its table has named ones.
+
+    That is a setting of the thesis's Table 4.3, or local epochs x batches of a FedAvg client.
+
+    >>> setting_name(PaperCell("cell_accuracy", "percent", 72.8, local_epochs=10, local_batches=4))
+    '10x4'
+    """
+    if cell.option == "setting":
+        return str(cell.value)
+    if cell.local_epochs is None or cell.local_batches is None:
+        return None
+    return f"{cell.local_epochs}x{cell.local_batches}"
+
+
+def check_settings(cells: Iterable[PaperCell], selection: Selection) -> None:
+    """Raise `UsageError` for a selected setting that no cell has."""
+    known = list(dict.fromkeys(name for cell in cells if (name := setting_name(cell)) is not None))
+    for name in selection.settings or ():
+        if name not in known:
+            raise UsageError(f"--settings must be among {', '.join(known)}, got {name!r}")
 
 
 def selected(table: PaperTable, cells: Iterable[PaperCell], selection: Selection) -> list[PaperCell]:

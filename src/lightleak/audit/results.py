@@ -17,7 +17,24 @@ from lightleak.audit.unit import without_nan
 from lightleak.metrics.summary import summarise_rows
 
 SCHEMA_VERSION = 1
-GROUP_KEYS = ("dataset", "target", "protocol", "attack", "batch_size", "labels", "defense", "source", "epoch")
+GROUP_KEYS = (
+    "dataset",
+    "target",
+    "protocol",
+    "local_epochs",
+    "local_batches",
+    "local_batch_size",
+    "n_clients",
+    "attack",
+    "batch_size",
+    "labels",
+    "defense",
+    "defense_strength",
+    "epsilon",
+    "delta",
+    "source",
+    "epoch",
+)
 """Rows that agree on these are batches of one experiment; a summary entry is one such group."""
 
 _PACKAGES = ("lightleak", "torch", "lightning", "torchmetrics", "numpy", "pandas", "scipy")
@@ -57,7 +74,7 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
             "dataset": str(group.get("dataset")),
             "target": str(group.get("target")),
             "labels": str(group.get("labels")),
-            "clients": "untrained" if group.get("source") == "initial" else f"epoch {group.get('epoch')}",
+            "clients": "untrained" if group.get("source") == "initial" else _when(group),
             "batch": str(group.get("batch_size")),
             "attack": str(group.get("attack")),
             "cells": _percent(group.get("cell_accuracy")),
@@ -72,7 +89,8 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
         console.print("nothing is finished yet")
         return
     shared = [name for name in ("dataset", "target", "labels") if len({line[name] for line in lines}) == 1]
-    told = [*(f"{name} {lines[0][name]}" for name in shared), "cells and rows: share that was recovered"]
+    told = [*(f"{name} {lines[0][name]}" for name in shared), *_protocol_and_defense(groups)]
+    told.append("cells and rows: share that was recovered")
     console.print("; ".join(told), soft_wrap=True, highlight=False)
     grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
     names = [name for name in lines[0] if name not in shared]
@@ -82,6 +100,24 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
     for line in lines:
         grid.add_row(*(line[name] for name in names))
     console.print(grid, highlight=False)
+
+
+def _protocol_and_defense(groups: Sequence[dict[str, Any]]) -> list[str]:
+    """What differs from plain FedSGD without a defence, where all groups agree on it."""
+    told = []
+    if {group.get("protocol") for group in groups} == {"fedavg"}:
+        epochs = {group.get("local_epochs") for group in groups}
+        told.append(f"FedAvg, local epochs {epochs.pop()}" if len(epochs) == 1 else "FedAvg")
+    defenses = {(group.get("defense"), group.get("defense_strength"), group.get("epsilon")) for group in groups}
+    if len(defenses) == 1 and (found := defenses.pop())[0] not in (None, "none"):
+        name, strength, epsilon = found
+        told.append(f"defence {name}" + ("" if strength is None else f" {strength:g}"))
+        told += [] if epsilon is None else [f"epsilon {epsilon:.3g}"]
+    return told
+
+
+def _when(group: dict[str, Any]) -> str:
+    return f"{'round' if group.get('protocol') == 'fedavg' else 'epoch'} {group.get('epoch')}"
 
 
 def _percent(summary: dict[str, Any] | None) -> str:

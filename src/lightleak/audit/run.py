@@ -14,23 +14,34 @@ from rich.console import Console
 from lightleak.audit.attack_settings import (
     check_attacks,
     label_setting,
+    label_sharing,
     make_attack,
     shares_labels,
     shares_statistics,
     with_label_setting,
 )
 from lightleak.audit.campaign import finished_rows, plan_packs, run_units
-from lightleak.audit.clients import FreshClients
+from lightleak.audit.clients import FreshClients, FreshFedAvgClients
 from lightleak.audit.config import AuditConfig, load_config
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
+from lightleak.audit.federation_config import defense_of
 from lightleak.audit.results import print_summary, write_environment, write_results
-from lightleak.audit.training import TRAINING_FILE, data_module, make_trainer, train
+from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
+from lightleak.audit.training import (
+    TRAINING_FILE,
+    client_defense,
+    make_trainer,
+    prepare_training,
+    rows_of_clients,
+    train,
+)
 from lightleak.audit.unit import Observed, Unit, kept_cells
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.devices import resolve_device
-from lightleak.core.errors import UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
-from lightleak.protocols.recorded_batch import FORWARD_FILE, RecordedBatch
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.observations import ClientUpdate
+from lightleak.defenses.horizontal import UpdateDefense
+from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
 from lightleak.report import build_report
 
@@ -71,7 +82,7 @@ def run_audit(
     check_served(config, experiment)
     open_run_folder(folder, config)
     write_environment(folder, device, command)
-    if config.training.epochs > 0 and not (folder / TRAINING_FILE).is_file():
+    if config.rounds > 0 and not (folder / TRAINING_FILE).is_file():
         train(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
     for unit in units:
@@ -126,13 +137,13 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
     Raises:
         UsageError: what cannot be served, and why.
     """
-    settings, monitor = config.training, config.monitor
+    monitor = config.monitor
     attacks = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
     sizes = config.initial.batch_sizes if config.initial.batches else ()
-    if settings.epochs > 0:
-        make_trainer(settings.trainer, config.device, logger=False, enable_checkpointing=False)
-        data_module(config, experiment)
-        sizes = (*sizes, settings.batch_size)
+    if config.rounds > 0:
+        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+        prepare_training(config, experiment)
+        sizes = (*sizes, rows_of_clients(config, experiment))
         if monitor.attack is not None:
             attacks.append((monitor.attack, monitor.options, "monitor.options"))
     update, _ = _fresh_clients(config, experiment).observe(min(sizes), 0)
@@ -175,22 +186,23 @@ def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
     fresh = _fresh_clients(config, experiment)
+    defended = {} if config.defense.is_none else defense_facts(config.defense, folder / TRAINING_FILE)
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
     for size in config.initial.batch_sizes:
         for i in range(config.initial.batches):
-            facts = {"batch_size": size, "batch_index": i, "source": "initial", "epoch": 0, "defense": "none"}
-            observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
+            facts = protocol_facts(config.protocol, size)
+            facts |= {"batch_index": i, "source": "initial", "epoch": 0, "defense": "none"}
+            observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts | defended))
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
         update = ClientUpdate.load(taken / "observation")
-        observed.append((taken.name, partial(load_capture, taken), capture_facts(update, i)))
+        observed.append((taken.name, partial(load_capture, taken), capture_facts(update, i) | defended))
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
         common = {
             "dataset": experiment.table.card.name,
             "target": target_name(experiment.spec),
-            "protocol": "fedsgd",
             "labels": label_setting(config, options),
         }
         units += [
@@ -203,11 +215,11 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
 def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
     """What the results row says of a captured update, number ``index`` of the captures in their order."""
     return {
-        "batch_size": update.facts.n_rows,
+        **observed_facts(update),
         "batch_index": index,
         "source": "training",
         "epoch": update.facts.epoch,
-        "defense": "none" if update.state == "raw" else update.state,
+        "defense": observed_defense(update),
     }
 
 
@@ -223,17 +235,27 @@ def describe_plan(config: AuditConfig, console: Console) -> None:
     experiment = prepare_experiment(config)
     check_served(config, experiment)
     units = plan_units(config, experiment, Path(os.devnull))
-    table, settings = experiment.table, config.training
-    captured = config.capture.per_epoch * sum(epoch < settings.epochs for epoch in set(config.capture.epochs))
+    table, protocol = experiment.table, config.protocol
+    captured = config.capture.per_epoch * sum(epoch < config.rounds for epoch in set(config.capture.epochs))
     packs = len(plan_packs(units, device))
     lines = {
         "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
         f"encoded width {experiment.encoder.width}",
-        "target": f"{target_name(experiment.spec)}, {settings.epochs} epochs at batch size {settings.batch_size}",
+        "target": f"{target_name(experiment.spec)}, {config.rounds} epochs at batch size {config.training.batch_size}",
         "attacks": f"{', '.join(config.attacks)}, labels {config.labels}, on {device}",
         "units": f"{len(units)} on fresh clients in {packs} packs, "
         f"{captured * len(config.attacks)} on the training run",
     }
+    if protocol.is_fedavg:
+        rows = rows_of_clients(config, experiment)
+        lines["target"] = (
+            f"{target_name(experiment.spec)}, {config.rounds} rounds of {protocol.clients_of_round} of "
+            f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
+            f"{protocol.local_batch_of(rows)}"
+        )
+    defense = defense_of(config.defense)
+    if defense is not None:
+        lines["defence"] = defense.describe()
     for name, text in lines.items():
         console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
 
@@ -242,18 +264,27 @@ def load_capture(folder: Path) -> Observed:
     """Observation and, where it lies beside it, the truth of one capture.
 
     Raises:
-        ObservationError: a file is missing or damaged, or the recorded batch does not reproduce the captured gradient:
-            against a truth that is not the update's, no score means anything.
+        ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
+            against a truth that is not the update's, no score means anything. Only what a defence has changed cannot
+            be reproduced; it passes.
     """
     update = ClientUpdate.load(folder / "observation")
     if not (folder / "truth").is_dir():
         return update, None
-    forward = folder / "truth" / FORWARD_FILE
-    truth = RecordedBatch.load(folder / "truth") if forward.is_file() else GroundTruth.load(folder / "truth")
-    require_replay(update, truth)
+    truth = load_truth(folder / "truth")
+    if update.state != "noised":
+        require_replay(update, truth)
+    elif len(truth.inputs) != update.facts.n_rows:
+        raise ObservationError(
+            f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
+        )
     return update, truth
 
 
-def _fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients:
-    known = shares_labels(config), shares_statistics(config)
-    return FreshClients(experiment.population(), experiment.spec, config.seed, *known)
+def _fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients | FreshFedAvgClients:
+    people, spec, defense = experiment.population(), experiment.spec, client_defense(config, experiment)
+    if config.protocol.is_fedavg:
+        assert defense is None or isinstance(defense, UpdateDefense)  # `AuditConfig` refuses others
+        sharing = label_sharing(config)
+        return FreshFedAvgClients(people, spec, config.seed, config.protocol, sharing, defense, config.defense.point)
+    return FreshClients(people, spec, config.seed, shares_labels(config), shares_statistics(config), defense)

@@ -16,6 +16,8 @@ from lightleak.audit.campaign import progress_bar
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.comparison import Compared
 from lightleak.audit.experiment import Experiment
+from lightleak.audit.fedavg_cells import fedavg_table
+from lightleak.audit.noise_cells import noise_table
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.audit.reproduction_settings import (
     BATCHES,
@@ -218,6 +220,8 @@ def _accuracy(encoder: Any, true_rows: Any, encoded: torch.Tensor) -> float:
 
 
 SPECIAL: dict[str, Special] = {
+    **dict.fromkeys((f"tableak-table{n}" for n in (2, 21, 22, 23, 24)), fedavg_table),
+    **dict.fromkeys(("tableak-table6", *(f"tableak-fig{n}" for n in (5, 6, 7, 8))), noise_table),
     "tableak-table7": table_facts,
     "tableak-table8": table_facts,
     "tableak-table9": network_accuracy,

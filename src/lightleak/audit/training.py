@@ -4,8 +4,10 @@ import json
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,16 @@ from rich.console import Console
 from lightleak.audit.attack_settings import shares_labels, shares_statistics, with_label_setting
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import Experiment
+from lightleak.audit.federated_training import client_rows, federated_data, federation, update_capture
+from lightleak.audit.federation_config import defense_of
 from lightleak.audit.monitor import LeakageMonitor
 from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
+from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
+from lightleak.defenses.horizontal.poisson import PoissonSampler
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.trainer import interrupts
 
@@ -43,29 +50,32 @@ OURS = (
 """Arguments of the Trainer that an audit sets itself."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What an audit hands to its Trainer.
+
+    Attributes:
+        model: what is trained.
+        data: on what.
+        callbacks: of the defence, if there is one.
+        facts: what the defence says of the training once it is over: for DP-SGD epsilon and delta.
+    """
+
+    model: TabularClassifier
+    data: lightning.LightningDataModule
+    callbacks: Sequence[lightning.Callback] = ()
+    facts: Callable[[], dict[str, Any]] = dict
+
+
 def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Console) -> None:
     """Train the target with capture and monitor; goes on from the last finished epoch where there is a checkpoint.
 
     Raises:
-        UsageError: settings that the Trainer or the capture refuses.
+        UsageError: settings that the Trainer, the defence or the capture refuses.
         KeyboardInterrupt: finished epochs, their captures and their metrics are kept.
     """
-    settings = config.training
-    data = data_module(config, experiment)
-    model = TabularClassifier(experiment.spec, settings.optimizer, seed=derive_seed(config.seed, "network"))
-    capture = GradientCapture(
-        encoder=experiment.encoder,
-        epochs=config.capture.epochs,
-        per_epoch=config.capture.per_epoch,
-        at=config.capture.at,
-        root=folder / "captures",
-        share_labels=shares_labels(config),
-        share_statistics=shares_statistics(config),
-        marginals=experiment.marginals,
-        keep=config.monitor.attack is not None,
-        max_captures=len(config.capture.epochs) * config.capture.per_epoch,
-    )
-    callbacks: list[lightning.Callback] = [SeedEveryEpoch(config.seed), capture]
+    prepared, capture = prepare_training(config, experiment), make_capture(config, experiment, folder / "captures")
+    callbacks: list[lightning.Callback] = [*prepared.callbacks, SeedEveryEpoch(config.seed), capture]
     if config.monitor.attack is not None:
         options = with_label_setting(config, config.monitor.attack, config.monitor.options)
         callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
@@ -84,18 +94,82 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
         # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
         warnings.filterwarnings("ignore", module="lightning")
         trainer = make_trainer(
-            settings.trainer,
+            config.training.trainer,
             config.device,
-            max_epochs=settings.epochs,
+            max_epochs=config.rounds,
             logger=loggers,
             callbacks=callbacks,
             enable_progress_bar=console.is_interactive,
             default_root_dir=folder,
         )
+        model, data = prepared.model, prepared.data
         with interrupts(trainer):
             trainer.fit(model, datamodule=data, ckpt_path=str(last) if resumed else None, weights_only=True)
             test = trainer.test(model, datamodule=data, verbose=False)[0]
-    (folder / TRAINING_FILE).write_text(json.dumps({"epochs": settings.epochs, "test": test}))
+    (folder / TRAINING_FILE).write_text(json.dumps({"epochs": config.rounds, "test": test, **prepared.facts()}))
+
+
+def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
+    """Model, data and defence of the training run.
+
+    Raises:
+        DataError: the batch is larger than the rows that are left for training.
+        UsageError: clients that the rows do not suffice for, or a network or data that the defence refuses.
+    """
+    if config.protocol.is_fedavg:
+        return Prepared(federation(config, experiment), federated_data(config, experiment))
+    data, defense = data_module(config, experiment), defense_of(config.defense)
+    model = TabularClassifier(experiment.spec, config.training.optimizer, seed=derive_seed(config.seed, "network"))
+    if defense is None:
+        return Prepared(model, data)
+    defended = defend_training(defense, model, data, derive_seed(config.seed, "defense"))
+    return Prepared(model, defended.data, defended.callbacks, defended.facts)
+
+
+def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> GradientCapture | UpdateCapture:
+    """What records the updates to attack."""
+    if config.protocol.is_fedavg:
+        return update_capture(config, experiment, root)
+    return GradientCapture(
+        encoder=experiment.encoder,
+        epochs=config.capture.epochs,
+        per_epoch=config.capture.per_epoch,
+        at=config.capture.at if config.defense.is_none else "noised",
+        root=root,
+        share_labels=shares_labels(config),
+        share_statistics=shares_statistics(config),
+        marginals=experiment.marginals,
+        keep=config.monitor.attack is not None,
+        max_captures=len(config.capture.epochs) * config.capture.per_epoch,
+    )
+
+
+def rows_of_clients(config: AuditConfig, experiment: Experiment) -> int:
+    """Rows behind an update of one client of the training run; errors as for `prepare_training`."""
+    return client_rows(config, experiment) if config.protocol.is_fedavg else config.training.batch_size
+
+
+def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense | TrainingDefense | None:
+    """The defence of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
+
+    Raises:
+        UsageError: a target epsilon without a training, or one that no noise reaches.
+    """
+    defense = defense_of(config.defense)
+    if not isinstance(defense, DPSGD) or defense.noise_multiplier is not None:
+        return defense
+    if not config.rounds:
+        raise UsageError(
+            "defense: target_epsilon is about a whole training, and training.epochs is 0; give noise_multiplier"
+        )
+    data = data_module(config, experiment)
+    batches = PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
+    return _resolved(defense, batches.sample_rate, config.rounds * len(batches))
+
+
+@cache
+def _resolved(defense: DPSGD, sample_rate: float, steps: int) -> DPSGD:
+    return defense.resolved(sample_rate, steps)
 
 
 def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:

@@ -42,9 +42,14 @@ class Unit:
 
     @property
     def cost(self) -> float:
-        """Relative work, for the progress bar: candidates, rows and steps."""
+        """Relative work, for the progress bar: candidates, rows, the epochs that take each, and steps."""
         settings = ATTACKS.get(self.attack)(**self.options).options()
-        return float(settings.get("restarts", 1) * settings.get("steps", 1) * self.facts["batch_size"])
+        return float(settings.get("restarts", 1) * settings.get("steps", 1) * self.rows)
+
+    @property
+    def rows(self) -> int:
+        """Rows that one candidate is made of: a FedAvg client takes its own in every local epoch."""
+        return int(self.facts["batch_size"] * (self.facts.get("local_epochs") or 1))
 
 
 Kept = Literal["values", "marks", "nothing"]

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from lightleak.report.comparison import Group, at_start, strongest_first
 from lightleak.report.estimate import Estimate
 from lightleak.report.wording import (
-    defense_title,
+    behind_update,
+    defense_phrase,
     interval,
     labels_phrase,
+    local_phrase,
     percent,
     points,
     setting_parts,
     source_phrase,
+    time_unit,
     varying,
 )
 
@@ -84,9 +87,7 @@ def _nothing_measured(groups: Sequence[Group]) -> str:
 
 
 def _sentence(group: Group, accuracy: Estimate) -> str:
-    batch = f"a client's batch of {group.batch_size} rows" if group.batch_size else "a client's batch"
-    if group.batch_size == 1:
-        batch = "a client's single row"
+    batch = behind_update(group.setting, group.batch_size)
     found = f"An honest-but-curious server recovered {percent(accuracy.mean)} of all cells"
     if accuracy.has_interval:
         found += f" (95% interval {interval(accuracy)})"
@@ -156,11 +157,14 @@ def _tiles(group: Group, accuracy: Estimate) -> tuple[Tile, ...]:
 def _selection(group: Group, candidates: Sequence[Group], groups: Sequence[Group]) -> str:
     n = group.accuracy.n if group.accuracy else 0
     batches = "1 batch" if n == 1 else f"{n} batches"
+    if group.setting.protocol == "fedavg":
+        batches = f"1 update after {local_phrase(group.setting)}" if n == 1 else f"{n} updates"
+        batches += "" if n == 1 else f", each after {local_phrase(group.setting)}"
     text = (
         f"Measured on {batches}, {source_phrase(group.setting.source)}; labels {labels_phrase(group.setting.labels)}; "
-        f"defence: {defense_title(group.setting.defense)}"
+        f"defence: {defense_phrase(group.setting)}"
     )
-    said = ("source", "labels", "defense")
+    said = ("source", "labels", "defense", "strength", "epsilon", "delta", "local_epochs", "local_batches")
     differing = [name for name in varying(candidate.setting for candidate in candidates) if name not in said]
     if differing:
         text += f" ({', '.join(setting_parts(group.setting, differing))})"
@@ -179,6 +183,13 @@ def _higher_later(group: Group, groups: Sequence[Group]) -> str:
     highest, best = max(measured, key=lambda pair: pair[0])
     if highest <= group.accuracy.mean:
         return ""
-    size = "" if best.batch_size is None else f" (batch of {best.batch_size})"
-    when = "" if best.setting.epoch is None else f" in epoch {best.setting.epoch}"
+    on_fedavg = best.setting.protocol == "fedavg"
+    size = (
+        ""
+        if best.batch_size is None
+        else f" ({best.batch_size} rows)"
+        if on_fedavg
+        else f" (batch of {best.batch_size})"
+    )
+    when = "" if best.setting.epoch is None else f" in {time_unit(best.setting)} {best.setting.epoch}"
     return f" During training a higher value was measured: {percent(highest)} by {best.title}{when}{size}."

@@ -10,7 +10,7 @@ import yaml
 from lightleak.core.errors import UsageError
 from lightleak.report.run_folder import RESULTS
 
-Kind = Literal["gradient inversion", "vertical", "released-model"]
+Kind = Literal["gradient inversion", "vertical", "released-model", "defence-frontier"]
 
 
 def kind_of_runs(folders: Sequence[Path]) -> Kind:

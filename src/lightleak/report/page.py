@@ -164,6 +164,9 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
         "setting_parts": wording.setting_parts,
         "facts": _facts(main),
         "threat_models": _threat_models(main),
+        "server_knowledge": list(dict.fromkeys(filter(None, (wording.server_knowledge(g.setting) for g in main)))),
+        "of_rows": wording.of_rows,
+        "unit": {"one": "update", "many": "updates"} if _on_fedavg(main) else {"one": "batch", "many": "batches"},
         "training": training_panels(runs, groups, styles),
         "panel_parts": lambda panels: wording.varying(panel.setting for panel in panels),
         "columns": column_leakage(strongest) if strongest else None,
@@ -197,13 +200,21 @@ def _facts(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
     listed = [
         ("Dataset", [setting.dataset or "not stated" for setting in settings]),
         ("Target network", [setting.target or "not stated" for setting in settings]),
-        ("What travels", [wording.what_travels(setting.protocol) for setting in settings]),
-        ("Rows in a client's batch", [str(size) for size in sizes] or ["not stated"]),
+        ("What travels", [wording.what_the_server_gets(setting) for setting in settings]),
+        (
+            "Rows behind an update" if _on_fedavg(groups) else "Rows in a client's batch",
+            [str(size) for size in sizes] or ["not stated"],
+        ),
         ("When", [wording.source_phrase(setting.source) for setting in settings]),
         ("Labels", [wording.labels_phrase(setting.labels) for setting in settings]),
-        ("Defence", [wording.defense_title(setting.defense) for setting in settings]),
+        ("Defence", [wording.defense_phrase(setting) for setting in settings]),
     ]
     return [(name, list(dict.fromkeys(values))) for name, values in listed]
+
+
+def _on_fedavg(groups: Sequence[Group]) -> bool:
+    """Whether any group is of FedAvg updates, which have no batch of their own."""
+    return any(group.setting.protocol == "fedavg" for group in groups)
 
 
 def _threat_models(groups: Sequence[Group]) -> dict[str, list[str]]:

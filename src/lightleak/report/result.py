@@ -27,7 +27,24 @@ class Setting:
     """Everything that was held fixed while attacks and batch sizes were compared; None where the run does not say.
 
     ``source`` is ``initial`` (a fresh client against the untrained network) or ``training`` (captured while the target
-    trained, in ``epoch``).
+    trained, in ``epoch``, which under FedAvg counts rounds). What is FedAvg's alone is None under FedSGD, which has
+    nothing of the kind.
+
+    Attributes:
+        run: name of the run.
+        dataset: name of the table.
+        target: name of the network.
+        protocol: ``fedsgd`` or ``fedavg``.
+        defense: what clients did to their updates.
+        labels: ``true`` or ``restored``.
+        source: see above.
+        epoch: see above.
+        local_epochs: passes of a FedAvg client over its rows.
+        local_batches: its steps in each.
+        n_clients: FedAvg clients averaged into one update.
+        strength: the number that varies the defence.
+        epsilon: what differential privacy was granted.
+        delta: the probability with which it may fail.
     """
 
     run: str
@@ -38,6 +55,12 @@ class Setting:
     labels: str | None = None
     source: str | None = None
     epoch: int | None = None
+    local_epochs: int | None = None
+    local_batches: int | None = None
+    n_clients: int | None = None
+    strength: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
 
 
 @dataclass(frozen=True)
@@ -99,8 +122,12 @@ def parse_result(raw: Any, run: str, where: str) -> Result:
 
 def _setting(raw: Mapping[str, Any], run: str) -> Setting:
     names = ("dataset", "target", "protocol", "defense", "labels", "source")
-    texts = {name: _text(raw.get(name)) for name in names}
-    return Setting(run=run, epoch=_whole(raw.get("epoch")), **texts)
+    found: dict[str, Any] = {name: _text(raw.get(name)) for name in names}
+    local = ("local_epochs", "local_batches", "n_clients") if found["protocol"] == "fedavg" else ()
+    found |= {name: _whole(raw.get(name)) for name in ("epoch", *local)}
+    numbers = {"strength": "defense_strength", "epsilon": "epsilon", "delta": "delta"}
+    found |= {name: float(raw[key]) for name, key in numbers.items() if _is_number(raw.get(key))}
+    return Setting(run=run, **found)
 
 
 def _is_number(value: Any) -> bool:

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from lightleak.report.charts import BASELINE_STYLE, Bar, Series, Style, bar_chart, line_chart, series_style, spread
 from lightleak.report.comparison import Group
 from lightleak.report.result import Setting
+from lightleak.report.wording import rows_axis
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def _scenario(setting: Setting, members: Sequence[Group], styles: Mapping[str, S
     if len(sizes) <= 1:
         return Scenario(setting, tuple(everything), _bars(everything, styles), {})
     used = {name: style for name, style in styles.items() if any(group.title == name for group in everything)}
-    return Scenario(setting, tuple(everything), _lines(everything, sizes, used), used)
+    return Scenario(setting, tuple(everything), _lines(everything, sizes, used, rows_axis(setting)), used)
 
 
 def _reading_order(group: Group) -> tuple[int, bool, float]:
@@ -79,7 +80,7 @@ def _bars(groups: Sequence[Group], styles: Mapping[str, Style]) -> Markup:
     return bar_chart("Share of cells recovered by each attack, with 95% intervals", bars, baseline)
 
 
-def _lines(groups: Sequence[Group], sizes: Sequence[int], styles: Mapping[str, Style]) -> Markup:
+def _lines(groups: Sequence[Group], sizes: Sequence[int], styles: Mapping[str, Style], axis: str) -> Markup:
     """Batch sizes stand at even distances: they are usually powers of two."""
     place = dict(zip(sizes, spread([float(index) for index in range(len(sizes))], margin=0.08), strict=True))
     series = []
@@ -91,5 +92,5 @@ def _lines(groups: Sequence[Group], sizes: Sequence[int], styles: Mapping[str, S
         ]
         series.append(Series(title, tuple(found), style))
     ticks = [(place[size], str(size)) for size in sizes]
-    name = "Share of cells recovered by each attack over the rows in the client's batch, with 95% intervals"
-    return line_chart(name, series, ticks, "rows in the client's batch")
+    name = f"Share of cells recovered by each attack over the {axis}, with 95% intervals"
+    return line_chart(name, series, ticks, axis)

@@ -14,7 +14,7 @@ from lightleak.report.comparison import Group
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.result import Setting
 from lightleak.report.run_folder import RunFolder
-from lightleak.report.wording import attack_title
+from lightleak.report.wording import attack_title, time_unit
 
 VALIDATION_COLUMN = "val/accuracy"
 VALIDATION = "Validation accuracy of the target"
@@ -131,7 +131,8 @@ def _panel(
     )
     step = -(-len(epochs) // MOST_TICKS)
     ticks = [(place[epoch], str(epoch)) for epoch in epochs[::step]]
-    name = f"Share of cells recovered in each epoch of training, {len(epochs)} epochs, beside the validation accuracy"
+    unit = time_unit(setting)
+    name = f"Share of cells recovered in each {unit} of training, {len(epochs)} {unit}s, beside the validation accuracy"
     attacked = [curve for title, curve in curves.items() if title != VALIDATION]
     thin = any(not value.has_interval for curve in attacked for value in curve.values())
-    return TrainingPanel(setting, batch_size, series, line_chart(name, series, ticks, "epoch"), thin)
+    return TrainingPanel(setting, batch_size, series, line_chart(name, series, ticks, unit), thin)

@@ -12,6 +12,12 @@ _ATTACKS = {
     "tableak_no_softmax": "TabLeak without softmax",
     "tableak_fedavg": "TabLeak for FedAvg",
     "inverting_gradients": "Inverting Gradients",
+    "inverting_gradients_fedavg": "Inverting Gradients for FedAvg",
+    "fedavg_prior": "Dimitrov et al., epoch prior",
+    "fedavg_no_prior": "Dimitrov et al., no prior",
+    "fedavg_shared": "Dimitrov et al., shared variables",
+    "fedavg_epoch": "FedSGD-Epoch",
+    "fedavg_fedsgd": "FedSGD, on a FedAvg update",
     "deep_gradient_leakage": "Deep Gradient Leakage",
     "gradinversion": "GradInversion",
     "random": "Guessing",
@@ -24,6 +30,7 @@ _ATTACKS = {
     "sm_pia": "SM-PIA",
     "prior": "Guessing the auxiliary share",
 }
+_DEFENSES = {"dp_sgd": "DP-SGD"}
 _PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
 _WHAT_TRAVELS = {
     "fedsgd": "FedSGD: in each step a client sends the gradient of one batch of its rows to the server.",
@@ -105,13 +112,108 @@ def what_travels(name: str | None) -> str:
     return _WHAT_TRAVELS.get(name or "", f"Protocol {name!r}." if name else "Not stated in the results.")
 
 
-def defense_title(name: str | None) -> str:
-    """Name of the defence; what is absent is said.
+def local_phrase(setting: Setting) -> str:
+    """What a FedAvg client does before it sends anything.
 
-    >>> defense_title(None), defense_title("noise_0.01")
-    ('none', 'noise 0.01')
+    >>> local_phrase(Setting("a", protocol="fedavg", local_epochs=5, local_batches=1))
+    '5 local epochs of 1 batch'
     """
-    return (name or "none").replace("_", " ")
+    epochs, batches = setting.local_epochs, setting.local_batches
+    if epochs is None or batches is None:
+        return "local training that is not stated in full"
+    return f"{_counted(epochs, 'local epoch')} of {_counted(batches, 'batch', 'batches')}"
+
+
+def what_the_server_gets(setting: Setting) -> str:
+    """What leaves a client, and how much of it one update is.
+
+    >>> seen = what_the_server_gets(Setting("a", protocol="fedavg", local_epochs=1, local_batches=4, n_clients=3))
+    >>> seen.partition("Here: ")[2]
+    '1 local epoch of 4 batches; the server sees the mean of 3 clients, not what each has sent.'
+    """
+    if setting.protocol != "fedavg":
+        return what_travels(setting.protocol)
+    seen = f"{what_travels('fedavg')} Here: {local_phrase(setting)}"
+    if setting.n_clients is None:
+        return f"{seen}; how many clients an update averages is not stated."
+    if setting.n_clients > 1:
+        return f"{seen}; the server sees the mean of {setting.n_clients} clients, not what each has sent."
+    return f"{seen}."
+
+
+def server_knowledge(setting: Setting) -> str:
+    """What a server knows of FedAvg's local training besides what each attack assumes; empty under FedSGD."""
+    if setting.protocol != "fedavg":
+        return ""
+    known = "how many rows stand behind an update, and the clients' learning rate"
+    if setting.local_epochs is None or setting.local_batches is None:
+        said = f"Under FedAvg the server also knows {known}, but not how often and in what batches a client trains."
+    else:
+        said = f"Under FedAvg the server also knows {known}, local epochs and batch size: it has set them."
+    counts = " True labels are known as the number of rows of each class, unless an attack knows those of each batch."
+    return said + (counts if setting.labels == "true" else "")
+
+
+def behind_update(setting: Setting, n_rows: int | None) -> str:
+    """The rows that an attack is after.
+
+    >>> behind_update(Setting("a"), 32), behind_update(Setting("a"), 1), behind_update(Setting("a"), None)
+    ("a client's batch of 32 rows", "a client's single row", "a client's batch")
+    >>> behind_update(Setting("a", protocol="fedavg", n_clients=2), 64)
+    'the 64 rows of 2 clients whose updates were averaged'
+    """
+    if n_rows == 1:
+        return "a client's single row"
+    if setting.protocol != "fedavg":
+        return f"a client's batch of {n_rows} rows" if n_rows else "a client's batch"
+    rows = f"the {n_rows} rows" if n_rows else "the rows"
+    if (setting.n_clients or 1) > 1:
+        return f"{rows} of {setting.n_clients} clients whose updates were averaged"
+    return f"{rows} a client trained on" if setting.n_clients == 1 else f"{rows} behind an update"
+
+
+def of_rows(setting: Setting, n_rows: int | None) -> str:
+    """What an attack was measured on, each with so many rows; empty where that is not known.
+
+    >>> of_rows(Setting("a", protocol="fedsgd"), 32), of_rows(Setting("a", protocol="fedavg", n_clients=1), 32)
+    ('batches of 32 rows', 'clients of 32 rows')
+    """
+    if n_rows is None:
+        return ""
+    kind = "batches" if setting.protocol != "fedavg" else "clients" if setting.n_clients == 1 else "updates"
+    return f"{kind} of {n_rows} rows"
+
+
+def rows_axis(setting: Setting) -> str:
+    """What the number of rows counts."""
+    return "rows behind the update" if setting.protocol == "fedavg" else "rows in the client's batch"
+
+
+def time_unit(setting: Setting) -> str:
+    """What ``epoch`` counts."""
+    return "round" if setting.protocol == "fedavg" else "epoch"
+
+
+def defense_title(name: str | None, strength: float | None = None) -> str:
+    """Name of the defence with its strength; what is absent is said.
+
+    >>> defense_title(None), defense_title("gaussian_noise", 0.01)
+    ('none', 'gaussian noise 0.01')
+    """
+    words = _DEFENSES.get(name or "", (name or "none").replace("_", " "))
+    return words if strength is None else f"{words} {strength:g}"
+
+
+def defense_phrase(setting: Setting) -> str:
+    """The defence with its strength, and with the privacy it grants where an accountant has said.
+
+    >>> defense_phrase(Setting("a", defense="dp_sgd", strength=1.0, epsilon=2.94, delta=1e-5))
+    'DP-SGD 1 (differential privacy for every row: ε 2.94 at δ 1e-05)'
+    """
+    title = defense_title(setting.defense, setting.strength)
+    if setting.epsilon is None or setting.delta is None:
+        return title
+    return f"{title} (differential privacy for every row: ε {setting.epsilon:.3g} at δ {setting.delta:g})"
 
 
 def source_phrase(source: str | None) -> str:
@@ -139,9 +241,23 @@ def setting_parts(setting: Setting, names: Iterable[str]) -> list[str]:
         "defense": f"defence {defense_title(setting.defense)}",
         "labels": f"labels {labels_phrase(setting.labels)}",
         "source": source_phrase(setting.source),
-        "epoch": "no epoch" if setting.epoch is None else f"epoch {setting.epoch}",
+        "epoch": "no epoch" if setting.epoch is None else f"{time_unit(setting)} {setting.epoch}",
+        "local_epochs": _amount(setting.local_epochs, "local epoch"),
+        "local_batches": _amount(setting.local_batches, "local batch", "local batches"),
+        "n_clients": "clients not stated" if setting.n_clients is None else _counted(setting.n_clients, "client"),
+        "strength": "no strength" if setting.strength is None else f"strength {setting.strength:g}",
+        "epsilon": "no ε" if setting.epsilon is None else f"ε {setting.epsilon:.3g}",
+        "delta": "no δ" if setting.delta is None else f"δ {setting.delta:g}",
     }
     return [phrases[name] for name in names]
+
+
+def _amount(number: int | None, one: str, many: str | None = None) -> str:
+    return f"no {one}" if number is None else _counted(number, one, many)
+
+
+def _counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"
 
 
 def varying(settings: Iterable[Setting]) -> list[str]:

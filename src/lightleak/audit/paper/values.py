@@ -47,6 +47,14 @@ class PaperCell:
         sigmoid_bounds: whether numerical columns run through the bounding sigmoid; None is the paper's default.
         local_batches: FedAvg batches per local epoch.
         local_epochs: FedAvg local epochs.
+        local_batch_size: rows per local step (m).
+        round: communication round that is attacked, counted from 1.
+        n_clients: clients averaged into the attacked update.
+        known_batch_counts: the server knows the labels of every local batch, not only their counts.
+        random_batches: the client draws new batches in every local epoch.
+        assumed_epochs: local epochs that the attack assumes.
+        prior_statistic: order-invariant function of the epoch prior (g).
+        prior_distance: its distance (D_inv).
         defense: name of the defence.
         noise_scale: standard deviation of the added noise.
         strength: the one parameter of the defence, in its own unit.
@@ -82,6 +90,14 @@ class PaperCell:
     sigmoid_bounds: bool | None = None
     local_batches: int | None = None
     local_epochs: int | None = None
+    local_batch_size: int | None = None
+    round: int | None = None
+    n_clients: int | None = None
+    known_batch_counts: bool | None = None
+    random_batches: bool | None = None
+    assumed_epochs: int | None = None
+    prior_statistic: str | None = None
+    prior_distance: str | None = None
     defense: str | None = None
     noise_scale: float | None = None
     strength: float | None = None

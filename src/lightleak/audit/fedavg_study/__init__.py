@@ -1,0 +1,1 @@
+"""The FedAvg paper's tables and figures (Dimitrov et al. 2022): presets, clients, jobs and tables."""

@@ -1,0 +1,107 @@
+"""``lightleak audit`` of a defence frontier: train and attack under every defence, write the run folder."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lightleak.audit.attack_settings import check_attacks
+from lightleak.audit.campaign import rows_of, run_packs
+from lightleak.audit.experiment import target_name
+from lightleak.audit.frontier.config import FrontierConfig
+from lightleak.audit.frontier.frontier_file import write_frontier
+from lightleak.audit.frontier.plan import SharedExperiment, packs_of, plan_frontier, prepare_frontier
+from lightleak.audit.frontier.summary import print_frontier
+from lightleak.audit.frontier.training import TrainingJob, training_words
+from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.run import check_served, open_run_folder
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import UsageError
+from lightleak.report import build_report
+from lightleak.targets.trainer import quiet_lightning
+
+SUMMARY_KEYS = ("defense_label", "training")
+
+
+def run_frontier_audit(
+    config: FrontierConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run an audit, or what is left of one, and return the content of its ``results.json``.
+
+    Args:
+        config: the audit.
+        folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
+            continued.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+
+    Raises:
+        UsageError: the folder holds another run, or the config cannot be served; before any work.
+        KeyboardInterrupt: finished trainings and attacks are kept and written.
+    """
+    console = console or Console()
+    device = resolve_device(config.device)
+    experiment = check_frontier(config)
+    open_run_folder(folder, config)
+    write_environment(folder, device, command)
+    ids = [id for pack in packs_of(config, experiment, device) for id in pack.ids]
+    plan, quiet = partial(plan_frontier, config), not console.is_interactive
+    try:
+        run_packs(plan, folder, device, config.workers, quiet, "trainings and attacks")
+    finally:
+        # Also after an interruption: the report then shows what is there, and a later run goes on from it.
+        rows = with_guarantees(rows_of(ids, folder))
+        results = write_results(folder, rows, SUMMARY_KEYS)
+        write_frontier(folder, rows)
+        build_report(folder, redact=config.redact)
+    print_frontier(results, console)
+    return results
+
+
+def with_guarantees(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, with what the trainings of a point found of epsilon and delta said of its attacks too."""
+    known = {_point(row): row for row in rows if row["epsilon"] is not None}
+    return [row | {name: known.get(_point(row), row)[name] for name in ("epsilon", "delta")} for row in rows]
+
+
+def _point(row: dict[str, Any]) -> tuple[Any, Any]:
+    return row["defense_label"], row["defense_strength"]
+
+
+def check_frontier(config: FrontierConfig) -> SharedExperiment:
+    """Try everything that could fail in the middle of a run, at every point, and return what was made for it.
+
+    Raises:
+        UsageError: what cannot be served, and where.
+    """
+    check_attacks(config.attacks)
+    experiment = prepare_frontier(config)
+    with quiet_lightning():
+        for point in config.points:
+            try:
+                check_served(config.audit_at(point), experiment)
+            except UsageError as error:
+                raise type(error)(f"{point.words}: {error}") from error
+    return experiment
+
+
+def describe_frontier_plan(config: FrontierConfig, console: Console) -> None:
+    """Print what an audit would do, without doing it."""
+    experiment = check_frontier(config)
+    packs = packs_of(config, experiment, resolve_device(config.device))
+    trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
+    attacks = sum(len(pack.ids) for pack in packs) - trainings
+    table = experiment.table
+    lines = {
+        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
+        f"encoded width {experiment.encoder.width}",
+        "target": f"{target_name(experiment.spec)}, {training_words(config)}",
+        "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
+        "trainings": f"{trainings}, {config.seeds} at each point",
+        "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
+        f"{', '.join(config.attacks)}",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)

@@ -1,0 +1,113 @@
+"""Places for the labels of a scatter plot whose width is that of the page: none may cover a mark or another label.
+
+A label that finds a place at every width is always shown; one that finds a place on a desk alone hides on a phone; what
+finds none is left to the table and to hovering.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+NARROW = (250.0, 300.0, 350.0, 420.0, 505.0)
+WIDE = (490.0, 560.0, 660.0, 760.0, 870.0)
+"""Widths of the plot in pixels on windows up to 640 pixels wide, and on wider ones and paper."""
+
+CHARACTER = 6.9
+LINE = 13.0
+MARK = 9.0
+BEYOND = 4.0
+"""Pixels of a character, of a line, around a mark's middle, and how far a label may reach beyond the plot."""
+
+Mark = tuple[float, float, str]
+"""Position along the plot in [0, 1], pixels from its top, and label."""
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom in pixels."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a label goes, relative to its mark.
+
+    Attributes:
+        anchor: ``start``, ``middle`` or ``end``.
+        dx: pixels to the right.
+        dy: pixels down to the base line.
+        wide_only: whether there is room for it on a desk alone.
+    """
+
+    anchor: str
+    dx: float
+    dy: float
+    wide_only: bool = False
+
+
+SPOTS = (
+    Place("start", 11, 4),
+    Place("end", -11, 4),
+    Place("middle", 0, -13),
+    Place("middle", 0, 21),
+    Place("start", 9, -7),
+    Place("end", -9, -7),
+    Place("start", 9, 15),
+    Place("end", -9, 15),
+)
+
+
+def place_labels(marks: Sequence[Mark], height: float) -> list[Place | None]:
+    """A place for each mark's label, the first marks first; None where there is none or the label is empty.
+
+    Args:
+        marks: all marks of the plot.
+        height: of the plot in pixels.
+
+    >>> [place.anchor if place else None for place in place_labels([(0.5, 50, "0.1"), (0.5, 50, "0.2")], 100)]
+    ['start', 'end']
+    """
+    layout = _Layout(marks, height)
+    return [layout.place(mark) if mark[2] else None for mark in marks]
+
+
+def label_box(mark: Mark, place: Place, width: float) -> Box:
+    """What the label of a mark covers on a plot of a width."""
+    x, y, label = mark
+    long = CHARACTER * len(label)
+    start = x * width + place.dx - {"start": 0.0, "middle": long / 2, "end": long}[place.anchor]
+    return start, y + place.dy - LINE + 2, start + long, y + place.dy + 3
+
+
+@dataclass
+class _Layout:
+    """Marks, and the labels that have found a place."""
+
+    marks: Sequence[Mark]
+    height: float
+    taken: list[tuple[Mark, Place]] = field(default_factory=list)
+
+    def place(self, mark: Mark) -> Place | None:
+        """The first free place of a label, now taken."""
+        for wide_only in (False, True):
+            for spot in SPOTS:
+                place = replace(spot, wide_only=wide_only)
+                fits_phones = wide_only or all(self._is_free(mark, place, width, True) for width in NARROW)
+                if fits_phones and all(self._is_free(mark, place, width, False) for width in WIDE):
+                    self.taken.append((mark, place))
+                    return place
+        return None
+
+    def _is_free(self, mark: Mark, place: Place, width: float, on_phone: bool) -> bool:
+        box = label_box(mark, place, width)
+        if box[0] < -BEYOND or box[2] > width + BEYOND or box[1] < -LINE or box[3] > self.height:
+            return False
+        if any(_overlap(box, _mark_box(other, width)) for other in self.marks):
+            return False
+        shown = [(other, there) for other, there in self.taken if not (on_phone and there.wide_only)]
+        return not any(_overlap(box, label_box(other, there, width)) for other, there in shown)
+
+
+def _mark_box(mark: Mark, width: float) -> Box:
+    x, y = mark[0] * width, mark[1]
+    return x - MARK, y - MARK, x + MARK, y + MARK
+
+
+def _overlap(first: Box, second: Box) -> bool:
+    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]

@@ -1,0 +1,110 @@
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightleak.report.frontier.charts import HEIGHT, TOP, UNDEFENDED_STYLE, close_axis, curve_styles, frontier_plot
+from lightleak.report.frontier.comparison import compare
+from lightleak.report.frontier.pareto import standings
+from lightleak.report.frontier.result import FrontierResult, Setting, Strength
+from lightleak.report.frontier.run_folder import load_frontier_run
+
+HOSTILE = '<script>alert("&")</script>'
+VALUES = st.floats(0, 1)
+
+
+def plot_of(results):
+    (frontier,) = compare(results)
+    best = [one.point for one in standings(frontier.measured) if one.is_best]
+    return frontier_plot(HOSTILE, frontier, best, curve_styles([frontier]))
+
+
+def made(label, value, accuracies, cells) -> list[FrontierResult]:
+    strength = Strength() if label == "none" else Strength(label, label, value, "scale")
+    return [
+        *(FrontierResult("r", Setting(), strength, None, i, accuracy=one) for i, one in enumerate(accuracies)),
+        *(FrontierResult("r", Setting(), strength, "a", 0, i, cell_accuracy=one) for i, one in enumerate(cells)),
+        *(FrontierResult("r", Setting(), Strength(), "random", 0, i, cell_accuracy=0.5) for i in range(len(cells))),
+    ]
+
+
+def classed(drawing: str, name: str) -> list[ET.Element]:
+    return [node for node in ET.fromstring(drawing).iter() if name in node.get("class", "").split()]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["none", "noise", HOSTILE]), st.integers(1, 4), VALUES, VALUES, VALUES, VALUES),
+        min_size=1,
+        max_size=8,
+    )
+)
+@settings(max_examples=40)
+def test_plots_are_well_formed_and_stay_inside(points) -> None:
+    rows = [one for label, value, a, b, c, d in points for one in made(label, value, (a, b), (c, d))]
+    drawing = plot_of(rows).drawing
+    assert "<script" not in drawing
+    places = re.findall(r'\b(?:x|x1|x2|cx)="([-\d.]+)%"', drawing)
+    assert places and all(0 <= float(value) <= 100 for value in places)
+    assert all(TOP - 1 <= float(node.get("y")) <= TOP + HEIGHT + 1 for node in classed(drawing, "point"))
+
+
+def test_more_leakage_stands_higher_and_more_accuracy_further_right() -> None:
+    plot = plot_of(made("none", 0, (0.9,), (0.8,)) + made("noise", 1, (0.6,), (0.7,)))
+    found = {node.find("title").text.split(":")[0]: node for node in classed(plot.drawing, "point")}
+    none, noise = found["no defence"], found["Noise 1"]
+    assert float(none.get("x")[:-1]) > float(noise.get("x")[:-1])
+    assert float(none.get("y")) < float(noise.get("y"))
+    assert none.find("title").text == "no defence: accuracy 90.0%, 80.0% of cells recovered; Pareto-best"
+
+
+def test_exactly_the_best_are_ringed_and_joined_by_steps() -> None:
+    rows = [
+        *made("none", 0, (0.9,), (0.8,)),
+        *made("noise", 1, (0.8,), (0.7,)),
+        *made("noise", 2, (0.7,), (0.6,)),
+        *made("sign", 3, (0.7,), (0.75,)),
+    ]
+    drawing = plot_of(rows).drawing
+    ringed = [
+        node.find("title").text.split(":")[0] for node in classed(drawing, "point") if node.find("circle") is not None
+    ]
+    assert sorted(ringed) == ["Noise 1", "Noise 2", "no defence"]
+    steps = classed(drawing, "front")
+    assert len(steps) == 2 * 2
+    # From the least accurate best point up to the leakage of the next, then across to it.
+    assert all(node.get("x1") == node.get("x2") or node.get("y1") == node.get("y2") for node in steps)
+    assert float(steps[0].get("y1")) > float(steps[0].get("y2"))
+
+
+def test_a_curve_joins_its_strengths_and_no_defence_looks_its_own_way(make_frontier) -> None:
+    plot = plot_of(load_frontier_run(make_frontier(trainings=2, clients=2)).results)
+    assert next(iter(plot.styles)) == "no defence" and plot.styles["no defence"] == UNDEFENDED_STYLE
+    assert len({(style.css, style.shape) for style in plot.styles.values()}) == len(plot.styles) == 9
+    # 19 points on 9 curves
+    assert len(classed(plot.drawing, "point")) == 19
+    assert len(classed(plot.drawing, "link")) == 10
+    assert [node.text for node in ET.fromstring(plot.drawing).iter("text") if node.text == "guess"] == ["guess"]
+
+
+def test_intervals_are_drawn_where_they_are_known() -> None:
+    alone = plot_of(made("none", 0, (0.9,), (0.8,))).drawing
+    assert classed(alone, "whisker") == []
+    two = plot_of(made("none", 0, (0.9, 0.91), (0.8, 0.79))).drawing
+    assert len(classed(two, "whisker")) == 2
+
+
+def test_nothing_measured_is_no_plot() -> None:
+    assert plot_of([FrontierResult("r", Setting(), Strength(), None, 0, accuracy=0.9)]) is None
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_an_axis_ends_close_to_its_values_with_round_ticks_inside(values) -> None:
+    axis = close_axis(values)
+    assert axis.low < min(values) and axis.high > max(values)
+    assert axis.high - axis.low <= 1.13 * (max(values) - min(values)) + 0.03
+    assert all(0 <= at <= 1 for at, _ in axis.ticks) and len(axis.ticks) <= 7
+    for at, label in axis.ticks:
+        assert axis.low + at * (axis.high - axis.low) == pytest.approx(float(label[:-1]) / 100, abs=1e-9)
