@@ -390,9 +390,10 @@ def _list(
             )
     elif parsed.what == "metrics":
         from lightleak.metrics import METRICS
+        from lightleak.metrics.images import IMAGE_METRICS
         from lightleak.metrics.inversion import INVERSION_METRICS
 
-        listed = {name: METRICS.get(name) for name in METRICS} | dict(INVERSION_METRICS)
+        listed = {name: METRICS.get(name) for name in METRICS} | dict(INVERSION_METRICS) | dict(IMAGE_METRICS)
         for name, make in listed.items():
             about = (getattr(make, "func", make).__doc__ or "").splitlines()[0]
             console.print(f"{name:28}{about}", soft_wrap=True, highlight=False, markup=False)

@@ -10,6 +10,12 @@ from lightleak.core.errors import UnsupportedError
 from lightleak.data.encoder import TableEncoder
 from lightleak.targets.normalization import frozen_statistics
 
+LastLayerStatistics = tuple[Tensor, Tensor]
+"""Mean probability per class ``[classes]``, and mean sum of the last layer's input, a scalar; both float64."""
+
+ROWS_AT_ONCE = 500
+"""Dummy rows in one pass: 1,000 would take 400 MB after the first convolution and its ReLU on FEMNIST's images."""
+
 DUMMY_ROWS = 1000  # rows Geng et al.'s estimate averages over, as in TabLeak's implementation
 
 
@@ -69,18 +75,35 @@ def restore_counts(
         UnsupportedError: see `require_restorable`.
     """
     require_restorable(network, method)
-    name, layer = last_linear(network)
-    seen: list[Tensor] = []
-    handle = layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    try:
-        with torch.no_grad(), frozen_statistics(network):
-            logits = functional_call(network, (_double(parameters), _double(buffers)), (dummy.double(),))
-    finally:
-        handle.remove()
-    probability = logits.softmax(-1).mean(0)
+    name, _ = last_linear(network)
+    probability, activation = last_layer_statistics(network, parameters, buffers, dummy)
     if method == "bias":
         return n_rows * (probability - gradient[f"{name}.bias"])
-    return n_rows * probability - n_rows * gradient[f"{name}.weight"].sum(1) / seen[0].sum(1).mean()
+    return n_rows * probability - n_rows * gradient[f"{name}.weight"].sum(1) / activation
+
+
+def last_layer_statistics(
+    network: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], dummy: Tensor
+) -> LastLayerStatistics:
+    """What Geng's formula needs to know of the client's rows, from dummy rows in their place.
+
+    Args:
+        network: the target.
+        parameters: its parameters by name.
+        buffers: its buffers by name.
+        dummy: rows ``[k, d]`` to average over.
+    """
+    values = _double({**parameters, **buffers})
+    sums: list[Tensor] = []
+    probabilities: list[Tensor] = []
+    handle = last_linear(network)[1].register_forward_pre_hook(lambda _, inputs: sums.append(inputs[0].sum(1)))
+    try:
+        with torch.no_grad(), frozen_statistics(network):
+            for rows in dummy.double().split(ROWS_AT_ONCE):
+                probabilities.append(functional_call(network, values, (rows,)).softmax(-1))
+    finally:
+        handle.remove()
+    return torch.cat(probabilities).mean(0), torch.cat(sums).mean()
 
 
 def _double(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

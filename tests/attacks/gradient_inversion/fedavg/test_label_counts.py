@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from lightleak.attacks.gradient_inversion.fedavg import label_counts
+from lightleak.attacks.gradient_inversion import labels
 from lightleak.attacks.gradient_inversion.fedavg.label_counts import (
     FedAvgLabelMethod,
     last_layer_statistics,
@@ -167,7 +167,7 @@ def test_momentum_steps_move_as_far_as_the_optimiser(steps: int, momentum: float
 def test_many_dummy_rows_are_averaged_in_parts(rows: tuple[Tensor, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     network, dummy = make(), rows[2]
     whole = last_layer_statistics(network, weights(network), {}, dummy)
-    monkeypatch.setattr(label_counts, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(labels, "ROWS_AT_ONCE", 7)
     torch.testing.assert_close(last_layer_statistics(network, weights(network), {}, dummy), whole)
 
 

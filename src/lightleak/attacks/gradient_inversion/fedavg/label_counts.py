@@ -5,20 +5,17 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from lightleak.attacks.gradient_inversion.labels import last_linear, require_restorable
+from lightleak.attacks.gradient_inversion.labels import (
+    LastLayerStatistics,
+    last_layer_statistics,
+    last_linear,
+    require_restorable,
+)
 from lightleak.core.errors import UsageError
-from lightleak.targets.normalization import frozen_statistics
 
 FedAvgLabelMethod = Literal["interpolated", "geng_server", "geng_client"]
 """Where the statistics of Eq. 2 are taken: on the way from the weights before to those after, or at one end of it."""
-
-LastLayerStatistics = tuple[Tensor, Tensor]
-"""Mean probability per class ``[classes]``, and mean sum of the last layer's input, a scalar; both float64."""
-
-ROWS_AT_ONCE = 500
-"""Dummy rows in one pass: the paper's 3,000 would take 600 MB after the first convolution and its ReLU on FEMNIST."""
 
 
 def restore_fedavg_counts(
@@ -96,31 +93,6 @@ def interpolated_counts(
     probability = torch.lerp(start[0], end[0], at.mean())
     inverse_sum = torch.lerp(start[1], end[1], at).reciprocal().mean()
     return n_rows * (probability - gradient * inverse_sum)
-
-
-def last_layer_statistics(
-    network: nn.Module, parameters: Mapping[str, Tensor], buffers: Mapping[str, Tensor], dummy: Tensor
-) -> LastLayerStatistics:
-    """What Eq. 2 needs to know of the client's rows, from dummy rows in their place.
-
-    Args:
-        network: the target.
-        parameters: its parameters by name.
-        buffers: its buffers by name.
-        dummy: rows ``[k, d]`` to average over.
-    """
-    dtype = torch.promote_types(next(iter(parameters.values())).dtype, torch.float32)
-    values = {name: t.to(dtype) if t.is_floating_point() else t for name, t in {**parameters, **buffers}.items()}
-    sums: list[Tensor] = []
-    probabilities: list[Tensor] = []
-    handle = last_linear(network)[1].register_forward_pre_hook(lambda _, inputs: sums.append(inputs[0].double().sum(1)))
-    try:
-        with torch.no_grad(), frozen_statistics(network):
-            for rows in dummy.to(dtype).split(ROWS_AT_ONCE):
-                probabilities.append(functional_call(network, values, (rows,)).double().softmax(-1))
-    finally:
-        handle.remove()
-    return torch.cat(probabilities).mean(0), torch.cat(sums).mean()
 
 
 def momentum_steps(local_steps: int, momentum: float) -> float:
