@@ -147,7 +147,7 @@ def test_fedavg_table_has_every_cell(number: int) -> None:
     table = load_paper_table(f"fedavg-table{number}")
     assert table.table == number
     assert len(table.cells) == FEDAVG_CELL_COUNTS[number]
-    assert {c.unit for c in table.cells} <= {"percent", "dB", "count", "hours"}
+    assert {c.unit for c in table.cells} <= {"percent", "dB", "labels", "count", "hours"}
 
 
 def test_fedavg_tables_repeat_the_main_one() -> None:

@@ -70,7 +70,7 @@ class Compared:
         cell: the paper's.
         ours: our result.
         same_data: ours was measured on the paper's table; on another one nothing says how far the two may lie.
-        stand_in: what ours was measured on instead, for the heads of the two columns.
+        stand_in: what ours was measured on instead, for the heads of the two columns; their difference is not told.
     """
 
     cell: PaperCell
@@ -198,7 +198,8 @@ def _line(compared: Compared, keys: Sequence[str]) -> str:
     mine = "not run" if ours.n == 0 else _with_deviation(ours.mean, ours.std, unit)
     interval = "" if math.isnan(ours.low) else f"{_number(ours.low, unit)} to {_number(ours.high, unit)}"
     decimals = DECIMALS.get(unit, 2)
-    difference = "" if math.isnan(compared.difference) else f"{compared.difference:+.{decimals}f}"
+    apart = math.isnan(compared.difference) or compared.stand_in is not None
+    difference = "" if apart else f"{compared.difference:+.{decimals}f}"
     agrees = {True: "yes", False: "no", None: ""}[compared.agrees]
     return "| " + " | ".join([*coordinates, paper, mine, interval, str(ours.n), difference, agrees]) + " |"
 

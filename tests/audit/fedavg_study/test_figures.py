@@ -49,7 +49,7 @@ def test_methods_below_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     pictures = sheets(page)
     assert len(pictures) == 6 and "stand-in" in page and "http" not in page
     images = ImageClients(study, 0).dataset.train.take(ImageClients(study, 0).positions(0)).pixels
-    expected = images.squeeze(1).permute(1, 0, 2).reshape(8, 4 * 8)
+    expected = torch.nn.functional.pad(images, (0, 1, 0, 1), value=255).squeeze(1).permute(1, 0, 2).reshape(9, 4 * 9)
     assert np.array_equal(pictures[0], expected.numpy())
     for name, row in zip(figures.TITLES.values(), rows, strict=True):
         assert f"{name}, mean PSNR {row['psnr']:.1f} dB" in page
@@ -78,7 +78,7 @@ def test_some_figures_show_a_few_images(tmp_path: Path, monkeypatch: pytest.Monk
     assert FIGURES["fedavg-fig3"].shown == FIGURES["fedavg-fig2"].shown == 4  # as printed; the tiny client has no more
     monkeypatch.setitem(FIGURES, "fedavg-fig2", replace(FIGURES["fedavg-fig2"], shown=3))
     run("fedavg-fig2", tmp_path, attacks=("fedavg_fedsgd",))
-    assert [picture.shape for picture in sheets((tmp_path / "figure.html").read_text())] == [(8, 3 * 8)] * 2
+    assert [picture.shape for picture in sheets((tmp_path / "figure.html").read_text())] == [(9, 3 * 9)] * 2
 
 
 def test_wrong_use_is_refused(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_sheet_has_lines_of_ten_and_colours() -> None:
     pixels = torch.randint(0, 256, (12, 3, 2, 4), dtype=torch.uint8)
     page = figure_page("a < b", ["a note"], [PictureBlock("c & d", pixels)])
     [sheet] = sheets(page)
-    assert sheet.shape == (2 * 2, 10 * 4, 3)
-    assert np.array_equal(sheet[2:4, 4:8], pixels[11].permute(1, 2, 0).numpy())
-    assert (sheet[2:, 8:] == 255).all()
+    assert sheet.shape == (2 * 3, 10 * 5, 3)
+    assert np.array_equal(sheet[3:5, 5:9], pixels[11].permute(1, 2, 0).numpy())
+    assert (sheet[3:, 9:] == 255).all() and (sheet[2] == 255).all()
     assert "a &lt; b" in page and "c &amp; d" in page and "<p>a note</p>" in page
 
 

@@ -53,9 +53,9 @@ def test_priors_of_table_4_have_the_scripts_weights() -> None:
 
 
 def test_stand_in_has_femnists_settings_on_its_own_images() -> None:
-    own = ("dataset", "shape", "n_classes", "rounds")
-    changed = {name: getattr(DIGITS, name) for name in own}
-    assert replace(FEMNIST, **changed) == DIGITS
+    own = ("dataset", "shape", "n_classes", "rounds", "attack_learning_rate", "prior_weights")
+    assert replace(FEMNIST, **{name: getattr(DIGITS, name) for name in own}) == DIGITS
+    assert DIGITS.prior_weight("max", "l1") == pytest.approx(FEMNIST.prior_weight("max", "l1") / 100)
     assert DIGITS.is_stand_in and not FEMNIST.is_stand_in and not CIFAR100.is_stand_in
 
 

@@ -89,6 +89,7 @@ def test_long_settings_wait_for_a_gpu_or_a_word(tmp_path: Path, monkeypatch: pyt
     assert not any(row["local_batch_size"] == 1 for row in rows)
     assert any("Not run here: 10x1" in note and "--settings 10x1" in note for note in notes)
     assert not prepare(table, selection, torch.device("cuda")).left_out
+    assert all(one.ours.n == 1 for one in run(2, tmp_path / "labels")[0])  # nothing is simulated there
     asked, _, notes = run(1, tmp_path, attacks=("fedavg_fedsgd",), settings=("10x1",))
     assert [one.ours.n for one in asked] == [1, 1] and not any("Not run" in note for note in notes)
 

@@ -96,11 +96,11 @@ def _figure(block: PictureBlock) -> str:
 
 
 def _sheet(pixels: np.ndarray) -> np.ndarray:
-    """``[n, c, h, w]`` as one picture ``[lines * h, PER_LINE * w, c]``; places that are left over are white."""
+    """``[n, c, h, w]`` as one picture ``[lines * (h + 1), PER_LINE * (w + 1), c]``, white between and after them."""
     n, channels, height, width = pixels.shape
     across = min(n, PER_LINE)
     lines = -(-n // across)
-    whole = np.full((lines * across, channels, height, width), 255, dtype=np.uint8)
-    whole[:n] = pixels
-    grid = whole.reshape(lines, across, channels, height, width).transpose(0, 3, 1, 4, 2)
-    return grid.reshape(lines * height, across * width, channels)
+    whole = np.full((lines * across, channels, height + 1, width + 1), 255, dtype=np.uint8)
+    whole[:n, :, :height, :width] = pixels
+    grid = whole.reshape(lines, across, channels, height + 1, width + 1).transpose(0, 3, 1, 4, 2)
+    return grid.reshape(lines * (height + 1), across * (width + 1), channels)

@@ -204,25 +204,19 @@ CIFAR100 = FedAvgPreset(
 )
 """App. B.2, CIFAR100; the prior of Sec. 5.4."""
 
-DIGITS = FedAvgPreset(
-    "digits",
-    "femnist",
+DIGITS = replace(
+    FEMNIST,
+    dataset="digits",
     shape=(1, 8, 8),
     n_classes=10,
-    channels=(32, 64),
-    hidden=100,
-    prior_statistic="mean",
-    prior_distance="l2",
-    prior_weights=_FEMNIST_WEIGHTS,
-    total_variation=0.001,
-    clip=2.0,
-    attack_learning_rate=0.4,
-    learning_rate_decay=0.995,
-    decay_every=10,
-    threshold=20.0,
-    rounds=100,
+    attack_learning_rate=0.1,
+    prior_weights=tuple((statistic, distance, weight / 100) for statistic, distance, weight in _FEMNIST_WEIGHTS),
+    rounds=50,
 )
-"""scikit-learn's 8 x 8 digits with every setting of FEMNIST but the image, the classes and the rounds."""
+"""scikit-learn's 8 x 8 digits with FEMNIST's settings but for the image, the classes, the rounds, and two that were
+searched for by PSNR on one client of seed 1000 with E = m = 5: the attack's learning rate among 0.05, 0.1, 0.2 and 0.4,
+and the weight of the prior among 10, 30, 100 and 1000. FEMNIST's weight costs 4 dB there: the prior is a mean over
+pixels, so each of 64 feels twelve times as much of it as each of 784."""
 
 PRESETS: dict[str, FedAvgPreset] = {preset.dataset: preset for preset in (DIGITS, FEMNIST, CIFAR100)}
 

@@ -72,8 +72,14 @@ def chosen_preset(selection: Selection) -> FedAvgPreset:
     return preset_of(selection.dataset, selection.iterations or (PUBLISHED_STEPS if selection.as_published else None))
 
 
-def prepare(table: PaperTable, selection: Selection, device: torch.device) -> Study:
+def prepare(table: PaperTable, selection: Selection, device: torch.device, simulates: bool = True) -> Study:
     """What of a table a selection runs on a device; nothing is run yet.
+
+    Args:
+        table: the paper's.
+        selection: what of it is asked for.
+        device: where it runs.
+        simulates: local training is simulated in every step of an attack, which many steps make long.
 
     Raises:
         UsageError: nothing is selected, an unknown name, or more updates than there are clients.
@@ -91,7 +97,8 @@ def prepare(table: PaperTable, selection: Selection, device: torch.device) -> St
         raise UsageError(f"--settings must be among {known}, got {unknown[0][0]}x{unknown[0][1]}")
     if named:
         cells = [cell for cell in cells if _local(cell) in named]
-    long = [] if named or device.type != "cpu" else [c for c in cells if _steps(c, preset) >= LONG_STEPS]
+    waits = simulates and not named and device.type == "cpu"
+    long = [cell for cell in cells if waits and _steps(cell, preset) >= LONG_STEPS]
     study = Study(
         table,
         preset,

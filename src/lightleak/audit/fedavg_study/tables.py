@@ -67,7 +67,7 @@ def label_counts(
     table: PaperTable, selection: Selection, folder: Path, device: torch.device, workers: int, quiet: bool
 ) -> Result:
     """Table 2: labels of a client that are restored wrongly, by three methods."""
-    study = prepare(table, selection, device)
+    study = prepare(table, selection, device, simulates=False)
     settings = tuple(dict.fromkeys(study.client_setting(cell) for cell in study.cells))
     plan = partial(_label_packs, study.clients, settings, study.updates)
     rows = rows_of(run_packs(plan, folder, device, workers, quiet, "clients"), folder)
