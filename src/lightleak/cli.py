@@ -99,14 +99,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     reproduce.add_argument(
         "--settings",
-        help="only these, separated by commas: of the thesis's Table 4.3, or epochs x batches of FedAvg (1x1,10x4)",
+        help="only these, separated by commas: of the thesis's Table 4.3; epochs x batches of TabLeak's FedAvg "
+        "(10x4); epochs x batch size of the FedAvg paper (10x5)",
     )
     reproduce.add_argument(
         "--search-restarts",
         type=int,
         help="restarts of the search for the weight of FedAvg's epoch prior, on a validation client (default 5)",
     )
-    reproduce.add_argument("--iterations", type=int, help="iterations of a generator (default: the thesis's 27,500)")
+    reproduce.add_argument(
+        "--iterations",
+        type=int,
+        help="iterations of a generator (default: the thesis's 27,500), or steps of a FedAvg paper's attack",
+    )
     reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
     reproduce.add_argument(
         "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"

@@ -13,6 +13,7 @@ from lightleak.audit.frontier import training as training_module
 from lightleak.audit.frontier.offline import refuse_frontier_captures
 from lightleak.audit.frontier.plan import attack_units, packs_of, plan_frontier, prepare_frontier
 from lightleak.audit.frontier.run import check_frontier, describe_frontier_plan, run_frontier_audit, with_guarantees
+from lightleak.audit.frontier.summary import print_frontier
 from lightleak.audit.frontier.training import TrainingJob
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
@@ -248,3 +249,19 @@ def test_progress_of_a_training_adds_up_to_its_cost(small, tmp_path) -> None:
     job, told = TrainingJob(config, config.points[0], 0, prepare_frontier(config)), []
     job.run(tmp_path, CPU, told.append)
     assert len(told) == 3 and sum(told) == pytest.approx(job.cost)
+
+
+def test_the_terminal_shows_every_point_in_80_columns(finished) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    results = json.loads((finished / "results.json").read_text())
+    # The longest name there is, and intervals as wide as they get.
+    longest = {"defense_label": "gradient_compression", "defense_strength": 0.001, "epsilon": 0.00123}
+    for row in results["rows"]:
+        if row["defense"] == "dp_sgd":
+            row |= longest
+    print_frontier(results, console)
+    lines = console.file.getvalue().splitlines()[1:]
+    assert "…" not in console.file.getvalue() and max(map(len, lines)) <= 80
+    assert len(lines) == 1 + len(POINTS)
+    points = json.loads((finished / "frontier.json").read_text())["entries"][0]["points"]
+    assert sum(line.startswith("*") for line in lines) == sum(point["pareto_best"] for point in points)

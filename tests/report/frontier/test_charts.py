@@ -96,6 +96,17 @@ def test_intervals_are_drawn_where_they_are_known() -> None:
     assert len(classed(two, "whisker")) == 2
 
 
+def test_a_wide_interval_does_not_push_the_points_together() -> None:
+    steady = made("none", 0, (0.9, 0.9), (0.8, 0.8)) + made("noise", 1, (0.8, 0.8), (0.7, 0.7))
+    wild = made("sign", 2, (0.75, 0.95), (0.1, 1.0))
+    places = []
+    for rows in (steady, steady + wild):
+        found = {node.find("title").text.split(":")[0]: node for node in classed(plot_of(rows).drawing, "point")}
+        places.append([float(found[name].get("x")[:-1]) for name in ("Noise 1", "no defence")])
+    (left, right), (near, far) = places
+    assert 0.4 * (right - left) < far - near < right - left
+
+
 def test_nothing_measured_is_no_plot() -> None:
     assert plot_of([FrontierResult("r", Setting(), Strength(), None, 0, accuracy=0.9)]) is None
 

@@ -1,11 +1,11 @@
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightleak.report.frontier.labels import BEYOND, MARK, NARROW, WIDE, label_box, place_labels
 
 MARKS = st.lists(
-    st.tuples(st.floats(0, 1), st.floats(20, 380), st.sampled_from(["0.1", "0.001", "no defence", "2", ""])),
-    max_size=14,
+    st.tuples(st.floats(0.2, 0.8), st.floats(150, 230), st.sampled_from(["0.1", "0.001", "no defence", "2", ""])),
+    max_size=20,
 )
 HEIGHT = 400.0
 
@@ -14,7 +14,12 @@ def overlap(first, second) -> bool:
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
+CROWDED = [(0.35, 216.0, "no defence"), (0.53, 219.0, "0.1"), (0.32, 229.0, "0.001"), (0.32, 198.0, "0.001")]
+"""A label that fits a desk alone stands where a later one, which fits a phone, would go."""
+
+
 @given(MARKS)
+@example(CROWDED)
 def test_no_label_covers_a_mark_or_another_label_at_any_width_it_is_shown_at(marks) -> None:
     places = place_labels(marks, HEIGHT)
     assert len(places) == len(marks)

@@ -5,14 +5,16 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from lightleak.report.estimate import Estimate
 from lightleak.report.frontier.comparison import compare
 from lightleak.report.frontier.result import parse_result
 from lightleak.report.frontier.table import Row, table_rows
-from lightleak.report.wording import interval, percent, points
+from lightleak.report.frontier.wording import short_name
+from lightleak.report.wording import percent, points
 
 
 def print_frontier(results: dict[str, Any], console: Console) -> None:
-    """A line per point, with 95% intervals in brackets, for a terminal of 80 columns."""
+    """A line per point, with half the width of 95% intervals, for a terminal of 80 columns."""
     frontiers = compare(parse_result(row, "", f"row {i}") for i, row in enumerate(results["rows"]))
     if not frontiers:
         console.print("nothing is finished yet")
@@ -29,12 +31,24 @@ def print_frontier(results: dict[str, Any], console: Console) -> None:
 
 
 def _cells(row: Row) -> list[str]:
-    accuracy, cells, leakage = row.point.accuracy, row.point.cells, row.point.leakage
+    leakage = row.point.leakage
     return [
         "*" if row.is_best else "",
-        f"{row.title} {row.point.strength.value:g}" if row.point.strength.value is not None else row.title,
+        short_name(row.point.strength),
         row.epsilon,
-        f"{percent(accuracy.mean)} ({interval(accuracy)})" if accuracy else "–",
-        f"{percent(cells.mean)} ({interval(cells)})" if cells else "–",
+        _with_half_width(row.point.accuracy),
+        _with_half_width(row.point.cells),
         points(leakage.mean) if leakage else "–",
     ]
+
+
+def _with_half_width(value: Estimate | None) -> str:
+    """A share and half the width of its interval in points.
+
+    >>> _with_half_width(Estimate(0.729, 5, 0.72, 0.738)), _with_half_width(Estimate(0.5)), _with_half_width(None)
+    ('72.9% ± 0.9', '50.0%', '–')
+    """
+    if value is None:
+        return "–"
+    half = "" if value.low is None or value.high is None else f" ± {50 * (value.high - value.low):.1f}"
+    return percent(value.mean) + half

@@ -25,6 +25,9 @@ MOST_TICKS = 6
 PADDING = 0.06
 """Share of the range of the values that is left free at each end of an axis."""
 
+REACH = 0.5
+"""How far the axes follow intervals beyond the outermost means, as a share of the means' range."""
+
 UNDEFENDED_STYLE = Style("validation", "diamond")
 
 
@@ -60,9 +63,9 @@ def frontier_plot(name: str, frontier: Frontier, best: Sequence[Point], styles: 
     points = frontier.measured
     if not points:
         return None
-    xs = close_axis([end for point in points for end in _ends(point.accuracy)])
     guess = frontier.guess
-    ys = close_axis([end for point in points for end in _ends(point.cells)] + ([guess.mean] if guess else []))
+    xs = close_axis(shown_range([point.accuracy for point in points]))
+    ys = close_axis(shown_range([point.cells for point in points], [] if guess is None else [guess.mean]))
 
     def height(value: float) -> float:
         return TOP + HEIGHT * (1 - ys.at(value))
@@ -89,6 +92,21 @@ def frontier_plot(name: str, frontier: Frontier, best: Sequence[Point], styles: 
     shapes += _labels(order, at)
     used = {curve_title(label): styles[label] for label, parts in drawn.items() if parts}
     return Plot(chart(name, TOP + HEIGHT + 58, *shapes), used)
+
+
+def shown_range(values: Sequence[Estimate | None], others: Sequence[float] = ()) -> tuple[float, float]:
+    """All means and as much of the intervals as leaves the means apart: few seeds give intervals of any width.
+
+    >>> shown_range([Estimate(0.5, 2, -0.4, 1.4), Estimate(0.6, 2, 0.59, 0.61)])
+    (0.45, 0.65)
+    """
+    known = [value for value in values if value is not None]
+    means = [*(value.mean for value in known), *others]
+    least, greatest = min(means), max(means)
+    room = REACH * (greatest - least) or PADDING
+    ends = [end for value in known for end in (value.low, value.high) if end is not None]
+    low, high = min([least, *ends]), max([greatest, *ends])
+    return round(max(low, least - room, 0.0), 10), round(min(high, greatest + room, 1.0), 10)
 
 
 def close_axis(values: Sequence[float]) -> Axis:
@@ -166,7 +184,3 @@ def _labels(points: Sequence[Point], at: dict[int, tuple[float, float]]) -> list
 def _label(point: Point) -> str:
     strength = point.strength
     return curve_title(strength.label) if strength.value is None else f"{strength.value:g}"
-
-
-def _ends(value: Estimate | None) -> list[float]:
-    return [] if value is None else [end for end in (value.mean, value.low, value.high) if end is not None]

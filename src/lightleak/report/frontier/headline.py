@@ -75,22 +75,18 @@ def limits(frontiers: Sequence[Frontier]) -> tuple[str, ...]:
 
 
 def choose(frontier: Frontier) -> Choice | None:
-    """The most accurate Pareto-best defence that takes away half of the leakage, else the one that takes most.
+    """The most accurate defence that takes away half of the leakage, else the one that takes most.
 
     None where no defence was shown to leak less than none.
     """
     none = frontier.none
     if none is None or not none.is_measured or not none.gain:
         return None
-    found = [
-        one.point
-        for one in standings(frontier.measured)
-        if one.is_best and not one.point.strength.is_none and _leaks_less(one.point, none)
-    ]
+    found = [point for point in frontier.measured if not point.strength.is_none and _leaks_less(point, none)]
     halving = [point for point in found if point.gain <= ENOUGH * none.gain]
     if halving:
-        return Choice(none, max(halving, key=_accuracy), True)
-    return Choice(none, min(found, key=lambda point: point.gain), False) if found else None
+        return Choice(none, max(halving, key=lambda point: (_accuracy(point), -point.gain)), True)
+    return Choice(none, min(found, key=lambda point: (point.gain, -_accuracy(point))), False) if found else None
 
 
 def _leaks_less(point: Point, none: Point) -> bool:
@@ -126,32 +122,40 @@ def _sentence(frontier: Frontier, none: Point, choice: Choice | None) -> str:
 
 
 def _best(standing: Sequence[Standing]) -> str:
-    best = [one.point for one in standing if one.is_best]
+    best = sorted((one.point for one in standing if one.is_best), key=_accuracy, reverse=True)
     if len(standing) < 2:
         return ""
-    names = ", ".join(short_name(point.strength) for point in sorted(best, key=_accuracy, reverse=True))
+    names = ", ".join(short_name(point.strength) for point in best)
+    which = f"only one is Pareto-best: {names}."
+    if len(best) > 1:
+        which = f"{len(best)} are Pareto-best, from the most accurate to the least leaky: {names}."
     return (
-        f"Of {len(standing)} points measured, {len(best)} {'is' if len(best) == 1 else 'are'} Pareto-best, from the "
-        f"most accurate to the least leaky: {names}. Each other point has one that is at least as accurate and leaks "
+        f"Of {len(standing)} points measured, {which} Each other point has one that is at least as accurate and leaks "
         "no more."
     )
 
 
 def _unsure(standing: Sequence[Standing]) -> str:
     """How far the frontier can be trusted."""
-    shaky = [one.point for one in standing if one.is_best and one.verdict == "not distinguishable"]
-    close = [one.point for one in standing if not one.is_best and one.verdict == "not distinguishable"]
+    best = [one for one in standing if one.is_best]
+    shaky = [one for one in best if one.verdict == "not distinguishable"]
+    close = [one for one in standing if not one.is_best and one.verdict == "not distinguishable"]
     parts = []
     if shaky:
         parts.append(
-            f"{len(shaky)} of the best {'is' if len(shaky) == 1 else 'are'} so in the means only: another point is "
-            "neither measurably less accurate nor measurably leakier"
+            f"{_share_of(shaky, best)} best in the means only, as another point is neither measurably less accurate "
+            "nor measurably leakier"
         )
     if close:
-        parts.append(
-            f"{len(close)} of the others {'is' if len(close) == 1 else 'are'} not distinguishable from a better one"
-        )
+        others = len(standing) - len(best)
+        parts.append(f"of the other {others}, {len(close)} cannot be told from a better one")
     return f"By the 95% intervals, {'; '.join(parts)}." if parts else ""
+
+
+def _share_of(some: Sequence[Standing], everything: Sequence[Standing]) -> str:
+    if len(some) == len(everything):
+        return "it is" if len(some) == 1 else "all of them are"
+    return f"{len(some)} of them {'is' if len(some) == 1 else 'are'}"
 
 
 def _guaranteed(frontier: Frontier) -> str:
@@ -194,9 +198,9 @@ def _selection(frontier: Frontier, choice: Choice | None) -> str:
     if choice is None:
         return text
     how = (
-        "the most accurate of the Pareto-best that takes away at least half of the leakage"
+        "the most accurate defence that takes away at least half of the leakage"
         if choice.halves
-        else "the Pareto-best that takes most of the leakage away; none takes away half"
+        else "the defence that takes most of the leakage away; none takes away half"
     )
     return f"{text} Named above: {how}. Picked afterwards among all points, it flatters the defence a little."
 
