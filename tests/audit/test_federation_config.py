@@ -72,6 +72,8 @@ def test_round_trip_and_rounds() -> None:
             "training.batch_size is a setting of FedSGD; FedAvg has protocol.local_batch_size",
         ),
         ({"training.optimizer.name": "adam"}, "training.optimizer is a setting of FedSGD"),
+        ({"training.trainer.gradient_clip_val": 1.0}, "training.trainer.gradient_clip_val is a setting of FedSGD"),
+        ({"training.trainer.precision": "16-mixed"}, "training.trainer.precision is a setting of FedSGD"),
         ({"capture.at": "clipped"}, "capture.at 'clipped' is about FedSGD gradients"),
         ({"capture.per_epoch": 51}, "capture.per_epoch must be at most 50 (updates of one round), got 51"),
         (

@@ -7,7 +7,7 @@ import pytest
 
 from lightleak.core.threat_model import ThreatModel
 
-EVERYTHING = ThreatModel(labels="true", marginals=True, batch_statistics=True, batch_labels=True)
+EVERYTHING = ThreatModel(labels="true", marginals=True, batch_statistics=True, batch_labels=True, local_training=True)
 NOTHING = ThreatModel(labels="none", update=False, column_bounds=False, encoder_statistics=False)
 
 
@@ -24,8 +24,9 @@ def test_threat_models_do_not_change():
 
 def test_sentence_lists_all_that_is_known():
     assert EVERYTHING.describe() == (
-        "An honest-but-curious server that knows the update, the true labels, column bounds, encoder statistics, "
-        "column marginals, the batch's BatchNorm statistics and which batch holds which labels."
+        "An honest-but-curious server that knows the update, the number of rows of each class, column bounds, encoder "
+        "statistics, column marginals, the batch's BatchNorm statistics, how the client trained and which batch holds "
+        "which labels."
     )
     assert NOTHING.describe() == "An honest-but-curious server that knows nothing."
     assert replace(NOTHING, marginals=True).describe().endswith(" that knows column marginals.")
@@ -33,7 +34,7 @@ def test_sentence_lists_all_that_is_known():
 
 @pytest.mark.parametrize("labels", ["true", "restored", "none"])
 def test_labels_are_named_by_where_they_come_from(labels: str):
-    sentence = replace(EVERYTHING, labels=labels).describe()
+    sentence = replace(EVERYTHING, labels=labels, local_training=False).describe()
     assert ("the true labels" in sentence) == (labels == "true")
     assert ("labels restored from the update" in sentence) == (labels == "restored")
 

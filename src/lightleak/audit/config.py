@@ -183,6 +183,17 @@ class MonitorConfig:
         at_least("monitor.every", self.every, 1)
 
 
+NOT_FEDERATED = (
+    "accumulate_grad_batches",
+    "gradient_clip_algorithm",
+    "gradient_clip_val",
+    "num_nodes",
+    "precision",
+    "strategy",
+)
+"""Arguments of the Trainer that have no meaning for clients which train by themselves."""
+
+
 @dataclass(frozen=True)
 class AuditConfig:
     """A whole audit of one federated training (``kind: horizontal``).
@@ -284,6 +295,11 @@ class AuditConfig:
         ):
             if getattr(self.training, name) != getattr(usual, name):
                 raise UsageError(f"training.{name} is a setting of FedSGD; FedAvg has {instead}")
+        if refused := [name for name in NOT_FEDERATED if self.training.trainer.get(name) is not None]:
+            raise UsageError(
+                f"training.trainer.{refused[0]} is a setting of FedSGD; a federation averages clients that train by "
+                "themselves, on one device and in full precision"
+            )
         if self.protocol.label_order == "batches" and self.labels != "true":
             raise UsageError(
                 f"protocol.label_order 'batches' tells the labels of every local batch; it needs labels true, got "

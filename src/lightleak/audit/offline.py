@@ -18,6 +18,7 @@ from lightleak.audit.unit import Unit, kept_cells
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.data.image_scale import is_image_state
 from lightleak.report import build_report
 from lightleak.targets.spec import NetworkSpec
 
@@ -73,6 +74,11 @@ def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
     """Every attack of the config on every capture below ``root``."""
     units = []
     captures = [(path, ClientUpdate.load(path / "observation")) for path in find_captures(root)]
+    for path, update in captures:
+        if is_image_state(update.encoder):
+            raise UsageError(
+                f"{path} holds an update on images; attack it from Python, ATTACKS.get(name)().run(update)"
+            )
     for attack in config.attacks:
         options = with_label_setting(config, attack, config.attacks[attack])
         labels = label_setting(config, options)

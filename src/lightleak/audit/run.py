@@ -146,9 +146,12 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
         sizes = (*sizes, rows_of_clients(config, experiment))
         if monitor.attack is not None:
             attacks.append((monitor.attack, monitor.options, "monitor.options"))
-    update, _ = _fresh_clients(config, experiment).observe(min(sizes), 0)
+    fresh = _fresh_clients(config, experiment)
+    firsts = [fresh.observe(size, 0)[0] for size in sorted(set(sizes))]
     for name, options, where in attacks:
-        make_attack(name, with_label_setting(config, name, options), where).check(update)
+        attack = make_attack(name, with_label_setting(config, name, options), where)
+        for update in firsts:
+            attack.check(update)
 
 
 def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None) -> None:
@@ -192,7 +195,9 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
         for i in range(config.initial.batches):
             facts = protocol_facts(config.protocol, size)
             facts |= {"batch_index": i, "source": "initial", "epoch": 0, "defense": "none"}
-            observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts | defended))
+            # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch.
+            facts |= {name: value for name, value in defended.items() if name not in ("epsilon", "delta")}
+            observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
         update = ClientUpdate.load(taken / "observation")

@@ -31,6 +31,7 @@ class Unit:
         observe: makes or reads the observation (and the truth, where the run owns it).
         facts: what the results row says besides the scores; ``batch_size`` is needed.
         seed: root of the unit's random streams.
+        stream: name of those streams; empty: the id. Units that are to be compared may share one.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Unit:
     observe: Callable[[], Observed]
     facts: dict[str, Any]
     seed: int
+    stream: str = ""
 
     @property
     def cost(self) -> float:
@@ -94,7 +96,7 @@ def run_pack(
     """
     observed = [unit.observe() for unit in pack]
     attack, cost = ATTACKS.get(pack[0].attack)(**pack[0].options), pack[0].cost
-    seeds = [derive_seed(unit.seed, unit.attack, unit.id) for unit in pack]
+    seeds = [derive_seed(unit.seed, unit.attack, unit.stream or unit.id) for unit in pack]
     updates = [update for update, _ in observed]
     found = attack.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):

@@ -17,6 +17,8 @@ class ThreatModel:
         encoder_statistics: mean and deviation of every encoded column are known (the server standardises with them).
         marginals: one-way marginals of the columns are known.
         batch_statistics: the batch's own BatchNorm statistics are known.
+        local_training: rows, learning rate and optimiser of a client's local training are known (FedAvg), and its
+            epochs and batch size or the number of its steps; of the labels then only how many rows each class has.
         batch_labels: the labels of every local batch are known, not their counts alone (FedAvg).
     """
 
@@ -26,6 +28,7 @@ class ThreatModel:
     encoder_statistics: bool = True
     marginals: bool = False
     batch_statistics: bool = False
+    local_training: bool = False
     batch_labels: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -40,12 +43,14 @@ class ThreatModel:
         """
         known = ["the update"] if self.update else []
         if self.labels != "none":
-            known.append("the true labels" if self.labels == "true" else "labels restored from the update")
+            true = "the number of rows of each class" if self.local_training else "the true labels"
+            known.append(true if self.labels == "true" else "labels restored from the update")
         facts = (
             (self.column_bounds, "column bounds"),
             (self.encoder_statistics, "encoder statistics"),
             (self.marginals, "column marginals"),
             (self.batch_statistics, "the batch's BatchNorm statistics"),
+            (self.local_training, "how the client trained"),
             (self.batch_labels, "which batch holds which labels"),
         )
         known += [text for holds, text in facts if holds]

@@ -18,12 +18,16 @@ from lightleak.report.certainty import certainty
 from lightleak.report.charts import legend_mark
 from lightleak.report.columns import column_leakage
 from lightleak.report.comparison import Group, at_start, compare
+from lightleak.report.frontier.page import TEMPLATE as FRONTIER_TEMPLATE
+from lightleak.report.frontier.page import frontier_context
+from lightleak.report.frontier.run_folder import FrontierRun, load_frontier_run
 from lightleak.report.headline import headline
 from lightleak.report.kinds import kind_of_runs
 from lightleak.report.released.page import FILTERS as RELEASED_FILTERS
 from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
 from lightleak.report.released.page import released_context
 from lightleak.report.released.run_folder import ReleasedRun, load_released_run
+from lightleak.report.result import Setting
 from lightleak.report.run_folder import RunFolder, load_run
 from lightleak.report.scenarios import attack_styles, scenarios
 from lightleak.report.training import training_panels
@@ -65,6 +69,8 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
         text = render_vertical([load_vertical_run(folder, name) for folder, name in named], redact)
     elif kind == "released-model":
         text = render_released([load_released_run(folder, name) for folder, name in named], redact)
+    elif kind == "defence-frontier":
+        text = render_frontier([load_frontier_run(folder, name) for folder, name in named], redact)
     else:
         text = render([load_run(folder, name) for folder, name in named], redact)
     target = folders[0] / FILE_NAME if output is None else output
@@ -102,6 +108,11 @@ def render_vertical(runs: Sequence[VerticalRun], redact: bool = False) -> str:
 def render_released(runs: Sequence[ReleasedRun], redact: bool = False) -> str:
     """The report of audits of released models as HTML text; every value from the runs is escaped."""
     return _templates().get_template(RELEASED_TEMPLATE).render(released_context(runs, redact))
+
+
+def render_frontier(runs: Sequence[FrontierRun], redact: bool = False) -> str:
+    """The report of defence frontiers as HTML text; every value from the runs is escaped."""
+    return _templates().get_template(FRONTIER_TEMPLATE).render(frontier_context(runs, redact))
 
 
 @cache
@@ -162,7 +173,7 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
         "scenarios": shown,
         "differing": wording.varying(scenario.setting for scenario in shown),
         "setting_parts": wording.setting_parts,
-        "facts": _facts(main),
+        "facts": _facts(main, groups),
         "threat_models": _threat_models(main),
         "server_knowledge": list(dict.fromkeys(filter(None, (wording.server_knowledge(g.setting) for g in main)))),
         "of_rows": wording.of_rows,
@@ -193,8 +204,8 @@ def _same_place(group: Group, other: Group) -> bool:
     return (group.setting, group.batch_size) == (other.setting, other.batch_size)
 
 
-def _facts(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
-    """What was attacked, each distinct value once."""
+def _facts(groups: Sequence[Group], everything: Sequence[Group]) -> list[tuple[str, list[str]]]:
+    """What was attacked, each distinct value once; the privacy that was granted stands with the training's groups."""
     settings = [group.setting for group in groups if not group.is_baseline] or [group.setting for group in groups]
     sizes = sorted({group.batch_size for group in groups if group.batch_size is not None})
     listed = [
@@ -207,9 +218,16 @@ def _facts(groups: Sequence[Group]) -> list[tuple[str, list[str]]]:
         ),
         ("When", [wording.source_phrase(setting.source) for setting in settings]),
         ("Labels", [wording.labels_phrase(setting.labels) for setting in settings]),
-        ("Defence", [wording.defense_phrase(setting) for setting in settings]),
+        ("Defence", [wording.defense_phrase(s) for s in _with_privacy(settings, everything)]),
     ]
     return [(name, list(dict.fromkeys(values))) for name, values in listed]
+
+
+def _with_privacy(settings: Sequence[Setting], everything: Sequence[Group]) -> list[Setting]:
+    """The settings, those of the same defence with an accountant's word in their place where there are any."""
+    granted = [group.setting for group in everything if group.setting.epsilon is not None]
+    told = {(setting.defense, setting.strength): setting for setting in granted}
+    return [told.get((setting.defense, setting.strength), setting) for setting in settings]
 
 
 def _on_fedavg(groups: Sequence[Group]) -> bool:

@@ -208,12 +208,13 @@ def defense_phrase(setting: Setting) -> str:
     """The defence with its strength, and with the privacy it grants where an accountant has said.
 
     >>> defense_phrase(Setting("a", defense="dp_sgd", strength=1.0, epsilon=2.94, delta=1e-5))
-    'DP-SGD 1 (differential privacy for every row: ε 2.94 at δ 1e-05)'
+    'DP-SGD 1 (differential privacy of the whole training for every row: ε 2.94 at δ 1e-05)'
     """
     title = defense_title(setting.defense, setting.strength)
     if setting.epsilon is None or setting.delta is None:
         return title
-    return f"{title} (differential privacy for every row: ε {setting.epsilon:.3g} at δ {setting.delta:g})"
+    granted = f"ε {setting.epsilon:.3g} at δ {setting.delta:g}"
+    return f"{title} (differential privacy of the whole training for every row: {granted})"
 
 
 def source_phrase(source: str | None) -> str:

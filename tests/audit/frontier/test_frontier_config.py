@@ -43,7 +43,10 @@ def test_names_of_defences_may_be_written_short(small) -> None:
 def test_trainings_differ_by_number_and_attacks_share_their_clients(small) -> None:
     config = small(seed=7)
     none, noise = config.points[:2]
-    assert [config.audit_at(noise, number).seed for number in (0, 1)] == [7, 8]
+    trainings = [config.audit_at(noise, number).seed for number in (0, 1)]
+    assert trainings == [config.audit_at(none, number).seed for number in (0, 1)]
+    others = [small(seed=8).audit_at(noise, number).seed for number in (0, 1)]
+    assert len({7, 8, *trainings, *others}) == 6
     assert config.audit_at(noise).seed == config.audit_at(none).seed == 7
     assert config.audit_at(noise).defense.options == {"scale": 0.01}
     assert config.audit_at(none).defense.is_none

@@ -32,6 +32,7 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import generator
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import is_image_state
 
 Config = TypeVar("Config", bound=EngineConfig)
 
@@ -189,6 +190,8 @@ class GradientInversion(RestartedInversion[InversionConfig]):
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
         if config.labels == "true" and update.labels is None:
             raise ObservationError(f"{self.name}: the update shares no labels; use labels='geng' or labels='bias'")
+        if is_image_state(update.encoder):
+            raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
         network = client_network(update)
         require_fit(update, network)
         if config.labels != "true":

@@ -25,6 +25,7 @@ from lightleak.audit.settings import (
     read_settings,
 )
 from lightleak.core.errors import UsageError
+from lightleak.core.seeds import derive_seed
 
 FREE = ("data.options", "target.options", "training.trainer", "attacks")
 
@@ -108,7 +109,9 @@ class FrontierConfig:
         """Raise `UsageError` for a value out of range, or a defence that cannot be made."""
         at_least("workers", self.workers, 0)
         at_least("seeds", self.seeds, 1)
-        if not self.protocol.is_fedavg:
+        if self.protocol.is_fedavg:
+            at_least("protocol.rounds", self.protocol.rounds, 1)
+        else:
             at_least("training.epochs", self.training.epochs, 1)
         if not set(self.attacks) - {BASELINE}:
             raise UsageError(f"attacks must name at least one besides {BASELINE}, which reads nothing")
@@ -122,6 +125,10 @@ class FrontierConfig:
     def points(self) -> tuple[Point, ...]:
         """No defence, and every defence at every strength."""
         return (Point(), *(point for curve in self.defenses for point in curve.points()))
+
+    def training_seed(self, training: int) -> int:
+        """Root seed of training number ``training``."""
+        return derive_seed(self.seed, "training", training)
 
     def audit_at(self, point: Point, training: int | None = None) -> AuditConfig:
         """The horizontal audit that measures one point.
@@ -144,7 +151,7 @@ class FrontierConfig:
             attacks=self.attacks if BASELINE in self.attacks else {**self.attacks, BASELINE: {}},
             labels=self.labels,
             label_method=self.label_method,
-            seed=self.seed if training is None else self.seed + training,
+            seed=self.seed if training is None else self.training_seed(training),
             device=self.device,
         )
 

@@ -53,11 +53,14 @@ def packs_of(config: FrontierConfig, experiment: Experiment, device: torch.devic
 
 
 def attack_units(config: FrontierConfig, point: Point, experiment: Experiment) -> list[Unit]:
-    """Every attack on every client under one defence; what reads no update runs without a defence alone."""
+    """Every attack on every client under one defence; what reads no update runs without a defence alone.
+
+    Clients, the draws of their defence and the starts of the attack are the same at every point.
+    """
     units = plan_units(config.audit_at(point), experiment, Path(os.devnull))
     facts = common_facts(config, experiment) | point.facts()
     return [
-        replace(unit, id=f"{unit.id}-{point.id}", facts=unit.facts | facts)
+        replace(unit, id=f"{unit.id}-{point.id}", stream=unit.id, facts=unit.facts | facts)
         for unit in units
         if point.name == NO_DEFENSE or _reads(unit)
     ]

@@ -52,22 +52,12 @@ def run_frontier_audit(
         run_packs(plan, folder, device, config.workers, quiet, "trainings and attacks")
     finally:
         # Also after an interruption: the report then shows what is there, and a later run goes on from it.
-        rows = with_guarantees(rows_of(ids, folder))
+        rows = rows_of(ids, folder)
         results = write_results(folder, rows, SUMMARY_KEYS)
         write_frontier(folder, rows)
         build_report(folder, redact=config.redact)
     print_frontier(results, console)
     return results
-
-
-def with_guarantees(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, with what the trainings of a point found of epsilon and delta said of its attacks too."""
-    known = {_point(row): row for row in rows if row["epsilon"] is not None}
-    return [row | {name: known.get(_point(row), row)[name] for name in ("epsilon", "delta")} for row in rows]
-
-
-def _point(row: dict[str, Any]) -> tuple[Any, Any]:
-    return row["defense_label"], row["defense_strength"]
 
 
 def check_frontier(config: FrontierConfig) -> SharedExperiment:

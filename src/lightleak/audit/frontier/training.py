@@ -87,7 +87,7 @@ class TrainingJob:
             **self.point.facts(),
             "attack": "none",
             "source": "training",
-            "seed": self.config.seed + self.index,
+            "seed": self.config.training_seed(self.index),
         }
 
 

@@ -137,6 +137,8 @@ def _best(standing: Sequence[Standing]) -> str:
 
 def _unsure(standing: Sequence[Standing]) -> str:
     """How far the frontier can be trusted."""
+    if all(len(one.point.accuracies) < 2 and len(one.point.gains) < 2 for one in standing):
+        return "One training and one client at each point give no intervals: which points are best may be chance."
     best = [one for one in standing if one.is_best]
     shaky = [one for one in best if one.verdict == "not distinguishable"]
     close = [one for one in standing if not one.is_best and one.verdict == "not distinguishable"]
@@ -194,7 +196,7 @@ def _share(value: Estimate, label: str, point: Point) -> Tile:
 def _selection(frontier: Frontier, choice: Choice | None) -> str:
     trainings = sorted({len(point.accuracies) for point in frontier.measured})
     clients = sorted({len(point.gains) for point in frontier.measured})
-    text = f"Measured with {_numbers(trainings)} trainings and {_numbers(clients)} clients at each point."
+    text = f"Measured with {_numbers(trainings, 'training')} and {_numbers(clients, 'client')} at each point."
     if choice is None:
         return text
     how = (
@@ -205,5 +207,6 @@ def _selection(frontier: Frontier, choice: Choice | None) -> str:
     return f"{text} Named above: {how}. Picked afterwards among all points, it flatters the defence a little."
 
 
-def _numbers(found: Sequence[int]) -> str:
-    return str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+def _numbers(found: Sequence[int], what: str) -> str:
+    number = str(found[0]) if len(found) == 1 else f"{found[0]} to {found[-1]}"
+    return f"{number} {what}{'' if found[-1] == 1 else 's'}"

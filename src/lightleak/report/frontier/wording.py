@@ -42,11 +42,15 @@ def short_name(strength: Strength) -> str:
 def full_name(strength: Strength) -> str:
     """The defence with its strength as a sentence begins with it.
 
-    >>> full_name(Strength("c", "clipping", 0.1, "max_norm", "clipping to norm 0.1"))
+    >>> full_name(Strength("clipping", "clipping", 0.1, "max_norm", "clipping to norm 0.1"))
     'Clipping to norm 0.1'
+    >>> full_name(Strength("sign", "sign", words="signs, scaled per tensor"))
+    'Sign (signs, scaled per tensor)'
     """
-    words = strength.words or short_name(strength)
-    return words[:1].upper() + words[1:]
+    title, words = curve_title(strength.label), strength.words or short_name(strength)
+    if words.lower() == title.lower() or words.lower().startswith((f"{title.lower()} ", f"{title.lower()},")):
+        return words[:1].upper() + words[1:]
+    return f"{title} ({words})"
 
 
 def named(rivals: tuple[Point, ...]) -> str:
@@ -70,7 +74,8 @@ def cost_words(cost: Estimate) -> str:
     """
     amount = f"{unsigned(cost.mean)} points"
     if cost.low is None or cost.high is None:
-        return f"at a cost of {amount} of accuracy, as far as one training each can tell"
+        change = f"at a cost of {amount} of" if cost.mean >= 0 else f"with {unsigned(-cost.mean)} points more"
+        return f"{change} accuracy, as far as one training each can tell"
     if cost.low > 0:
         return f"at a cost of {amount} of accuracy"
     if cost.high < 0:

@@ -11,6 +11,7 @@ import torch
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.fedavg.attack import FedAvgInversion
 from lightleak.attacks.gradient_inversion.fedavg.config import FedAvgConfig
+from lightleak.attacks.gradient_inversion.fedavg.label_split import shared_positions
 from lightleak.attacks.gradient_inversion.fedavg.problem import bytes_per_candidate, schedule_of, segment_length
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.image_similarity import matched_psnr
@@ -70,9 +71,24 @@ def test_a_result_does_not_depend_on_its_neighbours_or_on_chunks(make_fedavg: Ma
 def test_the_order_of_known_counts_tells_nothing(make_fedavg: MakeFedAvg) -> None:
     update, _ = make_fedavg(6, share_labels="counts", hidden=[8])
     assert update.labels is not None and update.batch_labels is None
-    turned = replace(update, labels=update.labels.flip(0).sort().values)
+    turned = replace(update, labels=update.labels.flip(0))
+    assert not torch.equal(turned.labels, update.labels)
     attack = ATTACKS.get("tableak_fedavg")(**SHORT)
     assert torch.equal(attack.run(update, 0).encoded, attack.run(turned, 0).encoded)
+
+
+@pytest.mark.parametrize("reshuffle", [False, True])
+@pytest.mark.parametrize("simulation", ["full", "shared"])
+def test_the_true_rows_have_no_loss(make_fedavg: MakeFedAvg, simulation: str, reshuffle: bool) -> None:
+    """By that loss restarts are chosen; with reshuffled batches every epoch has its own order of labels."""
+    training = LocalTraining(3, 6, 0.5, reshuffle=reshuffle)  # one batch, in which only labels have a place
+    update, truth = make_fedavg(6, seed=3, training=training, dtype=torch.float64, hidden=[9])
+    assert update.batch_labels is not None and 0 < int(truth.labels.sum()) < 6
+    attack = ATTACKS.get("tableak_fedavg")(simulation=simulation, label_order="batches", precision="float64")
+    posed = attack.pose([(update, 0)], attack.codec(update, torch.device("cpu")), torch.device("cpu"), torch.float64)
+    rows = truth.inputs.double()[shared_positions(torch.stack([truth.labels, posed.labels[0]]))[1]]
+    loss, _ = posed.matcher.value_and_grad(posed.variables_of(rows.view(1, 1, *rows.shape)))
+    assert loss.item() == pytest.approx(0, abs=1e-9)
 
 
 def test_epochs_that_are_not_told_are_tried(make_fedavg: MakeFedAvg) -> None:
@@ -82,8 +98,8 @@ def test_epochs_that_are_not_told_are_tried(make_fedavg: MakeFedAvg) -> None:
     assert hidden.facts.local_steps == 8
     attack = ATTACKS.get("tableak_fedavg")(steps=30, restarts=1)
     found = attack.run(hidden, 0)
-    each = {e: ATTACKS.get("tableak_fedavg")(steps=30, restarts=1, assumed_epochs=e).run(hidden, 0) for e in (2, 4, 8)}
-    assert found.loss == min(one.loss for one in each.values())  # 1 epoch would need batches of less than a row
+    each = {e: ATTACKS.get("tableak_fedavg")(steps=30, restarts=1, assumed_epochs=e).run(hidden, 0) for e in (4, 8)}
+    assert found.loss == min(one.loss for one in each.values())  # one or two epochs would leave batches without rows
     work: list[float] = []
     attack.run_many([hidden], [0], progress=work.append)
     assert sum(work) == pytest.approx(1)
@@ -165,6 +181,22 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
         {"assumed_epochs": 4, "label_order": "batches"},
         "needs the update's own epochs .2., got 4",
     ),
+    ("a batch of nothing", {"batch_size": 0}, {}, {}, "batch_size must be at least 1, got 0"),
+    ("empty batches", {}, {"batch_labels": None}, {"assumed_epochs": 1}, "6 rows cannot be cut into 4 batches"),
+    (
+        "empty batches told",
+        {"epochs": 1, "batch_size": None},
+        {"batch_labels": None},
+        {},
+        "6 rows cannot be cut into 4 batches of equal size",
+    ),
+    (
+        "labels of other rows",
+        {},
+        {"labels": torch.zeros(6, dtype=torch.long)},
+        {"label_order": "batches"},
+        "every epoch of batch_labels must be an order of the client's labels",
+    ),
     ("image priors", {}, {}, {"total_variation": 1.0}, "are for images; this update is on rows of a table"),
 ]
 
@@ -183,6 +215,13 @@ def test_wrong_use_is_refused_before_any_work(
     monkeypatch.setattr(FedAvgInversion, "pose", lambda *_: pytest.fail("work was begun"))
     with pytest.raises((ObservationError, UnsupportedError), match=message):
         ATTACKS.get("tableak_fedavg")(**options).run_many([good, wrong], [0, 1])
+
+
+def test_an_attack_on_tables_refuses_images(make_images: MakeFedAvg) -> None:
+    update, _ = make_images()
+    gradient = replace(update, kind="gradient", facts=replace(update.facts, epochs=1), batch_labels=None)
+    with pytest.raises(UnsupportedError, match="tableak reconstructs rows of a table; this update is on images"):
+        ATTACKS.get("tableak")(steps=1).run(gradient)
 
 
 @pytest.mark.parametrize("name", ["tableak", "inverting_gradients"])
@@ -221,5 +260,6 @@ def test_the_truth_is_never_needed(make_fedavg: MakeFedAvg) -> None:
 
 def test_the_threat_model_says_what_is_known(make_fedavg: MakeFedAvg) -> None:
     told = ATTACKS.get("tableak_fedavg")(label_order="batches").threat_model.describe()
-    assert "which batch holds which labels" in told
+    assert "which batch holds which labels" in told and "how the client trained" in told
+    assert "the number of rows of each class" in told
     assert "which batch" not in ATTACKS.get("tableak_fedavg")().threat_model.describe()

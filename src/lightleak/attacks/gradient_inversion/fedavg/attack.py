@@ -12,7 +12,9 @@ from lightleak.attacks.gradient_inversion.attack import Posed, RestartedInversio
 from lightleak.attacks.gradient_inversion.checks import require_fit
 from lightleak.attacks.gradient_inversion.codec import RowCodec, table_codec
 from lightleak.attacks.gradient_inversion.fedavg.checks import (
+    can_be_cut,
     local_epochs,
+    require_cut,
     require_fedavg,
     rows_per_client,
     total_steps,
@@ -21,7 +23,7 @@ from lightleak.attacks.gradient_inversion.fedavg.config import FedAvgConfig
 from lightleak.attacks.gradient_inversion.fedavg.epoch_matching import match_epochs
 from lightleak.attacks.gradient_inversion.fedavg.image_codec import image_codec
 from lightleak.attacks.gradient_inversion.fedavg.label_counts import restore_fedavg_counts
-from lightleak.attacks.gradient_inversion.fedavg.label_split import random_split
+from lightleak.attacks.gradient_inversion.fedavg.label_split import orders_of, random_split, shared_positions
 from lightleak.attacks.gradient_inversion.fedavg.problem import (
     build_update_matcher,
     bytes_per_candidate,
@@ -54,6 +56,7 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         knows = ThreatModel(
             labels="true" if config.labels == "true" else "restored",
             batch_labels=config.label_order == "batches",
+            local_training=True,
         )
         super().__init__(name, citation, config, knows)
 
@@ -69,10 +72,14 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         config = self.config
         require_fedavg(self.name, update)
         epochs, steps = local_epochs(self.name, update.facts), total_steps(self.name, update.facts)
-        if config.assumed_epochs is not None and steps % config.assumed_epochs:
-            raise ObservationError(
-                f"{self.name}: assumed_epochs must divide the update's {steps} local steps, got {config.assumed_epochs}"
-            )
+        if config.assumed_epochs is not None:
+            if steps % config.assumed_epochs:
+                raise ObservationError(
+                    f"{self.name}: assumed_epochs must divide the update's {steps} local steps, got "
+                    f"{config.assumed_epochs}"
+                )
+            if config.assumed_epochs != epochs:
+                require_cut(self.name, rows_per_client(self.name, update.facts), steps // config.assumed_epochs)
         if config.labels == "true" and update.labels is None:
             raise ObservationError(f"{self.name}: the update shares no labels; use labels='interpolated'")
         if config.label_order == "batches":
@@ -84,6 +91,10 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
                 raise ObservationError(
                     f"{self.name}: label_order 'batches' needs the update's own epochs ({epochs}), got "
                     f"{config.assumed_epochs or update.batch_labels.shape[1]}"
+                )
+            if update.labels is None or not orders_of(update.batch_labels, update.labels):
+                raise ObservationError(
+                    f"{self.name}: every epoch of batch_labels must be an order of the client's labels"
                 )
         network = client_network(update)
         require_fit(update, network)
@@ -134,9 +145,12 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         def rows(x: Tensor) -> Tensor:
             return match_epochs(codec.similarity, x.unflatten(2, shape)).flatten(2, 3)
 
+        # A later epoch may take the labels in another order than the first, whose order the rows have.
+        places = torch.stack([shared_positions(part)[:, : schedule.copies] for part in labels]).to(device)
+
         def variables_of(rows: Tensor) -> Tensor:
-            each = rows.unflatten(2, (clients, 1, schedule.rows))
-            return each.expand(-1, -1, -1, schedule.copies, -1, -1).flatten(2, 4)
+            each = rows.unflatten(2, (clients, 1, schedule.rows)).expand(-1, -1, -1, schedule.copies, -1, -1)
+            return each.gather(4, places[:, None, ..., None].expand_as(each)).flatten(2, 4)
 
         first = torch.stack([part[:, 0].flatten() for part in labels])
         return Posed(matcher, first, clients * schedule.copies * schedule.rows, rows, variables_of)
@@ -151,7 +165,7 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         """Try every number of epochs the steps allow and keep the reconstruction of least loss (App. C.4)."""
         steps = total_steps(self.name, update.facts)
         rows = rows_per_client(self.name, update.facts)
-        divisors = [e for e in range(1, steps + 1) if steps % e == 0 and steps // e <= rows]
+        divisors = [e for e in range(1, steps + 1) if steps % e == 0 and can_be_cut(rows, steps // e)]
         share = None if progress is None else partial(_scaled, progress, 1 / len(divisors))
         tried = [
             FedAvgInversion(self.name, self.citation, replace(self.config, assumed_epochs=epochs))
@@ -170,7 +184,7 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         draws = generator(seed, "labels")
         if self.config.labels == "true":
             assert update.labels is not None  # likewise
-            labels = update.labels.cpu()
+            labels = update.labels.cpu().view(clients, -1).sort(-1).values.flatten()  # whoever sent them in which order
         else:
             labels = self._restored(update, draws)
             # Counts are restored over all clients; which client holds which label stays open.

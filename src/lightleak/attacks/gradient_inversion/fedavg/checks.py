@@ -56,6 +56,8 @@ def local_epochs(name: str, facts: ProtocolFacts) -> int | None:
         ObservationError: the facts contradict each other, or tell too little.
     """
     rows, steps, epochs = rows_per_client(name, facts), facts.local_steps, facts.epochs
+    if facts.batch_size is not None and facts.batch_size < 1:
+        raise ObservationError(f"{name}: batch_size must be at least 1, got {facts.batch_size}")
     batches = None if facts.batch_size is None else -(-rows // facts.batch_size)
     if steps is None:
         if epochs is None or batches is None:
@@ -75,7 +77,28 @@ def local_epochs(name: str, facts: ProtocolFacts) -> int | None:
         )
     if epochs is None and batches is not None:
         return steps // batches
+    if epochs is not None and batches is None:
+        require_cut(name, rows, steps // epochs)
     return epochs
+
+
+def can_be_cut(rows: int, batches: int) -> bool:
+    """Whether rows make so many batches of one size, the last perhaps smaller, none empty.
+
+    >>> can_be_cut(10, 4), can_be_cut(10, 6)
+    (True, False)
+    """
+    return -(-rows // -(-rows // batches)) == batches
+
+
+def require_cut(name: str, rows: int, batches: int) -> None:
+    """Check `can_be_cut`.
+
+    Raises:
+        ObservationError: some batch would be empty.
+    """
+    if not can_be_cut(rows, batches):
+        raise ObservationError(f"{name}: {rows} rows cannot be cut into {batches} batches of equal size per epoch")
 
 
 def total_steps(name: str, facts: ProtocolFacts) -> int:

@@ -42,6 +42,16 @@ def shared_positions(labels: Tensor) -> Tensor:
     return torch.empty_like(labels).scatter_(-1, by_label, first)
 
 
+def orders_of(batch_labels: Tensor, labels: Tensor) -> bool:
+    """Whether every epoch of ``batch_labels [clients, epochs, rows]`` is an order of its client's part of ``labels``.
+
+    >>> orders_of(torch.tensor([[[1, 0], [0, 1]]]), torch.tensor([0, 1]))
+    True
+    """
+    expected = labels.view(len(batch_labels), 1, -1).sort(-1).values
+    return torch.equal(batch_labels.sort(-1).values, expected.expand_as(batch_labels))
+
+
 def stacked(parts: Sequence[Tensor], restarts: int) -> Tensor:
     """Per update ``[clients, ...]`` to all simulated clients ``[updates * restarts * clients, ...]``."""
     together = torch.stack(list(parts))
