@@ -7,18 +7,25 @@ per cell and attack on a validation client that no cell reports: first all of th
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from lightleak.audit.campaign import finished_rows, run_units
-from lightleak.audit.clients import FreshFedAvgClients, Population
+from lightleak.audit.clients import FreshFedAvgClients
 from lightleak.audit.comparison import Compared
 from lightleak.audit.federation_config import ProtocolConfig
 from lightleak.audit.paper.values import PaperCell, PaperTable
-from lightleak.audit.reproduction_settings import ROW_METRICS, Selection, check_settings, experiment_of, selected
+from lightleak.audit.reproduction_settings import (
+    ROW_METRICS,
+    Selection,
+    check_settings,
+    experiment_of,
+    population_of,
+    selected,
+)
 from lightleak.audit.results import write_results
 from lightleak.audit.row_facts import protocol_facts
 from lightleak.audit.unit import Observed, Unit, write_whole
@@ -197,14 +204,9 @@ def _unit(setting: LocalSetting, selection: Selection, seed: int, index: int, pr
 
 def _observe(setting: LocalSetting, seed: int, data_folder: str | None, index: int) -> Observed:
     experiment = experiment_of(setting.dataset, setting.network, data_folder)
-    people = _population(setting.dataset, setting.network, data_folder)
+    people = population_of(setting.dataset, setting.network, data_folder)
     clients = FreshFedAvgClients(people, experiment.spec, seed, setting.protocol, share_labels="batches")
     return clients.observe(setting.rows, index)
-
-
-@cache
-def _population(dataset: str, network: str, data_folder: str | None) -> Population:
-    return experiment_of(dataset, network, data_folder).population()
 
 
 def _coordinates(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import lightning
 import torch
 
 from lightleak.audit.campaign import Pack, UpdatePack, plan_packs, rows_of, run_packs
-from lightleak.audit.clients import FreshClients, Population
+from lightleak.audit.clients import FreshClients
 from lightleak.audit.comparison import Compared
 from lightleak.audit.federation_config import ProtocolConfig
 from lightleak.audit.paper.values import PaperCell, PaperTable
@@ -20,6 +20,7 @@ from lightleak.audit.reproduction_settings import (
     TABLEAK_BATCH_SIZES,
     Selection,
     experiment_of,
+    population_of,
     selected,
 )
 from lightleak.audit.results import write_results
@@ -137,14 +138,9 @@ def _observe(
     dataset: str, network: str, scale: float, seed: int, data_folder: str | None, batch_size: int, index: int
 ) -> Observed:
     experiment = experiment_of(dataset, network, data_folder)
-    people = _population(dataset, network, data_folder)
+    people = population_of(dataset, network, data_folder)
     clients = FreshClients(people, experiment.spec, seed, share_labels=True, defense=GaussianNoise(scale))
     return clients.observe(batch_size, index)
-
-
-@cache
-def _population(dataset: str, network: str, data_folder: str | None) -> Population:
-    return experiment_of(dataset, network, data_folder).population()
 
 
 @dataclass(frozen=True)

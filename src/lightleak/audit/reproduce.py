@@ -28,6 +28,7 @@ from lightleak.audit.reproduction_settings import (
     attacked,
     experiment_of,
     figure_cells,
+    population_of,
     setting_of,
 )
 from lightleak.audit.results import write_environment, write_results
@@ -189,19 +190,15 @@ def _observe(setting: Setting, seed: int, data_folder: str | None, index: int) -
     if setting.epoch:
         return _federation(setting.dataset, setting.network, seed, data_folder).observe(setting.epoch, index)
     statistics = setting.attack == "gradinversion"
-    clients = FreshClients(_population(setting.dataset, data_folder), experiment.spec, seed, True, statistics)
+    people = population_of(setting.dataset, setting.network, data_folder)
+    clients = FreshClients(people, experiment.spec, seed, True, statistics)
     return clients.observe(setting.batch_size, index)
-
-
-@cache
-def _population(dataset: str, data_folder: str | None) -> Any:
-    return experiment_of(dataset, "mlp-100-100", data_folder).population()
 
 
 @cache
 def _federation(dataset: str, network: str, seed: int, data_folder: str | None) -> Federation:
     experiment = experiment_of(dataset, network, data_folder)
-    return Federation(_population(dataset, data_folder), experiment.spec, seed, share_labels=True)
+    return Federation(population_of(dataset, network, data_folder), experiment.spec, seed, share_labels=True)
 
 
 def _name(setting: Setting) -> str:

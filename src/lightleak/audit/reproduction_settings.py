@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from lightleak.audit.clients import Population
 from lightleak.audit.config import AuditConfig, DataConfig, TargetConfig
 from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.audit.paper.values import PaperCell, PaperTable
@@ -296,6 +297,12 @@ def dataset_options(name: str) -> tuple[str, dict[str, Any]]:
         _, discrete, continuous = name.split("-")
         return "synthetic", {"n_discrete": int(discrete[1:]), "n_continuous": int(continuous[1:])}
     return name, {}
+
+
+@cache
+def population_of(dataset: str, network: str, data_folder: str | None) -> Population:
+    """The rows that clients of `experiment_of` hold; encoded once."""
+    return experiment_of(dataset, network, data_folder).population()
 
 
 @cache

@@ -71,8 +71,8 @@ def test_network_takes_the_images(preset: object) -> None:
 def test_presets_by_name() -> None:
     assert preset_of(None) is DIGITS
     assert preset_of("femnist", steps=7) == replace(FEMNIST, steps=7)
-    with pytest.raises(UsageError, match="dataset must be one of digits, femnist, cifar100, got 'mnist'"):
-        preset_of("mnist")
+    with pytest.raises(UsageError, match="dataset must be one of digits, mnist, femnist, cifar100, got 'emnist'"):
+        preset_of("emnist")
 
 
 @pytest.mark.parametrize("name", ["10", "10x", "x5", "10x5x1", "ax5", ""])

@@ -196,7 +196,7 @@ def test_table_11_tells_the_hours_of_100_clients(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chosen", "message"),
     [
-        ({"dataset": "mnist"}, "dataset must be one of digits, femnist, cifar100, got 'mnist'"),
+        ({"dataset": "emnist"}, "dataset must be one of digits, mnist, femnist, cifar100, got 'emnist'"),
         ({"attacks": ("tableak",)}, "nothing of fedavg-table10 is left to run with dataset digits, attacks tableak"),
         ({"settings": ("10x4",)}, "--settings must be among 10x5, got 10x4"),
         ({"settings": ("ten",)}, "--settings takes local epochs x batch size"),

@@ -207,5 +207,6 @@ def restored_counts(
     after = {name: value + update.update[name].to(device) for name, value in before.items()}
     width = NetworkSpec.from_dict(update.network).layout.width
     dummy = torch.randn(DUMMY_IMAGES, width, generator=generator(seed, "label images", index)).to(device)
-    counts = restore_fedavg_counts(network, before, after, buffers, told.n_rows, rate, steps, dummy, method)
+    sgd = told.momentum, told.weight_decay
+    counts = restore_fedavg_counts(network, before, after, buffers, told.n_rows, rate, steps, dummy, method, *sgd)
     return round_counts(counts.cpu(), told.n_rows)

@@ -69,13 +69,20 @@ def attack_note(preset: FedAvgPreset) -> str:
 def stand_in(preset: FedAvgPreset) -> str:
     """That these are not the paper's images."""
     height, width = preset.shape[1:]
-    return (
-        f"Ours is a stand-in: scikit-learn's digits, {height} x {width} pixels in {preset.n_classes} classes. The "
-        f"paper's column is its own {preset.stands_for}: the two show whether the picture is the same, and nothing is "
-        "judged. Network and hyperparameters are FEMNIST's (Table 5, App. B.2) but for the attack's learning rate and "
-        "the weight of the epoch prior, searched for on one client that is not reported. Digits fill their image, "
-        "FEMNIST's are mostly white: the mean of all digits has 11 dB with one of them, and few reconstructions pass "
-        "the threshold of 20 dB. --dataset femnist runs the paper's own from a folder of LEAF's files."
+    images = "scikit-learn's digits" if preset.dataset == "digits" else preset.dataset.upper()
+    told = (
+        f"Ours is a stand-in: {images}, {height} x {width} pixels in {preset.n_classes} classes. The paper's column is "
+        f"its own {preset.stands_for}: the two show whether the picture is the same, and nothing is judged. Network "
+        "and hyperparameters are FEMNIST's (Table 5, App. B.2). --dataset femnist runs the paper's own from a folder "
+        "of LEAF's files."
+    )
+    if preset.dataset != "digits":
+        return told
+    return told + (
+        " The attack's learning rate and the weight of the epoch prior were searched for on one client that is not "
+        "reported; it was dealt from the same images, so about nine of its 50 are those of reported clients, too. "
+        "Digits fill their image, FEMNIST's are mostly white: the mean of all digits has 11 dB with one of them, and "
+        "few reconstructions pass the threshold of 20 dB."
     )
 
 

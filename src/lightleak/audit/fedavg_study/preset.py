@@ -9,7 +9,7 @@ from lightleak.core.errors import UsageError
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets.spec import NetworkSpec
 
-StudyDataset = Literal["digits", "femnist", "cifar100"]
+StudyDataset = Literal["digits", "mnist", "femnist", "cifar100"]
 
 SEPARATE = ("fedavg_prior", "fedavg_no_prior")
 """Attacks with variables of their own in every local epoch."""
@@ -51,7 +51,7 @@ class FedAvgPreset:
     """Settings of one dataset.
 
     Attributes:
-        dataset: ``femnist`` and ``cifar100`` (the paper's), or ``digits``, which stands in for them.
+        dataset: ``femnist`` and ``cifar100`` (the paper's), or ``digits`` and ``mnist``, which stand in for them.
         stands_for: dataset of the paper whose printed numbers stand beside ours.
         shape: channels, height and width of an image.
         n_classes: classes.
@@ -218,7 +218,10 @@ searched for by PSNR on one client of seed 1000 with E = m = 5: the attack's lea
 and the weight of the prior among 10, 30, 100 and 1000. FEMNIST's weight costs 4 dB there: the prior is a mean over
 pixels, so each of 64 feels twelve times as much of it as each of 784."""
 
-PRESETS: dict[str, FedAvgPreset] = {preset.dataset: preset for preset in (DIGITS, FEMNIST, CIFAR100)}
+MNIST = replace(FEMNIST, dataset="mnist", n_classes=10)
+"""MNIST's digits with FEMNIST's settings, a stand-in too."""
+
+PRESETS: dict[str, FedAvgPreset] = {preset.dataset: preset for preset in (DIGITS, MNIST, FEMNIST, CIFAR100)}
 
 
 def preset_of(dataset: str | None, steps: int | None = None) -> FedAvgPreset:

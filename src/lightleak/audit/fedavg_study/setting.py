@@ -12,9 +12,6 @@ from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.local_training import LocalTraining
 
 NO_DEFENSE = "none"
-LONG_STEPS = 500
-"""Local steps from which a cell is run on a GPU, or where it is asked for."""
-
 STRENGTHS = {"gaussian_noise": "scale", "laplacian_noise": "scale", "random_pruning": "probability"}
 """The setting that is the strength of each defence of Table 6."""
 
