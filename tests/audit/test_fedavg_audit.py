@@ -26,6 +26,7 @@ from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed
+from lightleak.protocols import fedavg
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.spec import build_network
 
@@ -162,8 +163,18 @@ def test_fresh_aggregates_are_means_of_their_clients(tiny_fedavg: Config) -> Non
     assert torch.equal(truth.inputs[:4], own.inputs) and not torch.equal(truth.inputs[4:], own.inputs)
     assert update.facts.client_rows == (4, 4)
     assert all(torch.equal(update.parameters[name], value) for name, value in first.parameters.items())
+    second, _ = fedavg.client_update(
+        build_network(experiment.spec, derive_seed(0, "network", 4, 1)),
+        experiment.spec,
+        people.encoder,
+        truth.inputs[4:],
+        truth.labels[4:],
+        single.local_training(4),
+        share_labels="counts",
+        seed=derive_seed(0, "local", 4, 1, 1),
+    )
     for name, mean in update.update.items():
-        assert not torch.equal(mean, first.update[name])
+        torch.testing.assert_close(mean, (first.update[name] + second.update[name]) / 2)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +185,7 @@ def test_fresh_aggregates_are_means_of_their_clients(tiny_fedavg: Config) -> Non
         ({"protocol__client_rows": 13}, "8 clients with 13 rows need 104 training rows, 'synthetic' has 86"),
         ({"protocol__clients": 90, "protocol__client_rows": None}, "90 clients with 1 rows need 90 training rows"),
         ({"protocol__client_rows": 5, "protocol__local_batches": 4}, "5 rows cannot be cut into 4 batches"),
-        ({"training__trainer": {"precision": "carrier"}}, "training.trainer: .*carrier"),
+        ({"training__trainer": {"accelerator": "carrier"}}, "training.trainer: .*carrier"),
     ],
 )
 def test_what_cannot_be_served_is_refused_before_any_work(

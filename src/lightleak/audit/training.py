@@ -25,6 +25,7 @@ from lightleak.audit.experiment import Experiment
 from lightleak.audit.federated_training import client_rows, federated_data, federation, update_capture
 from lightleak.audit.federation_config import defense_of
 from lightleak.audit.monitor import LeakageMonitor
+from lightleak.audit.unit import write_whole
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.errors import UsageError
@@ -106,7 +107,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
         with interrupts(trainer):
             trainer.fit(model, datamodule=data, ckpt_path=str(last) if resumed else None, weights_only=True)
             test = trainer.test(model, datamodule=data, verbose=False)[0]
-    (folder / TRAINING_FILE).write_text(json.dumps({"epochs": config.rounds, "test": test, **prepared.facts()}))
+    write_whole(folder / TRAINING_FILE, json.dumps({"epochs": config.rounds, "test": test, **prepared.facts()}))
 
 
 def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
