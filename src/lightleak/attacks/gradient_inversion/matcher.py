@@ -96,15 +96,7 @@ class NetworkMatcher:
         with torch.enable_grad():
             named, statistics = self._gradients(self.parameters, self.buffers, x, self.labels)
             gradients = [named[name] for name in self.parameters]
-            with torch.no_grad():
-                pairs = list(zip(gradients, self.targets.tensors, strict=True))
-                inner = torch.stack([inner_product(g, t) for g, t in pairs], -1)
-                norm = torch.stack([inner_product(g, g) for g in gradients], -1)
-                value, by_inner, by_norm = self.objective(inner, norm, self.targets.norm, self.targets.sizes)
-                derivatives = [
-                    _spread(by_inner[..., i], g) * t + 2 * _spread(by_norm[..., i], g) * g
-                    for i, (g, t) in enumerate(pairs)
-                ]
+            value, derivatives = compare(gradients, self.targets, self.objective)
             outputs, weights = list(gradients), derivatives
             if self.penalty is not None:
                 extra = self.penalty(x, statistics)
@@ -113,6 +105,25 @@ class NetworkMatcher:
             connected = [(o, w) for o, w in zip(outputs, weights, strict=True) if o.requires_grad]
             (derivative,) = torch.autograd.grad([o for o, _ in connected], x, [w for _, w in connected])
         return value, derivative
+
+
+@torch.no_grad()
+def compare(gradients: Sequence[Tensor], targets: Targets, objective: Objective) -> tuple[Tensor, list[Tensor]]:
+    """The objective ``[updates, restarts]`` of candidates' gradients, and its derivative by each of them.
+
+    Args:
+        gradients: one per parameter, ``[updates, restarts, ...]``.
+        targets: observed gradients, in the same order.
+        objective: distance of gradients.
+    """
+    pairs = list(zip(gradients, targets.tensors, strict=True))
+    inner = torch.stack([inner_product(g, t) for g, t in pairs], -1)
+    norm = torch.stack([inner_product(g, g) for g in gradients], -1)
+    value, by_inner, by_norm = objective(inner, norm, targets.norm, targets.sizes)
+    derivatives = [
+        _spread(by_inner[..., i], g) * t + 2 * _spread(by_norm[..., i], g) * g for i, (g, t) in enumerate(pairs)
+    ]
+    return value, derivatives
 
 
 def inner_product(left: Tensor, right: Tensor) -> Tensor:

@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.fedavg.local_step import Weights
 from lightleak.attacks.gradient_inversion.fedavg.simulation import SimulatedTraining
-from lightleak.attacks.gradient_inversion.matcher import Targets, inner_product
+from lightleak.attacks.gradient_inversion.matcher import Targets, compare
 from lightleak.attacks.gradient_inversion.objective import Objective
 
 RowPrior = Callable[[Tensor], Tensor]
@@ -63,13 +62,11 @@ class UpdateMatcher:
                 for w in self.weights
             ]
             end, back = simulation.run(start, x.reshape(updates * restarts * self.clients, self.copies, -1, d))
-            scale = self.scale
-            found = [self._mean((w - v) * scale, updates) for w, v in zip(start, end, strict=True)]
-            value, by_update = self._compare(found)
-            by_weights = [
-                (-scale / self.clients * g).repeat_interleave(self.clients, 1).flatten(0, 1) for g in by_update
-            ]
-            by_x = back(by_weights).reshape(x.shape)
+            found = [self._mean((w - v) * self.scale, updates) for w, v in zip(start, end, strict=True)]
+            distance, by_update = compare(found, self.targets, self.objective)
+            factor = -self.weight * self.scale / self.clients
+            by_weights = [(factor * g).repeat_interleave(self.clients, 1).flatten(0, 1) for g in by_update]
+            value, by_x = self.weight * distance, back(by_weights).reshape(x.shape)
         if self.priors:
             leaf = x.detach().requires_grad_()
             with torch.enable_grad():
@@ -81,16 +78,3 @@ class UpdateMatcher:
     def _mean(self, update: Tensor, updates: int) -> Tensor:
         """``[updates * restarts * clients, ...]`` averaged over clients: ``[updates, restarts, ...]``."""
         return update.unflatten(0, (updates, -1, self.clients)).mean(2)
-
-    def _compare(self, found: Weights) -> tuple[Tensor, Weights]:
-        pairs = list(zip(found, self.targets.tensors, strict=True))
-        inner = torch.stack([inner_product(g, t) for g, t in pairs], -1)
-        norm = torch.stack([inner_product(g, g) for g in found], -1)
-        parts = self.objective(inner, norm, self.targets.norm, self.targets.sizes)
-        value, by_inner, by_norm = (self.weight * part for part in parts)
-        derivatives = [
-            by_inner[..., i].reshape(*value.shape, *[1] * (g.dim() - 2)) * t
-            + 2 * by_norm[..., i].reshape(*value.shape, *[1] * (g.dim() - 2)) * g
-            for i, (g, t) in enumerate(pairs)
-        ]
-        return value, derivatives
