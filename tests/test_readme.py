@@ -55,7 +55,9 @@ def test_command_parses(line: str) -> None:
     parsed, rest = _parser().parse_known_args(words[1:])
     assert rest == [] or parsed.takes_settings
     settings = _settings(rest)
-    parse_config({"data": {"name": "fair"}}, settings)
+    named = README.parent / str(getattr(parsed, "config", None))
+    of_horizontal = settings and named.is_file()
+    parse_config(yaml.safe_load(named.read_text()) if of_horizontal else {"data": {"name": "fair"}}, settings)
     for key in settings:
         if key.startswith("attacks."):
             ATTACKS.get(key.split(".")[1])

@@ -18,7 +18,7 @@ from lightleak.targets.image_cnn import ImageCNN
 from lightleak.targets.mlp import MLP
 from lightleak.targets.resnet import ConcatenatingResNet
 
-CLIENTS, ROWS, EPOCHS, BATCHES, CLASSES = 3, 5, 3, 2, 3
+CLIENTS, ROWS, EPOCHS, BATCHES, CLASSES = 3, 7, 3, 2, 3
 NETWORKS: dict[str, Callable[[], nn.Module]] = {
     "mlp": lambda: MLP(EncodedLayout.of_numerical(8), CLASSES, hidden=(6, 5)),
     "linear": lambda: MLP(EncodedLayout.of_numerical(8), CLASSES, hidden=()),
