@@ -28,7 +28,9 @@ HOSTILE = '<script>alert("1")</script>'
 
 
 def percentages(drawing: str) -> list[float]:
-    values = [value for node in ET.fromstring(drawing).iter() for value in node.attrib.values()]
+    """Places in the drawing; a label may end in a percent sign, too."""
+    nodes = ET.fromstring(drawing).iter()
+    values = [value for node in nodes for name, value in node.attrib.items() if name != "aria-label"]
     return [float(value[:-1]) for value in values if value.endswith("%")]
 
 

@@ -1,11 +1,11 @@
 """One row of ``results.json``: what one attack got out of one observation."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.report.row_values import number, text, whole
 
 METRICS = (
     "cell_accuracy",
@@ -108,35 +108,23 @@ def parse_result(raw: Any, run: str, where: str) -> Result:
     return Result(
         setting=_setting(raw, run),
         attack=raw["attack"],
-        batch_size=_whole(raw.get("batch_size")),
+        batch_size=whole(raw.get("batch_size")),
         unit=(raw.get("seed"), raw.get("batch_index")),
-        metrics={name: float(raw[name]) for name in METRICS if _is_number(raw.get(name))},
-        column_accuracy={str(name): float(value) for name, value in columns.items() if _is_number(value)}
+        metrics={name: value for name in METRICS if (value := number(raw.get(name))) is not None},
+        column_accuracy={str(name): share for name, value in columns.items() if (share := number(value)) is not None}
         if isinstance(columns, Mapping)
         else {},
-        threat_model=_text(raw.get("threat_model")),
+        threat_model=text(raw.get("threat_model")),
         options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
-        reconstruction=_text(raw.get("reconstruction")),
+        reconstruction=text(raw.get("reconstruction")),
     )
 
 
 def _setting(raw: Mapping[str, Any], run: str) -> Setting:
     names = ("dataset", "target", "protocol", "defense", "labels", "source")
-    found: dict[str, Any] = {name: _text(raw.get(name)) for name in names}
+    found: dict[str, Any] = {name: text(raw.get(name)) for name in names}
     local = ("local_epochs", "local_batches", "n_clients") if found["protocol"] == "fedavg" else ()
-    found |= {name: _whole(raw.get(name)) for name in ("epoch", *local)}
+    found |= {name: whole(raw.get(name)) for name in ("epoch", *local)}
     numbers = {"strength": "defense_strength", "epsilon": "epsilon", "delta": "delta"}
-    found |= {name: float(raw[key]) for name, key in numbers.items() if _is_number(raw.get(key))}
+    found |= {name: number(raw.get(key)) for name, key in numbers.items()}
     return Setting(run=run, **found)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _whole(value: Any) -> int | None:
-    return int(value) if _is_number(value) else None
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)

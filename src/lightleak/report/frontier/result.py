@@ -1,11 +1,11 @@
 """One row of ``results.json`` of a defence frontier: a training under a defence, or an attack on a client under it."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.report.row_values import number, text, whole
 
 NO_DEFENSE = "none"
 NO_ATTACK = "none"
@@ -104,48 +104,34 @@ def parse_result(raw: Any, run: str, where: str) -> FrontierResult:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("attack"), str):
         raise UsageError(f"{where}: expected a mapping with the name of an 'attack' (a training: 'none'), got {raw!r}")
     attack = None if raw["attack"] == NO_ATTACK else raw["attack"]
-    defense, options = _text(raw.get("defense")) or NO_DEFENSE, raw.get("options")
+    defense, options = text(raw.get("defense")) or NO_DEFENSE, raw.get("options")
     return FrontierResult(
         run=run,
         setting=Setting(
-            dataset=_text(raw.get("dataset")),
-            target=_text(raw.get("target")),
-            protocol=_text(raw.get("protocol")),
-            batch_size=_whole(raw.get("batch_size")),
-            training=_text(raw.get("training")),
-            labels=_text(raw.get("label_setting")),
+            dataset=text(raw.get("dataset")),
+            target=text(raw.get("target")),
+            protocol=text(raw.get("protocol")),
+            batch_size=whole(raw.get("batch_size")),
+            training=text(raw.get("training")),
+            labels=text(raw.get("label_setting")),
         ),
         strength=Strength(
-            label=_text(raw.get("defense_label")) or defense,
+            label=text(raw.get("defense_label")) or defense,
             defense=defense,
-            value=_number(raw.get("defense_strength")),
-            option=_text(raw.get("defense_option")),
-            words=_text(raw.get("defense_words")) or "",
+            value=number(raw.get("defense_strength")),
+            option=text(raw.get("defense_option")),
+            words=text(raw.get("defense_words")) or "",
         ),
         attack=attack,
         seed=raw.get("seed"),
         client=None if attack is None else raw.get("batch_index"),
-        cell_accuracy=_number(raw.get("cell_accuracy")),
-        accuracy=_number(raw.get("accuracy")),
-        auroc=_number(raw.get("auroc")),
-        epsilon=_number(raw.get("epsilon")),
-        delta=_number(raw.get("delta")),
-        labels=_text(raw.get("labels")),
-        seconds=_number(raw.get("seconds")),
-        threat_model=_text(raw.get("threat_model")),
+        cell_accuracy=number(raw.get("cell_accuracy")),
+        accuracy=number(raw.get("accuracy")),
+        auroc=number(raw.get("auroc")),
+        epsilon=number(raw.get("epsilon")),
+        delta=number(raw.get("delta")),
+        labels=text(raw.get("labels")),
+        seconds=number(raw.get("seconds")),
+        threat_model=text(raw.get("threat_model")),
         options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
     )
-
-
-def _number(value: Any) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None
-
-
-def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return None if number is None else int(number)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)

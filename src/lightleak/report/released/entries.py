@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.errors import UsageError
-from lightleak.report.released.result import number, text
+from lightleak.report.row_values import number, text
 from lightleak.report.run_folder import read_entries
 
 FILE_NAME = "inversion.json"

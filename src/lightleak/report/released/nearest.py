@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightleak.report.released.entries import Entry, Nearest
-from lightleak.report.released.result import number
 from lightleak.report.released.topics import Topic
+from lightleak.report.row_values import number
 
 
 @dataclass(frozen=True)

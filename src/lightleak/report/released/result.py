@@ -1,11 +1,11 @@
 """One row of ``results.json`` of a released-model run: one evaluation of one attack, over all classes or in one."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.report.row_values import number, text
 
 ALL = "all"
 """The class of a row that is about all classes together."""
@@ -126,14 +126,3 @@ def _flat(options: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, s
             yield from _flat(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def number(value: Any) -> float | None:
-    """The value where it is a finite number, else None."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None
-
-
-def text(value: Any) -> str | None:
-    """The value as text; None where it is missing or empty."""
-    return None if value is None or value == "" else str(value)

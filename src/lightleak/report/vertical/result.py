@@ -1,12 +1,12 @@
 """One row of ``results.json`` of a vertical run: what one attack said about one property."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import KINDS
+from lightleak.report.row_values import number, text, whole
 
 NO_DEFENSE = "none"
 
@@ -112,50 +112,36 @@ def parse_result(raw: Any, run: str, where: str) -> PropertyResult:
     return PropertyResult(
         run=run,
         setting=Setting(
-            dataset=_text(raw.get("dataset")),
-            target=_text(raw.get("target")),
-            epoch=_whole(raw.get("epoch")),
-            defense=_text(raw.get("defense")) or NO_DEFENSE,
+            dataset=text(raw.get("dataset")),
+            target=text(raw.get("target")),
+            epoch=whole(raw.get("epoch")),
+            defense=text(raw.get("defense")) or NO_DEFENSE,
         ),
         attack=raw["attack"],
-        variant=_text(raw.get("variant")) or "",
-        adversary=_text(raw.get("adversary")) or "",
+        variant=text(raw.get("variant")) or "",
+        adversary=text(raw.get("adversary")) or "",
         property_name=raw["property"],
         seed=raw.get("seed"),
-        defense_strength=_number(raw.get("defense_strength")),
-        true=_number(raw.get("true_fraction")),
-        estimated=_number(raw.get("estimated_fraction")),
-        low=_number(raw.get("low")),
-        high=_number(raw.get("high")),
-        prior=_number(raw.get("prior")),
+        defense_strength=number(raw.get("defense_strength")),
+        true=number(raw.get("true_fraction")),
+        estimated=number(raw.get("estimated_fraction")),
+        low=number(raw.get("low")),
+        high=number(raw.get("high")),
+        prior=number(raw.get("prior")),
         by_kind=_by_kind(kinds) if isinstance(kinds, Mapping) else {},
-        auc=_number(raw.get("auc")),
-        accuracy=_number(raw.get("accuracy")),
-        seconds=_number(raw.get("seconds")),
+        auc=number(raw.get("auc")),
+        accuracy=number(raw.get("accuracy")),
+        seconds=number(raw.get("seconds")),
         warnings=tuple(map(str, warnings)) if isinstance(warnings, list) else (),
-        threat_model=_text(raw.get("threat_model")),
+        threat_model=text(raw.get("threat_model")),
         options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
     )
 
 
 def _by_kind(raw: Mapping[Any, Any]) -> dict[str, float]:
     """Estimates of the four kinds, in their order."""
-    return {kind: value for kind in KINDS if (value := _number(raw.get(kind))) is not None}
+    return {kind: value for kind in KINDS if (value := number(raw.get(kind))) is not None}
 
 
 def _distance(value: float | None, true: float | None) -> float | None:
     return None if value is None or true is None else abs(value - true)
-
-
-def _number(value: Any) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if known else None
-
-
-def _whole(value: Any) -> int | None:
-    number = _number(value)
-    return None if number is None else int(number)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None or value == "" else str(value)
