@@ -15,11 +15,12 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit import campaign
-from lightleak.audit.campaign import finished_rows, plan_packs, run_units
+from lightleak.audit import campaign, packing
+from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.offline import captured_units
+from lightleak.audit.packing import plan_packs
 from lightleak.audit.run import audit_units, plan_units, run_audit
 from lightleak.audit.unit import Unit, run_pack, unit_file, unscored, without_nan
 from lightleak.core.errors import ObservationError, UsageError
@@ -49,7 +50,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, several: AuditConfig, silent
 def test_size_of_the_packs_changes_nothing(
     tmp_path: Path, several: AuditConfig, alone: Path, silent: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(campaign.ROWS_PER_PACK, "cpu", 1)
+    monkeypatch.setitem(packing.ROWS_PER_PACK, "cpu", 1)
     run_audit(several, tmp_path / "single", console=silent)
     assert rows_of(tmp_path / "single", "tableak") == rows_of(alone, "tableak")
 
@@ -105,7 +106,7 @@ def test_packs_hold_neighbours_of_one_kind_in_order(several: AuditConfig) -> Non
 def test_packs_are_cut_by_rows_of_all_restarts(
     several: AuditConfig, monkeypatch: pytest.MonkeyPatch, rows: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setitem(campaign.ROWS_PER_PACK, "cpu", rows)
+    monkeypatch.setitem(packing.ROWS_PER_PACK, "cpu", rows)
     units = [unit for unit in _units(several) if unit.attack == "tableak" and unit.facts["batch_size"] == 3]
     assert [len(pack) for pack in plan_packs(units, CPU)] == sizes
 

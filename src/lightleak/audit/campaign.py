@@ -16,33 +16,14 @@ from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from lightleak.attacks import ATTACKS
+from lightleak.audit.packing import plan_packs
 from lightleak.audit.unit import Kept, Unit, run_pack, unit_file
-
-ROWS_PER_PACK = {"cpu": 1024, "cuda": 2**20}
-"""Rows of one call, over all its updates and restarts. On a CPU more leaves the cache and less goes into overhead; a
-GPU wants as many as fit."""
-
-SHAPE = (
-    "dataset",
-    "target",
-    "batch_size",
-    "source",
-    "epoch",
-    "protocol",
-    "local_epochs",
-    "local_batch_size",
-    "n_clients",
-    "defense_strength",
-)
-"""Facts in which the units of a pack agree."""
 
 PROGRESS_SECONDS = 0.2
 
@@ -89,22 +70,6 @@ class UpdatePack:
 
 PackPlan = Callable[[torch.device], Sequence[Pack]]
 """As `Plan`, but makes packs."""
-
-
-def plan_packs(units: Iterable[Unit], device: torch.device) -> list[list[Unit]]:
-    """Cut neighbouring units of the same attack, settings and shape into packs, in the order of the plan."""
-    packs: list[list[Unit]] = []
-
-    def alike(unit: Unit) -> str:
-        shape = {key: unit.facts.get(key) for key in SHAPE}
-        return json.dumps([unit.attack, unit.options, shape], sort_keys=True, default=str)
-
-    for _, group in groupby(units, alike):
-        members = list(group)
-        restarts = ATTACKS.get(members[0].attack)(**members[0].options).options().get("restarts", 1)
-        size = max(1, ROWS_PER_PACK[device.type] // (restarts * members[0].rows))
-        packs += [members[i : i + size] for i in range(0, len(members), size)]
-    return packs
 
 
 def run_units(

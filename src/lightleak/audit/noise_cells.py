@@ -10,10 +10,11 @@ from typing import Any
 import lightning
 import torch
 
-from lightleak.audit.campaign import Pack, UpdatePack, plan_packs, rows_of, run_packs
+from lightleak.audit.campaign import Pack, UpdatePack, rows_of, run_packs
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.comparison import Compared
 from lightleak.audit.federation_config import ProtocolConfig
+from lightleak.audit.packing import plan_packs
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.audit.reproduction_settings import (
     BATCHES,

@@ -20,11 +20,12 @@ from lightleak.audit.attack_settings import (
     shares_statistics,
     with_label_setting,
 )
-from lightleak.audit.campaign import finished_rows, plan_packs, run_units
+from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import FreshClients, FreshFedAvgClients
 from lightleak.audit.config import AuditConfig, load_config
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
 from lightleak.audit.federation_config import defense_of
+from lightleak.audit.packing import plan_packs
 from lightleak.audit.results import print_summary, write_environment, write_results
 from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
 from lightleak.audit.training import (

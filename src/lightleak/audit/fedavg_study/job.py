@@ -13,10 +13,10 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.fedavg.label_counts import FedAvgLabelMethod, restore_fedavg_counts
 from lightleak.attacks.gradient_inversion.labels import round_counts
 from lightleak.attacks.gradient_inversion.problem import client_network
-from lightleak.audit.campaign import ROWS_PER_PACK
 from lightleak.audit.fedavg_study.clients import ImageClients
 from lightleak.audit.fedavg_study.federation import observe_round
 from lightleak.audit.fedavg_study.setting import AttackSetting, ClientSetting
+from lightleak.audit.packing import ROWS_PER_PACK
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.observations import ClientUpdate, GroundTruth

@@ -8,13 +8,14 @@ from pathlib import Path
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.campaign import Pack, UpdatePack, plan_packs
+from lightleak.audit.campaign import Pack, UpdatePack
 from lightleak.audit.clients import Population
 from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.audit.federation_config import NO_DEFENSE
 from lightleak.audit.frontier.config import FrontierConfig
 from lightleak.audit.frontier.points import Point
 from lightleak.audit.frontier.training import TrainingJob, common_facts
+from lightleak.audit.packing import plan_packs
 from lightleak.audit.run import plan_units
 from lightleak.audit.unit import Unit, kept_cells
 
