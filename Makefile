@@ -49,5 +49,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[dev,gandalf,provfl,inversion,dp]'
+	$(INSTALL) -e '.[dev,gandalf,provfl,inversion,dp,tuning]'
 	touch $@ $(VENV)/.installed

@@ -16,6 +16,8 @@ from lightleak.audit.released.config import parse_released_config
 from lightleak.audit.vertical.config import parse_vertical_config
 from lightleak.audit.vertical.run import check_vertical
 from lightleak.cli import _parser, _settings
+from lightleak.tuning.config import load_tune_config
+from lightleak.tuning.trial import trial_tree
 
 README = Path(__file__).parents[1] / "README.md"
 PLACEHOLDERS = {"CONFIG": "config.yaml", "DIR": "folder", "NAME": "adult"}
@@ -71,8 +73,12 @@ def test_flags_that_its_comments_mention_are_settings() -> None:
 
 
 @pytest.mark.parametrize("block", blocks("yaml"))
-def test_configs_parse(block: str) -> None:
+def test_configs_parse(block: str, tmp_path: Path) -> None:
     content = yaml.safe_load(block)
+    if "study" in content:
+        (tmp_path / "study.yaml").write_text(block)
+        study = load_tune_config(tmp_path / "study.yaml")
+        content = trial_tree(study, study.space.values(study.space.defaults()))
     if content.get("kind") == "vertical":
         check_vertical(parse_vertical_config(content))
         return

@@ -14,9 +14,15 @@ from rich.table import Table as Grid
 from lightleak import __version__
 from lightleak.core.errors import UsageError
 
-TAKES_SETTINGS = ("audit", "attack")
-OWN_FLAGS = ("--output", "--resume", "--capture", "--plan", "--help")
-"""Flags of these commands that are no settings of a config; the first three take a value."""
+VALUE_FLAGS = {
+    "audit": ("--output", "--resume"),
+    "attack": ("--output", "--capture"),
+    "tune": ("--output", "--workers", "--trials"),
+}
+"""Commands that take a config, whose settings are flags, and their own flags that take a value."""
+
+BARE_FLAGS = ("--plan", "--help")
+"""Flags of these commands that take no value."""
 
 PROVFL_TRIALS = 10
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -35,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UsageError(f"unknown argument {rest[0]!r}; see lightleak {parsed.command} --help")
         folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
         command = parsed.command
-        parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
-        return DONE
+        code = parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
+        return DONE if code is None else int(code)
     except UsageError as error:
         _complain(str(error))
         return WRONG_USE
@@ -82,6 +88,13 @@ def _parser() -> argparse.ArgumentParser:
     attack.add_argument("--capture", type=Path, required=True, metavar="DIR", help="folder with one or more captures")
     attack.add_argument("--output", type=Path, help="run folder (default: runs/attack-<name of the config>)")
     attack.set_defaults(run=_attack, takes_settings=True, output_folder=_attack_folder)
+
+    tune = commands.add_parser("tune", help="search an audit's settings by Optuna; started again, it joins or goes on")
+    tune.add_argument("config", type=Path, help="YAML config with searches in place of values and a section 'study'")
+    tune.add_argument("--output", type=Path, help="the study's folder (default: runs/<name of the config>)")
+    tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
+    tune.add_argument("--trials", type=int, help="how many (default: the config's)")
+    tune.set_defaults(run=_tune, takes_settings=True, output_folder=_tune_folder)
 
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
     reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
@@ -141,6 +154,12 @@ def _parser() -> argparse.ArgumentParser:
     describe.add_argument("--label", help="label column of a file")
     describe.set_defaults(run=_data_describe, takes_settings=False)
 
+    doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and say how to mend them")
+    doctor.add_argument("--data", type=Path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
+    doctor.add_argument("--output", type=Path, default=Path("runs"), metavar="FOLDER", help="where runs are to be kept")
+    doctor.add_argument("--json", type=Path, metavar="FILE", help="write the findings to this file as well")
+    doctor.set_defaults(run=_doctor, takes_settings=False)
+
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
     listing.set_defaults(run=_list, takes_settings=False)
@@ -155,6 +174,10 @@ def _audit_folder(parsed: argparse.Namespace) -> Path:
 
 def _attack_folder(parsed: argparse.Namespace) -> Path:
     return parsed.output or Path("runs") / f"attack-{parsed.config.stem}"
+
+
+def _tune_folder(parsed: argparse.Namespace) -> Path:
+    return parsed.output or Path("runs") / parsed.config.stem
 
 
 def _reproduce_folder(parsed: argparse.Namespace) -> Path:
@@ -175,14 +198,15 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     >>> _split(["audit", "--seed", "3", "a.yaml", "--plan"])
     (['audit', 'a.yaml', '--plan'], ['--seed', '3'])
     """
-    if not arguments or arguments[0] not in TAKES_SETTINGS:
+    if not arguments or arguments[0] not in VALUE_FLAGS:
         return list(arguments), []
+    with_value = VALUE_FLAGS[arguments[0]]
     own, settings, queue = [], [], list(arguments)
     while queue:
         word = queue.pop(0)
-        if not word.startswith("--") or word.partition("=")[0] in OWN_FLAGS:
+        if not word.startswith("--") or word.partition("=")[0] in (*with_value, *BARE_FLAGS):
             own.append(word)
-            if word in OWN_FLAGS[:3] and queue:
+            if word in with_value and queue:
                 own.append(queue.pop(0))
             continue
         settings.append(word)
@@ -192,7 +216,11 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _settings(rest: Sequence[str]) -> dict[str, Any]:
-    """``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values."""
+    """``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values; ``trainer.`` is ``training.trainer.``.
+
+    >>> _settings(["--seed=3", "--trainer.num-nodes", "2"])
+    {'seed': 3, 'training.trainer.num_nodes': 2}
+    """
     from lightleak.audit.settings import read_yaml
 
     settings: dict[str, Any] = {}
@@ -207,7 +235,8 @@ def _settings(rest: Sequence[str]) -> dict[str, Any]:
                 raise UsageError(f"--{key} needs a value")
             text = queue.pop(0)
         try:
-            settings[key.replace("-", "_")] = read_yaml(text)
+            name = key.replace("-", "_")
+            settings[f"training.{name}" if name.startswith("trainer.") else name] = read_yaml(text)
         except yaml.YAMLError as error:
             raise UsageError(f"--{key} needs a YAML value, got {text!r}") from error
     return settings
@@ -247,6 +276,15 @@ def _attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: 
     settings = _settings(rest)
     kind = kind_of_config(parsed.config, settings)
     kind.attack(kind.load(parsed.config, settings), parsed.capture, folder, command, console)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+
+
+def _tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    from lightleak.tuning.config import load_tune_config
+    from lightleak.tuning.run import run_tune
+
+    asked = {} if parsed.trials is None else {"study.trials": parsed.trials}
+    run_tune(load_tune_config(parsed.config, _settings(rest) | asked), folder, parsed.workers, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 
@@ -350,6 +388,19 @@ def _data_describe(
     for text in (card.notes, card.citation, card.licence, *card.urls, *(checksums if card.files else [])):
         if text:
             console.print(text, soft_wrap=True, highlight=False, markup=False)
+
+
+def _doctor(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> int:
+    from lightleak.audit.doctor import examine, has_problem, print_findings, write_findings
+
+    with console.status("examining; imports take the longest"):
+        findings = examine(parsed.data, parsed.output)
+    print_findings(findings, console)
+    if parsed.json is not None:
+        write_findings(findings, parsed.json)
+    return FAILED if has_problem(findings) else DONE
 
 
 def _list(

@@ -31,6 +31,7 @@ from lightleak.defenses.horizontal import UPDATE_DEFENSES, TrainingDefense
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
+ClientRows = Literal["all", "validation", "held_out"]
 
 FREE = ("data.options", "target.options", "training.trainer", "monitor.options", "defense.options", "attacks")
 """Settings of loaders, networks, the Trainer, defences and attacks, which check them themselves."""
@@ -152,10 +153,13 @@ class InitialConfig:
     Attributes:
         batch_sizes: rows per client.
         batches: clients per batch size.
+        rows: training rows that the clients draw from. A study chooses settings on clients of the ``validation`` rows,
+            a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
     """
 
     batch_sizes: tuple[int, ...] = (8, 32)
     batches: int = 4
+    rows: ClientRows = "all"
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""

@@ -6,29 +6,46 @@ from pathlib import Path
 import pandas as pd
 
 from lightleak.audit.clients import Population
-from lightleak.audit.config import AuditConfig, TableSource
+from lightleak.audit.config import AuditConfig, ClientRows, TableSource
 from lightleak.core.errors import UsageError
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
+from lightleak.data.splits import holdout
 from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.spec import is_differentiable
 
 
+VALIDATION_CLIENTS = 0.2
+"""Share of the training rows whose clients a study chooses settings on."""
+
+
 @dataclass(frozen=True)
 class Experiment:
-    """The parts of an audit that do not depend on any attack."""
+    """The parts of an audit that do not depend on any attack.
+
+    Attributes:
+        table: the table.
+        encoder: fitted on what the server knows of it.
+        marginals: column marginals that the server knows.
+        spec: the network.
+        client_rows: training rows that fresh clients draw from; see `InitialConfig`.
+    """
 
     table: Table
     encoder: TableEncoder
     marginals: Marginals
     spec: NetworkSpec
+    client_rows: ClientRows = "all"
 
     def population(self) -> Population:
-        """The training rows, as clients hold them."""
+        """The training rows, as fresh clients hold them."""
         train = self.table.train
+        if self.client_rows != "all":
+            held_out, validation = holdout(len(train), VALIDATION_CLIENTS, seed=0)
+            train = train.iloc[validation if self.client_rows == "validation" else held_out]
         return Population(self.encoder.encode(train), self.encoder.encode_labels(train), self.encoder, self.marginals)
 
 
@@ -57,7 +74,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
         raise UsageError(
             f"batch_size must be at most {len(table.train)} (training rows of {table.card.name!r}), got {largest}"
         )
-    return Experiment(table, encoder, marginals, spec)
+    return Experiment(table, encoder, marginals, spec, config.initial.rows)
 
 
 def load_source(data: TableSource, seed: int, group: str | None = None) -> Table:

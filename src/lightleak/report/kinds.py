@@ -10,7 +10,7 @@ import yaml
 from lightleak.core.errors import UsageError
 from lightleak.report.run_folder import RESULTS
 
-Kind = Literal["gradient inversion", "vertical", "released-model", "defence-frontier"]
+Kind = Literal["gradient inversion", "vertical", "released-model", "defence-frontier", "tuning"]
 
 
 def kind_of_runs(folders: Sequence[Path]) -> Kind:
@@ -36,6 +36,8 @@ def kind_of_runs(folders: Sequence[Path]) -> Kind:
 def _kinds(folder: Path) -> set[Kind]:
     try:
         raw = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
+        if "study" in raw:  # a study's config is that of an audit: before it has a row, this alone tells them apart
+            return {"tuning"}
         rows = raw["rows"]
         found = {_kind(row.get("kind")) for row in rows if isinstance(row, Mapping)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

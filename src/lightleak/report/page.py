@@ -31,6 +31,10 @@ from lightleak.report.result import Setting
 from lightleak.report.run_folder import RunFolder, load_run
 from lightleak.report.scenarios import attack_styles, scenarios
 from lightleak.report.training import training_panels
+from lightleak.report.tuning.page import TEMPLATE as TUNING_TEMPLATE
+from lightleak.report.tuning.page import tuning_context
+from lightleak.report.tuning.run_folder import load_tuning_run
+from lightleak.report.tuning.study import TuningRun
 from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
 from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
 
@@ -71,6 +75,8 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
         text = render_released([load_released_run(folder, name) for folder, name in named], redact)
     elif kind == "defence-frontier":
         text = render_frontier([load_frontier_run(folder, name) for folder, name in named], redact)
+    elif kind == "tuning":
+        text = render_tuning([load_tuning_run(folder, name) for folder, name in named], redact)
     else:
         text = render([load_run(folder, name) for folder, name in named], redact)
     target = folders[0] / FILE_NAME if output is None else output
@@ -115,6 +121,11 @@ def render_frontier(runs: Sequence[FrontierRun], redact: bool = False) -> str:
     return _templates().get_template(FRONTIER_TEMPLATE).render(frontier_context(runs, redact))
 
 
+def render_tuning(runs: Sequence[TuningRun], redact: bool = False) -> str:
+    """The report of tuning studies as HTML text; every value from the runs is escaped."""
+    return _templates().get_template(TUNING_TEMPLATE).render(tuning_context(runs, redact))
+
+
 @cache
 def _templates() -> Environment:
     environment = Environment(
@@ -148,6 +159,9 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             rows += flatten(value, f"{name} ")
+        elif isinstance(value, list) and value and all(isinstance(entry, Mapping) for entry in value):
+            for number, entry in enumerate(value, 1):
+                rows += flatten(entry, f"{name} {number} ")
         else:
             rows.append((name, " ".join(map(str, value)) if isinstance(value, list) else str(value)))
     return rows

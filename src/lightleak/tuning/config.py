@@ -1,0 +1,152 @@
+"""A study as typed data: an audit's config in which searches stand in place of values, and the section ``study``."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lightleak.audit.settings import at_least, build_settings, override, plain, read_settings
+from lightleak.core.errors import UsageError
+from lightleak.tuning.objective import ObjectiveConfig
+from lightleak.tuning.samplers import PrunerConfig, SamplerConfig
+from lightleak.tuning.space import Space, read_space
+
+SECTION = "study"
+
+
+@dataclass(frozen=True)
+class BudgetConfig:
+    """What every attack of a trial may spend on one update; its ``steps`` follow from it. At most one is given.
+
+    Attributes:
+        restart_steps: steps of all restarts together: ``steps`` is this divided by ``restarts``.
+        seconds: of one CPU thread or device, measured on a first client of the trial; ``steps`` is what fits.
+    """
+
+    restart_steps: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range, or for both."""
+        if self.restart_steps is not None and self.seconds is not None:
+            raise UsageError("study.budget takes restart_steps or seconds, got both")
+        for name in ("restart_steps", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise UsageError(f"study.budget.{name} must be above 0, got {value}")
+
+    @property
+    def is_given(self) -> bool:
+        """Whether there is a budget."""
+        return self.restart_steps is not None or self.seconds is not None
+
+    @property
+    def words(self) -> str | None:
+        """In words, for the report."""
+        if self.restart_steps is not None:
+            return f"{self.restart_steps:,} steps over all restarts, for each update"
+        return None if self.seconds is None else f"{self.seconds:g} seconds for each update"
+
+
+@dataclass(frozen=True)
+class StudyConfig:
+    """The section ``study``.
+
+    Attributes:
+        objectives: what trials are judged by; several make a Pareto front.
+        trials: how many; what pruning stopped counts, what died is repeated.
+        sampler: how settings are chosen.
+        pruner: which trials are stopped early.
+        budget: what an attack may spend.
+        report_every: fresh clients between two looks of the pruner at an attack.
+        held_out: fresh clients of rows that no trial saw, on which the best is compared with the defaults; where the
+            training alone is tuned, trainings from other seeds, judged on the test rows. 0: no comparison.
+        storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder.
+        seed: root seed of the sampler.
+    """
+
+    objectives: tuple[ObjectiveConfig, ...]
+    trials: int = 50
+    sampler: SamplerConfig = field(default_factory=SamplerConfig)
+    pruner: PrunerConfig = field(default_factory=PrunerConfig)
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    report_every: int = 2
+    held_out: int = 20
+    storage: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("study.trials", self.trials, 1)
+        at_least("study.report_every", self.report_every, 1)
+        at_least("study.held_out", self.held_out, 0)
+        if not self.objectives:
+            raise UsageError("study.objectives must name at least one, such as {metric: cell_accuracy}")
+        names = [objective.metric for objective in self.objectives]
+        if len(set(names)) < len(names):
+            raise UsageError(f"study.objectives must be different metrics, got {', '.join(names)}")
+        if len(self.objectives) > 1 and self.pruner.name != "none":
+            raise UsageError(f"study.pruner {self.pruner.name!r} needs one objective, got {len(names)}")
+        if self.held_out == 1:
+            raise UsageError("study.held_out must be 0 or at least 2: one client has no interval")
+
+
+@dataclass(frozen=True)
+class TuneConfig:
+    """A whole study.
+
+    Attributes:
+        study: how it searches.
+        space: what it searches; fills an audit's config.
+        tree: the file's content, with flags, as plain values.
+    """
+
+    study: StudyConfig
+    space: Space
+    tree: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML-ready form, which reads as this study again."""
+        return {**plain(self.tree), SECTION: plain(asdict(self.study))}
+
+
+def load_tune_config(path: Path, overrides: Mapping[str, Any] | None = None) -> TuneConfig:
+    """Read a study's YAML; ``overrides`` maps dotted keys to values and wins.
+
+    Raises:
+        UsageError: the file is missing or no YAML mapping, names no search, or the section ``study`` is wrong. What the
+            audit's own settings may be is checked with the first trial's config, before any work.
+    """
+    tree = override(read_settings(path), overrides, lambda _: None)
+    section = tree.pop(SECTION, None)
+    if not isinstance(section, dict):
+        raise UsageError(f"{path}: tuning needs a section {SECTION!r} with its objectives, got {section!r}")
+    space = read_space(tree)
+    if not space.parameters:
+        raise UsageError(
+            f"{path}: nothing is searched; write {{search: float, low: .., high: .., default: ..}} for a value"
+        )
+    study = build_settings(StudyConfig, _full(section), (), f"{path}: {SECTION}")
+    if study.budget.is_given:
+        _refuse_steps(space, path)
+    return TuneConfig(study, space, tree)
+
+
+def _full(section: Mapping[str, Any]) -> dict[str, Any]:
+    """Short forms written out: a name for a sampler or pruner, a metric for an objective."""
+    full: dict[str, Any] = plain({name: value for name, value in section.items() if value is not None})
+    for name in ("sampler", "pruner"):
+        if isinstance(full.get(name), str):
+            full[name] = {"name": full[name]}
+    objectives = full.get("objectives")
+    if isinstance(objectives, dict | str):
+        objectives = [objectives]
+    if isinstance(objectives, list):
+        full["objectives"] = [{"metric": one} if isinstance(one, str) else one for one in objectives]
+    return full
+
+
+def _refuse_steps(space: Space, path: Path) -> None:
+    for parameter in space.parameters:
+        if parameter.key.startswith("attacks.") and parameter.key.endswith(".steps"):
+            raise UsageError(f"{path}: {parameter.key} follows from study.budget; search restarts instead")

@@ -1,0 +1,143 @@
+"""The best of many trials is chosen by luck as well: it and the defaults are measured once more, on what none saw."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lightleak.audit.config import AuditConfig
+from lightleak.audit.settings import plain
+from lightleak.audit.training import TRAINING_FILE
+from lightleak.core.seeds import derive_seed
+from lightleak.metrics.summary import summarise
+from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
+from lightleak.tuning.trial import load_trial
+
+HELD_OUT = "held_out"
+HELD_OUT_SEED = 1_000_000
+"""First of the seeds of held-out audits; a study whose own seeds are as large would see them."""
+
+
+
+def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """A trial's audit on what no trial saw.
+
+    Args:
+        tree: the trial's audit.
+        n: fresh clients of the held-out rows, or, of another kind of audit than the horizontal, seeds, each of which is
+            another split of the rows, another training and another attack.
+    """
+    changed: dict[str, Any] = plain(tree)
+    if changed.get("kind", "horizontal") == "horizontal":
+        changed["initial"] = {**(changed.get("initial") or {}), "rows": "held_out"}
+        if changed["initial"].get("batches", 1):
+            changed["initial"]["batches"] = n
+        else:
+            changed["seed"] = HELD_OUT_SEED  # what is attacked comes from the training: another one
+    elif changed.get("kind") == "defence-frontier":
+        changed["seed"] = HELD_OUT_SEED
+    else:
+        changed.pop("seed", None)
+        changed["seeds"] = [HELD_OUT_SEED + i for i in range(n)]
+    return changed
+
+
+def compare(
+    objective: ObjectiveConfig,
+    pair: Mapping[int, Mapping[str, Any]],
+    n: int,
+    folder: Path,
+    workers: int,
+    console: Console,
+) -> dict[str, Any] | None:
+    """Run the default and the best once more and return the ``held_out`` entry of results.json.
+
+    Pairs share client, network and starting points (or, for a training, seed and test rows).
+
+    Args:
+        objective: what is compared.
+        pair: audits by number of their trial, the default's first.
+        n: clients, trainings or seeds.
+        folder: where they run.
+        workers: processes on a CPU.
+        console: where progress goes.
+    """
+    entries, by_name = {}, {}
+    for name, (number, tree) in zip(("default", "best"), pair.items(), strict=True):
+        place = folder / f"trial-{number}"
+        if objective.is_of_training:
+            by_name[name], seconds = _of_trainings(objective, tree, n, place, workers, console), None
+        else:
+            rows = _run(held_out_tree(tree, n), place, workers, console)
+            by_name[name] = objective.by_observation(rows)
+            seconds = summarise(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
+        entries[name] = {"seconds": seconds}
+    default, best = by_name["default"], by_name["best"]
+    shared = [key for key in default if key in best]
+    if len(shared) < 2:
+        return None
+    return {
+        "words": _words(objective, next(iter(pair.values())), len(shared)),
+        "metric": objective.metric,
+        "n": len(shared),
+        **{name: _interval([by_name[name][key] for key in shared]) | entries[name] for name in entries},
+        "difference": _interval([best[key] - default[key] for key in shared]),
+    }
+
+
+def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:
+    if objective.is_of_training:
+        return f"{n} trainings from seeds that no trial had, judged on the test rows"
+    if tree.get("kind", "horizontal") != "horizontal":
+        return f"{n} results of audits with seeds that no trial had"
+    if (tree.get("initial") or {}).get("batches", 1):
+        return f"{n} updates of clients whose rows no trial saw"
+    return f"{n} updates captured in a training with a seed that no trial had"
+
+
+def _of_trainings(
+    objective: ObjectiveConfig, tree: Mapping[str, Any], n: int, folder: Path, workers: int, console: Console
+) -> dict[str, float]:
+    """Values on the test rows by seed; the attacks of the audit are left to the best config."""
+    found = {}
+    for i in range(n):
+        place = folder / f"seed-{i:03d}"
+        one = {**plain(tree), "seed": derive_seed(int(tree.get("seed", 0)), "held out", i)}
+        one["initial"] = {**(one.get("initial") or {}), "batches": 0}
+        one["attacks"] = {"random": {}}
+        _run(one, place, workers, console)
+        tested = json.loads((place / TRAINING_FILE).read_text())["test"]
+        found[str(i)] = float(tested[f"test/{objective.metric.removeprefix(VALIDATION)}"])
+    return found
+
+
+def _run(tree: Mapping[str, Any], folder: Path, workers: int, console: Console) -> list[dict[str, Any]]:
+    kind, config = load_trial({**plain(tree), "workers": workers}, folder.with_suffix(".yaml"))
+    rows: list[dict[str, Any]] = kind.run(config, folder, (), console)["rows"]
+    return rows
+
+
+def _interval(values: Sequence[float]) -> dict[str, Any]:
+    found = summarise(values).to_dict()
+    return {name: found[name] for name in ("mean", "low", "high")}
+
+
+def words_of(config: Any, rows: int) -> dict[str, str]:
+    """What a study's report says of the setting and of the clients that settings are chosen on.
+
+    Args:
+        config: the default trial's.
+        rows: rows that validation clients draw from.
+    """
+    if not isinstance(config, AuditConfig):
+        return {"setting": config.title, "validation": "the audit itself, at its own seed"}
+    sizes = " and ".join(str(size) for size in config.initial.batch_sizes)
+    network = f"{config.target.network} {config.target.options}" if config.target.options else config.target.network
+    attacked = (
+        f"{config.initial.batches} clients of {sizes} rows, drawn from a fifth of the training rows ({rows})"
+        if config.initial.batches
+        else "updates captured in the training"
+    )
+    return {"setting": f"{config.data.title}, {network}", "validation": attacked}

@@ -1,0 +1,106 @@
+"""What a trial is judged by: numbers of its results rows, or of its training's validation."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+
+from lightleak.core.errors import UsageError
+
+Direction = Literal["maximize", "minimize"]
+
+LEAKAGE = "leakage"
+"""Cell accuracy above the random baseline's on the same updates."""
+
+VALIDATION = "val/"
+"""Prefix of what a training logs of its validation rows."""
+
+BASELINE = "random"
+
+
+@dataclass(frozen=True)
+class ObjectiveConfig:
+    """One number to make large or small.
+
+    Attributes:
+        metric: a number of the results rows (``cell_accuracy``, ``rmse``, ...), averaged over them; ``leakage``, cell
+            accuracy above that of ``random`` on the same updates; or what the training logs of its validation rows
+            (``val/accuracy``, ``val/loss``, ``val/auroc``), at its last epoch.
+        direction: ``maximize`` or ``minimize``.
+        where: fields and the value that rows must have to count (``attack: tableak``).
+    """
+
+    metric: str
+    direction: Direction = "maximize"
+    where: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a number that must not choose settings."""
+        if self.metric.startswith("test/"):
+            raise UsageError(
+                f"study.objectives: {self.metric!r} is of the test rows, which must not choose settings; use "
+                f"{VALIDATION}{self.metric.removeprefix('test/')}"
+            )
+
+    @property
+    def is_of_training(self) -> bool:
+        """Whether the training alone decides it."""
+        return self.metric.startswith(VALIDATION)
+
+    @property
+    def words(self) -> str:
+        """In words, for the report."""
+        if self.is_of_training:
+            return f"{self.metric.removeprefix(VALIDATION)} of the target on its validation rows"
+        of = "".join(f" of {value}" if name == "attack" else f", {name} {value}" for name, value in self.where.items())
+        named = "cell accuracy above guessing" if self.metric == LEAKAGE else self.metric.replace("_", " ")
+        return f"{named}{of}"
+
+    def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
+        """Mean over the rows that count; ``None`` where none holds the number.
+
+        >>> rows = [{"attack": "a", "rmse": 1.0}, {"attack": "a", "rmse": 2.0}, {"attack": "b", "rmse": 9.0}]
+        >>> ObjectiveConfig("rmse", "minimize", {"attack": "a"}).of_rows(rows)
+        1.5
+        """
+        values = self.by_observation(list(rows))
+        return math.fsum(values.values()) / len(values) if values else None
+
+    def by_observation(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+        """Values of the rows that count, by unit."""
+        metric = "cell_accuracy" if self.metric == LEAKAGE else self.metric
+        counted = {
+            str(row["unit"]): (row, float(row[metric]))
+            for row in rows
+            if _is_number(row.get(metric))
+            and all(row.get(name) == value for name, value in self.where.items())
+            and not (self.metric == LEAKAGE and row.get("attack") == BASELINE)
+        }
+        if self.metric != LEAKAGE:
+            return {unit: value for unit, (_, value) in counted.items()}
+        guesses = {_update(row): float(row[metric]) for row in rows if row.get("attack") == BASELINE}
+        return {
+            unit: value - guesses[_update(row)] for unit, (row, value) in counted.items() if _update(row) in guesses
+        }
+
+
+def of_training(metric: str, folder: Path) -> float | None:
+    """The last value of what a training logged; ``None`` where it logged nothing of that name."""
+    file = folder / "metrics.csv"
+    if not file.is_file() or not file.stat().st_size:
+        return None
+    logged = pd.read_csv(file, float_precision="round_trip")
+    values = logged[metric].dropna().tolist() if metric in logged else []
+    return float(values[-1]) if values else None
+
+
+def _update(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """What tells the attacked updates of one run apart."""
+    return tuple(row.get(name) for name in ("source", "epoch", "batch_size", "batch_index", "seed"))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,170 @@
+"""What a study leaves: results.json, trials.parquet, and the best trial's config, which ``lightleak audit`` runs."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from lightleak.audit.results import SCHEMA_VERSION
+from lightleak.audit.settings import plain, read_settings
+from lightleak.audit.unit import without_nan, write_whole
+from lightleak.tuning.front import knee, pareto_front
+from lightleak.tuning.study import DEFAULT, ERROR, RETRY_OF, WORKER, SharedStudy
+from lightleak.tuning.trial import trial_folder, trial_tree
+
+STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
+IMPORTANCE_TRIALS = 4
+"""Complete trials below which importances are not computed."""
+
+
+def trial_rows(study: SharedStudy) -> list[dict[str, Any]]:
+    """A row of results.json for each trial that was begun."""
+    objectives = study.config.study.objectives
+    trials = [trial for trial in study.trials if trial.state.name in STATES]
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    best, front = best_and_front(study)
+    rows = []
+    for trial in trials:
+        lasted = None if trial.datetime_complete is None else trial.datetime_complete - trial.datetime_start
+        named = None
+        if trial in complete:
+            named = {one.metric: value for one, value in zip(objectives, trial.values, strict=True)}
+        rows.append(
+            {
+                "kind": "tuning",
+                "trial": trial.number,
+                "state": STATES[trial.state.name],
+                "seconds": None if lasted is None else lasted.total_seconds(),
+                "worker": trial.user_attrs.get(WORKER),
+                "values": named,
+                "parameters": study.config.space.values(trial.params),
+                "intermediate": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
+                "is_default": bool(trial.user_attrs.get(DEFAULT)),
+                "is_best": best is not None and len(objectives) == 1 and trial.number == best.number,
+                "on_front": trial.number in front,
+                "is_knee": best is not None and len(objectives) > 1 and trial.number == best.number,
+                "retry_of": trial.user_attrs.get(RETRY_OF),
+                "error": trial.user_attrs.get(ERROR),
+            }
+        )
+    return rows
+
+
+def best_and_front(study: SharedStudy) -> tuple[Any | None, set[int]]:
+    """The best complete trial, or of several objectives the knee of their front, and the front's trial numbers."""
+    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+    if not complete:
+        return None, set()
+    signs = np.array([-1.0 if one.direction == "maximize" else 1.0 for one in study.config.study.objectives])
+    values = np.array([trial.values for trial in complete]) * signs
+    if len(signs) == 1:
+        return complete[int(values[:, 0].argmin())], set()
+    front = np.flatnonzero(pareto_front(values))
+    return complete[front[knee(values[front])]], {complete[i].number for i in front}
+
+
+def default_trial(study: SharedStudy) -> Any | None:
+    """The complete trial of the defaults."""
+    return next((one for one in study.trials if one.user_attrs.get(DEFAULT) and one.state.name == "COMPLETE"), None)
+
+
+def tree_of(study: SharedStudy, trial: Any) -> dict[str, Any]:
+    """The audit that a trial ran, its steps included."""
+    tree = trial_tree(study.config, study.config.space.values(trial.params))
+    file = trial_folder(study.folder, tree).with_suffix(".yaml")
+    return read_settings(file) if file.is_file() else tree
+
+
+def importance(study: SharedStudy) -> dict[str, dict[str, float]]:
+    """Share of each objective's variance that each searched setting explains (fANOVA, of complete trials).
+
+    Empty where the trials are too few or all alike.
+    """
+    import optuna
+
+    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+    if len(complete) < IMPORTANCE_TRIALS:
+        return {}
+    found = {}
+    for i, objective in enumerate(study.config.study.objectives):
+        evaluator = optuna.importance.FanovaImportanceEvaluator(seed=study.config.study.seed)
+        target = partial(_value_of, index=i)
+        try:
+            shares = optuna.importance.get_param_importances(study.optuna, evaluator=evaluator, target=target)
+        except (ImportError, RuntimeError, ValueError):
+            continue
+        found[objective.metric] = {name: float(share) for name, share in shares.items() if math.isfinite(share)}
+    return found
+
+
+def _value_of(trial: Any, index: int) -> float:
+    return float(trial.values[index])
+
+
+def write_study(study: SharedStudy, held_out: Mapping[str, Any] | None, words: Mapping[str, str]) -> dict[str, Any]:
+    """Write ``results.json``, ``trials.parquet`` and ``best.yaml`` and return the content of the first.
+
+    Args:
+        study: the study, over or not.
+        held_out: the comparison of the best with the defaults, where there is one.
+        words: ``setting`` and ``validation``, for the report.
+    """
+    rows, settings = trial_rows(study), study.config.study
+    results: dict[str, Any] = without_nan(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "rows": rows,
+            "study": {
+                "objectives": [
+                    {"name": one.metric, "direction": one.direction, "words": one.words} for one in settings.objectives
+                ],
+                "parameters": study.config.space.describe(),
+                "importance": importance(study),
+                "sampler": settings.sampler.name,
+                "pruner": settings.pruner.name,
+                "asked": settings.trials,
+                "budget": settings.budget.words,
+                **words,
+                "held_out": None if held_out is None else dict(held_out),
+            },
+        }
+    )
+    write_whole(study.folder / "results.json", json.dumps(results, indent=1))
+    _write_table(study.folder / "trials.parquet", rows)
+    return results
+
+
+def write_best(file: Path, config: Any) -> None:
+    """Write an audit's config so that ``lightleak audit`` runs it as it is."""
+    write_whole(file, yaml.safe_dump(plain(config.to_dict()), sort_keys=False))
+
+
+def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """One row a trial; lists and mixed values as JSON text, which every reader of Parquet takes."""
+    flat = [
+        {name: value for name, value in row.items() if name not in ("kind", "values", "parameters", "intermediate")}
+        | {f"value {name}": value for name, value in (row["values"] or {}).items()}
+        | {name: value if _is_number(value) else json.dumps(value) for name, value in row["parameters"].items()}
+        | {"intermediate": json.dumps(row["intermediate"])}
+        for row in rows
+    ]
+    table = pd.DataFrame(flat)
+    for name in table.columns:
+        kinds = {type(value) for value in table[name].dropna()}
+        if str in kinds and len(kinds) > 1:
+            table[name] = [
+                value if value is None or isinstance(value, str) else json.dumps(value) for value in table[name]
+            ]
+    partial = file.with_suffix(".part")
+    table.to_parquet(partial, index=False)
+    partial.replace(file)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

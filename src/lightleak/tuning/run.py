@@ -1,0 +1,192 @@
+"""``lightleak tune``: open or join the study in a folder, work on it, compare the best with the defaults, report."""
+
+import io
+import json
+import os
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from rich.console import Console
+from rich.table import Table as Grid
+
+from lightleak.audit.config import AuditConfig
+from lightleak.audit.environment import write_environment
+from lightleak.audit.experiment import prepare_experiment
+from lightleak.audit.lanes import lanes_here
+from lightleak.audit.settings import at_least, read_settings, read_yaml
+from lightleak.audit.unit import without_nan, write_whole
+from lightleak.core.claims import Claims
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import UsageError
+from lightleak.core.ranks import detect_ranks
+from lightleak.report import build_report
+from lightleak.tuning.config import SECTION, TuneConfig
+from lightleak.tuning.held_out import HELD_OUT, compare, held_out_tree, words_of
+from lightleak.tuning.results import best_and_front, default_trial, tree_of, trial_rows, write_best, write_study
+from lightleak.tuning.study import SharedStudy, require_optuna
+from lightleak.tuning.trial import check_trial, load_trial, trial_tree
+from lightleak.tuning.worker import VISIBLE, work, work_in_processes
+
+CONFIG_FILE = "config.yaml"
+BEST_FILE = "best.yaml"
+
+
+def run_tune(
+    config: TuneConfig, folder: Path, workers: int = 0, command: Sequence[str] = (), console: Console | None = None
+) -> dict[str, Any]:
+    """Run a study, or what is left of one, alone or beside others on the same folder; return its ``results.json``.
+
+    Args:
+        config: the study.
+        folder: the study's folder; created, readable by its owner only. One that holds the same study is joined.
+        workers: trials at once on this machine, with a core or a GPU each; 0 takes one per GPU, or per core.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+
+    Raises:
+        UsageError: the folder holds something else, or the default trial cannot be served; before any work.
+        UnsupportedError: Optuna is not installed.
+        KeyboardInterrupt: finished trials are kept and written.
+    """
+    at_least("--workers", workers, 0)
+    ranks = detect_ranks()
+    console = (console or Console()) if ranks.leads else Console(file=io.StringIO())
+    require_optuna()
+    tree = trial_tree(config, config.space.values(config.space.defaults()))
+    device = resolve_device(str(tree.get("device", "auto")))
+    open_study_folder(folder, config)
+    checked = check_trial(config, tree, folder / "default.yaml")
+    write_environment(folder, device, command)
+    study = SharedStudy(config, folder)
+    words = words_of(checked, _validation_rows(checked))
+    told, held_out = partial(_tell, study, console, set()), None
+    try:
+        lanes = lanes_here(device, workers, config.study.trials)
+        if len(lanes) == 1 and device.type == "cpu":
+            work(config, folder, told)
+        else:
+            work_in_processes(config, folder, [_visible(lane) for lane in lanes], told)
+        held_out = _hold_out(study, len(lanes), console)
+    finally:
+        # Also after an interruption: the report then shows what is there.
+        results = write_study(study, held_out, words)
+        build_report(folder)
+    if ranks.leads:
+        _summary(study, held_out, console)
+    return results
+
+
+def open_study_folder(folder: Path, config: TuneConfig) -> None:
+    """Create the folder for its owner only and write what is studied, or check that it is the same study.
+
+    The number of trials may differ: a study can be asked for more.
+
+    Raises:
+        UsageError: the folder holds something else.
+    """
+    saved, claims = folder / CONFIG_FILE, folder / "claims"
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--output must be a folder, got the file {folder}")
+    if folder.is_dir() and any(folder.iterdir()) and not claims.is_dir():
+        raise UsageError(f"{folder} is not empty and holds no study; choose another --output")
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o700)
+    asked = read_yaml(yaml.safe_dump(config.to_dict()))
+    with Claims(claims).wait_for("open"):
+        held = read_settings(saved) if saved.is_file() else asked
+        if SECTION not in held:
+            raise UsageError(f"{folder} holds an audit; choose another --output")
+        if _without_trials(held) != _without_trials(asked):
+            raise UsageError(f"{folder} holds another study; choose another --output")
+        write_whole(saved, yaml.safe_dump(asked, sort_keys=False))
+
+
+def _visible(lane: torch.device) -> str | None:
+    """The GPU of a worker, as ``CUDA_VISIBLE_DEVICES`` names it; None for a core."""
+    if lane.type != "cuda":
+        return None
+    known = os.environ.get(VISIBLE)
+    return known.split(",")[lane.index or 0] if known else str(lane.index or 0)
+
+
+def _hold_out(study: SharedStudy, workers: int, console: Console) -> dict[str, Any] | None:
+    """Write ``best.yaml`` and compare the best trial with the default on what no trial saw; once for all processes."""
+    best, _ = best_and_front(study)
+    if best is None:
+        return None
+    settings = study.config.study
+    held_out = study.folder / HELD_OUT
+    tree = held_out_tree(tree_of(study, best), max(settings.held_out, 1))
+    write_best(study.folder / BEST_FILE, load_trial(tree, held_out / f"trial-{best.number}.yaml")[1])
+    default = default_trial(study)
+    if default is None or default.number == best.number or not settings.held_out:
+        return None
+    file = held_out / f"{default.number}-{best.number}.json"
+
+    def measure() -> None:
+        pair = {trial.number: tree_of(study, trial) for trial in (default, best)}
+        found = compare(settings.objectives[0], pair, settings.held_out, held_out, workers, console)
+        write_whole(file, json.dumps(without_nan(found)))
+
+    study.claims.once("held-out", file.is_file, measure)
+    compared: dict[str, Any] | None = json.loads(file.read_text())
+    return compared
+
+
+def _validation_rows(config: Any) -> int:
+    return len(prepare_experiment(config).population().inputs) if isinstance(config, AuditConfig) else 0
+
+
+def _tell(study: SharedStudy, console: Console, told: set[int]) -> None:
+    """A line for every trial that has ended since the last call."""
+    for row in trial_rows(study):
+        if row["state"] == "running" or row["trial"] in told:
+            continue
+        told.add(row["trial"])
+        values = ", ".join(f"{name} {value:.4g}" for name, value in (row["values"] or {}).items())
+        said = values or row["error"] or ("died; repeated" if row["state"] == "failed" else "stopped early")
+        chosen = ", ".join(f"{key} {_short(value)}" for key, value in row["parameters"].items())
+        default = " (the defaults)" if row["is_default"] else ""
+        console.print(
+            f"trial {row['trial']}{default}: {said}  [{chosen}]", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+def _summary(study: SharedStudy, held_out: dict[str, Any] | None, console: Console) -> None:
+    """What was chosen, and what it is worth."""
+    rows = trial_rows(study)
+    chosen = next((row for row in rows if row["is_best"] or row["is_knee"]), None)
+    if chosen is None:
+        console.print("no trial is complete")
+        return
+    default = next((row for row in rows if row["is_default"] and row["values"]), None)
+    grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("setting", "default", f"{'best' if chosen['is_best'] else 'knee'} (trial {chosen['trial']})"):
+        grid.add_column(name)
+    for key, value in chosen["parameters"].items():
+        grid.add_row(key, "" if default is None else _short(default["parameters"].get(key, "")), _short(value))
+    for name, value in chosen["values"].items():
+        grid.add_row(f"validation {name}", "" if default is None else f"{default['values'][name]:.4g}", f"{value:.4g}")
+    console.print(grid, highlight=False)
+    if held_out is not None:
+        gain = held_out["difference"]
+        console.print(
+            f"held out ({held_out['words']}): {held_out['metric']} {held_out['default']['mean']:.4g} by default, "
+            f"{held_out['best']['mean']:.4g} tuned; difference {gain['mean']:+.4g} "
+            f"(95% interval {gain['low']:+.4g} to {gain['high']:+.4g})",
+            soft_wrap=True,
+            highlight=False,
+        )
+    console.print(f"best config: {study.folder / BEST_FILE}", soft_wrap=True, highlight=False)
+
+
+def _short(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _without_trials(tree: dict[str, Any]) -> dict[str, Any]:
+    return {**tree, SECTION: {name: value for name, value in tree[SECTION].items() if name != "trials"}}

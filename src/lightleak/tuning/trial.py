@@ -1,0 +1,211 @@
+"""One trial: an audit with the searched settings filled in, run as far as the pruner lets it, and its values."""
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+
+from lightleak.attacks import ATTACKS
+from lightleak.audit.campaign import finished_rows, run_units
+from lightleak.audit.config import AuditConfig
+from lightleak.audit.experiment import prepare_experiment
+from lightleak.audit.kinds import Kind, kind_of_config
+from lightleak.audit.run import check_served, open_run_folder, plan_units
+from lightleak.audit.settings import named_settings, plain, read_settings
+from lightleak.audit.training import TRAINING_FILE, train
+from lightleak.audit.unit import Unit, write_whole
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import UsageError
+from lightleak.targets.trainer import quiet_lightning
+from lightleak.tuning.budget import steps_within, with_steps
+from lightleak.tuning.config import StudyConfig, TuneConfig
+from lightleak.tuning.objective import BASELINE, LEAKAGE, ObjectiveConfig, of_training
+from lightleak.tuning.parameter import MISSING
+from lightleak.tuning.pruning import TrialPruning
+
+TRIALS = "trials"
+
+Report = Callable[[int, float], None]
+"""Told the objective after so many clients; raises `optuna.TrialPruned` where the pruner stops the trial."""
+
+
+def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "validation") -> dict[str, Any]:
+    """The audit of these values: searches filled in, steps within the budget, clients of the given training rows.
+
+    Args:
+        config: the study.
+        values: of searched settings, by dotted key.
+        rows: see `InitialConfig`; only a horizontal audit has fresh clients to draw.
+    """
+    tree = with_steps(config.space.fill(values), config.study.budget)
+    if tree.get("kind", "horizontal") == "horizontal":
+        tree["initial"] = {**(tree.get("initial") or {}), "rows": rows}
+    return tree
+
+
+def trial_folder(root: Path, tree: Mapping[str, Any]) -> Path:
+    """Where a trial runs: the same for the same settings, so that one which died goes on where it stopped."""
+    text = json.dumps(plain(tree), sort_keys=True, default=str)
+    return root / TRIALS / hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def load_trial(tree: Mapping[str, Any], file: Path) -> tuple[Kind, Any]:
+    """Write an audit's config to ``file`` and read it as its kind does.
+
+    Raises:
+        UsageError: the audit refuses a setting.
+    """
+    write_whole(file, yaml.safe_dump(plain(tree), sort_keys=False))
+    kind = kind_of_config(file)
+    return kind, kind.load(file)
+
+
+def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The trial's config with the steps that a budget of seconds leaves its attacks.
+
+    They are measured once and kept beside the folder: a trial that is resumed, and the best one's config, take as many
+    again.
+    """
+    file = folder.with_suffix(".yaml")
+    if file.is_file():
+        return read_settings(file)
+    filled: dict[str, Any] = plain(tree)
+    if study.budget.seconds is not None:
+        _, config = load_trial(tree, folder.with_suffix(".asked.yaml"))
+        filled["attacks"] = named_settings("attacks", filled["attacks"])
+        for unit in plan_units(config, prepare_experiment(config), Path(os.devnull)):
+            options = filled["attacks"][unit.attack]
+            if "steps" not in options and "steps" in ATTACKS.get(unit.attack)().options():
+                options["steps"] = steps_within(unit, study.budget.seconds, resolve_device(config.device))
+    write_whole(file, yaml.safe_dump(filled, sort_keys=False))
+    return filled
+
+
+def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
+    """The config of the default trial, after a look at everything that could fail in the middle of a study.
+
+    Raises:
+        UsageError: what cannot be served, and why.
+    """
+    for parameter in config.space.parameters:
+        for stored in parameter.stored_choices:
+            values = config.space.suggest(_Chosen(config, {parameter.name: stored}))
+            load_trial(trial_tree(config, values), file)
+    kind, loaded = load_trial(tree, file)
+    if not isinstance(loaded, AuditConfig):
+        if wrong := [one.metric for one in config.study.objectives if one.is_of_training]:
+            raise UsageError(f"study.objectives: {wrong[0]!r} is of a horizontal audit's training, got {loaded.kind}")
+        if config.study.pruner.name != "none":
+            raise UsageError(f"study.pruner needs a horizontal audit, whose trials can stop early; got {loaded.kind}")
+        kind.describe(loaded, Console(file=io.StringIO()))
+        return loaded
+    for objective in config.study.objectives:
+        _check_objective(objective, loaded)
+    check_served(loaded, prepare_experiment(loaded))
+    return loaded
+
+
+class _Chosen:
+    """Stands in for Optuna's trial: the given values, otherwise defaults, otherwise the least of a range."""
+
+    def __init__(self, config: TuneConfig, given: Mapping[str, Any]) -> None:
+        known = {one.name: one.encode(one.default) for one in config.space.parameters if one.default is not MISSING}
+        self.values = {**known, **given}
+
+    def suggest_float(self, name: str, low: float, high: float, **_: Any) -> float:
+        return float(self.values.get(name, low))
+
+    def suggest_int(self, name: str, low: int, high: int, **_: Any) -> int:
+        return int(self.values.get(name, low))
+
+    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
+        return self.values.get(name, choices[0])
+
+
+def _check_objective(objective: ObjectiveConfig, config: AuditConfig) -> None:
+    name, attacks = objective.metric, sorted(config.attacks)
+    if objective.is_of_training:
+        if not config.rounds:
+            raise UsageError(f"study.objectives: {name!r} needs a training; training.epochs is 0")
+        return
+    attack = objective.where.get("attack")
+    if attack is not None and attack not in config.attacks:
+        raise UsageError(f"study.objectives: where.attack must be one of {', '.join(attacks)}, got {attack!r}")
+    if name == LEAKAGE and BASELINE not in config.attacks:
+        raise UsageError(f"study.objectives: {name!r} is measured against {BASELINE!r}, which attacks does not name")
+    if attack is None and len(set(attacks) - {BASELINE}) > 1:
+        raise UsageError(
+            f"study.objectives: {name!r} of which attack? add where: {{attack: NAME}}, one of {', '.join(attacks)}"
+        )
+
+
+def run_trial(
+    study: StudyConfig, tree: Mapping[str, Any], folder: Path, report: Report, trial: Any = None
+) -> tuple[float, ...]:
+    """Run one trial, or what is left of one, and return a value per objective.
+
+    Args:
+        study: how it is judged.
+        tree: the audit.
+        folder: its run folder.
+        report: see `Report`.
+        trial: Optuna's, which a training reports its epochs to.
+
+    Raises:
+        optuna.TrialPruned: the pruner stopped it.
+        LightLeakError: the audit cannot be run, or gives no such number.
+    """
+    kind, config = load_trial(settled(study, tree, folder), folder.with_suffix(".yaml"))
+    with quiet_lightning():
+        if isinstance(config, AuditConfig):
+            rows = _run_horizontal(study, config, folder, report, trial)
+        else:
+            rows = kind.run(config, folder, (), Console(file=io.StringIO()))["rows"]
+    return tuple(_value(objective, rows, folder) for objective in study.objectives)
+
+
+def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
+    value = of_training(objective.metric, folder) if objective.is_of_training else objective.of_rows(rows)
+    if value is None:
+        there = sorted({name for row in rows for name, held in row.items() if isinstance(held, float)})
+        raise UsageError(f"study.objectives: no row has {objective.metric!r} {objective.where}; rows have {there}")
+    return value
+
+
+def _run_horizontal(
+    study: StudyConfig, config: AuditConfig, folder: Path, report: Report, trial: Any
+) -> list[dict[str, Any]]:
+    device, quiet = resolve_device(config.device), Console(file=io.StringIO())
+    first, several = study.objectives[0], len(study.objectives) > 1
+    experiment = prepare_experiment(config)
+    open_run_folder(folder, config)
+    if config.rounds and not (folder / TRAINING_FILE).is_file():
+        prunes = first.is_of_training and not several and trial is not None
+        pruning = TrialPruning(trial, first.metric) if prunes else None
+        train(config, experiment, folder, quiet, () if pruning is None else (pruning,))
+        if pruning is not None:
+            pruning.raise_if_pruned()
+    if all(objective.is_of_training for objective in study.objectives):
+        return []
+    units = plan_units(config, experiment, folder)
+    for stage in _stages(units, len(units) if several else study.report_every):
+        run_units(lambda stage=stage: stage, folder, device, 1, "nothing", quiet=True)  # type: ignore[misc]
+        rows = finished_rows(units, folder)
+        value = None if several or first.is_of_training else first.of_rows(rows)
+        if value is not None:
+            report(len({row["unit"] for row in rows if row["attack"] != BASELINE}), value)
+    return rows
+
+
+def _stages(units: Sequence[Unit], clients: int) -> Iterator[list[Unit]]:
+    """Units of so many updates at a time, all attacks on them together."""
+    order = sorted({(unit.facts["source"], unit.facts["batch_size"], unit.facts["batch_index"]) for unit in units})
+    for begin in range(0, len(order), clients):
+        taken = set(order[begin : begin + clients])
+        yield [u for u in units if (u.facts["source"], u.facts["batch_size"], u.facts["batch_index"]) in taken]

@@ -1,0 +1,256 @@
+"""The charts: a mark for each trial, at its value, inside the plot."""
+
+import math
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightleak.report.charts import legend_mark
+from lightleak.report.run_folder import RunFolder
+from lightleak.report.tuning import history, pareto
+from lightleak.report.tuning.history import history_plot
+from lightleak.report.tuning.marks import COMPLETE, DEFAULT, FAILED, PRUNED, hover_text
+from lightleak.report.tuning.pareto import front_corners, pareto_plot
+from lightleak.report.tuning.result import Objective, Parameter, Study, Trial
+from lightleak.report.tuning.run_folder import load_tuning_run
+from lightleak.report.tuning.slices import MOST_SLICES, by_importance, slices
+from lightleak.report.tuning.study import TuningRun
+
+HOSTILE = '<script>alert("&")</script>'
+LESS, MORE = Objective("loss", False, "loss"), Objective("accuracy", True, "accuracy")
+
+
+def run_of(trials, objectives=(MORE,), parameters=(), importance=None) -> TuningRun:
+    folder = RunFolder("run", Path("."), (), pd.DataFrame(), None, {})
+    return TuningRun(folder, Study(objectives, tuple(parameters), importance or {}), tuple(trials))
+
+
+def classed(drawing: str, name: str) -> list[ET.Element]:
+    return [node for node in ET.fromstring(drawing).iter() if name in node.get("class", "").split()]
+
+
+def by_number(drawing: str) -> dict[int, ET.Element]:
+    """Marks by the number of their trial; each hover text begins with it or with the value of a slice."""
+    found = {}
+    for node in classed(drawing, "trial"):
+        number = int(re.search(r"trial (\d+)", node.find("title").text)[1])
+        assert number not in found
+        found[number] = node
+    return found
+
+
+def x_of(node: ET.Element) -> float:
+    return float(node.get("x")[:-1])
+
+
+def y_of(node: ET.Element) -> float:
+    return float(node.get("y"))
+
+
+VALUES = st.floats(-1e6, 1e6, allow_subnormal=False)
+STATES = st.sampled_from(["complete", "pruned", "failed", "running"])
+
+
+@st.composite
+def studies(draw) -> TuningRun:
+    objectives = draw(st.sampled_from([(MORE,), (LESS, MORE)]))
+    parameters = (
+        Parameter("a.rate", "float", 0.001, 1.0, draw(st.booleans()), default=0.1),
+        Parameter("a.steps", "int", 1, 9, default=3),
+        Parameter(HOSTILE, "choice", of=(True, 1, None, [1, 2], HOSTILE, "a long name of a choice"), default=True),
+    )
+    trials = []
+    for number in range(draw(st.integers(0, 8))):
+        state = draw(STATES)
+        done = state == "complete" and draw(st.booleans())
+        chosen = {
+            "a.rate": draw(st.floats(0.001, 1)),
+            "a.steps": draw(st.integers(1, 9)),
+            HOSTILE: draw(st.sampled_from(parameters[2].of)),
+        }
+        kept = draw(st.sets(st.sampled_from(sorted(chosen)), max_size=3))
+        reported = ((1.0, draw(VALUES)),) if draw(st.booleans()) else ()
+        trials.append(
+            Trial(
+                number, state, None, HOSTILE, {one.name: draw(VALUES) for one in objectives} if done else {},
+                {key: chosen[key] for key in sorted(kept)}, reported, number == 0, False,
+                draw(st.booleans()), number == 1, None, HOSTILE if state == "failed" else None,
+            )
+        )  # fmt: skip
+    return run_of(trials, objectives, parameters)
+
+
+@given(studies())
+@settings(max_examples=40)
+def test_charts_are_well_formed_stay_inside_and_mark_each_trial_once(run: TuningRun) -> None:
+    drawn = [one.drawing for one in slices(run, run.study.objectives[0])]
+    if (plot := history_plot(HOSTILE, run)) is not None:
+        drawn.append(plot.drawing)
+        assert sorted(by_number(plot.drawing)) == [one.number for one in run.trials]
+        floor = history.TOP + history.HEIGHT + history.FOOT
+        assert all(history.TOP - 1 <= y_of(node) <= floor for node in classed(plot.drawing, "trial"))
+    else:
+        assert run.trials == ()
+    if not run.is_single:
+        plot = pareto_plot(HOSTILE, run, LESS, MORE)
+        assert (plot is None) == (run.measured == ())
+        if plot is not None:
+            drawn.append(plot.drawing)
+            assert sorted(by_number(plot.drawing)) == sorted(one.number for one in run.measured)
+    for one in drawn:
+        assert "<script" not in one and "nan" not in one
+        places = re.findall(r'\b(?:x|x1|x2)="([-\d.]+)%"', one)
+        assert places and all(0 <= float(value) <= 100 for value in places)
+
+
+def test_a_history_stands_at_values_and_shows_how_each_trial_ended(make_study) -> None:
+    run = load_tuning_run(make_study())
+    plot = history_plot("h", run)
+    marks = by_number(plot.drawing)
+    assert len(marks) == 41
+    styles = {"complete": COMPLETE, "pruned": PRUNED, "failed": FAILED}
+    for trial in run.trials:
+        expected = DEFAULT if trial.is_default else styles[trial.state]
+        assert f"point trial {expected.css}" == marks[trial.number].get("class")
+    assert [x_of(marks[i]) for i in range(41)] == sorted(x_of(marks[i]) for i in range(41))
+    best, worst = run.ranked[0].number, run.ranked[-1].number
+    assert y_of(marks[best]) == min(y_of(node) for node in marks.values()) < y_of(marks[worst])
+    base = history.TOP + history.HEIGHT
+    assert {number for number, node in marks.items() if y_of(node) > base} == {12, 22}
+    # the line of the defaults runs through their mark
+    (line,) = classed(plot.drawing, "guess")
+    assert float(line.get("y1")) == float(line.get("y2")) == pytest.approx(y_of(marks[0]), abs=0.2)
+    assert len(classed(plot.drawing, "chosen")) == 1
+    assert marks[best].find("circle").get("class") == "chosen"
+    assert f"trial {best}: {100 * run.ranked[0].values['cell_accuracy']:.1f}%" in plot.drawing
+
+
+@pytest.mark.parametrize(("objective", "expected"), [(MORE, [0, 2, 4]), (LESS, [0, 1, 5])])
+def test_the_step_line_goes_through_the_trials_that_were_better_than_all_before(objective, expected) -> None:
+    values = [0.5, 0.4, 0.6, 0.45, 0.9, 0.1]
+    trials = [Trial(i, "complete", values={objective.name: value}) for i, value in enumerate(values)]
+    trials.append(Trial(6, "pruned", intermediate=((1, 2.0 if objective is MORE else -2.0),)))
+    drawing = history_plot("h", run_of(trials, (objective,))).drawing
+    marks, steps = by_number(drawing), classed(drawing, "so-far")
+    assert len(steps) == 2 * (len(expected) - 1) + 1
+    ends = {(x_of(marks[i]), y_of(marks[i])) for i in expected}
+    starts = {(float(node.get("x1")[:-1]), float(node.get("y1"))) for node in steps[::2]}
+    assert starts == ends
+    assert steps[-1].get("x2") == "100.00%"
+    # along at the old value, then to the new one: never better than what had been reached
+    assert all(node.get("y1") == node.get("y2") for node in steps[::2])
+    assert all(node.get("x1") == node.get("x2") for node in steps[1::2])
+
+
+def test_a_legend_says_what_is_there_and_no_more(make_study) -> None:
+    plot = history_plot("h", load_tuning_run(make_study()))
+    words = [one.words.split(":")[0] for one in plot.legend]
+    assert words == ["complete", "pruned", "failed", "the defaults", "the best"]
+    assert plot.legend[1].drawing == legend_mark(PRUNED)
+    alone = history_plot("h", run_of([Trial(0, "running")]))
+    assert [one.words for one in alone.legend] == ["not finished when this was written"]
+
+
+def test_the_front_is_ringed_and_joined_and_the_knee_named(make_study) -> None:
+    run = load_tuning_run(make_study(several=True))
+    plot = pareto_plot("p", run, *run.study.objectives)
+    marks = by_number(plot.drawing)
+    ringed = {number for number, node in marks.items() if node.find("circle") is not None}
+    assert ringed == {one.number for one in run.front}
+    knee = [number for number, node in marks.items() if classed(ET.tostring(node, "unicode"), "chosen")]
+    assert knee == [run.chosen.number] and f">knee, trial {run.chosen.number}<" in plot.drawing
+    assert len(classed(plot.drawing, "front-line")) == 2 * (len(run.front) - 1)
+    # more accuracy further right, less leakage further down
+    leaky = max(run.measured, key=lambda one: one.values["leakage"])
+    accurate = max(run.measured, key=lambda one: one.values["accuracy"])
+    assert y_of(marks[leaky.number]) == min(map(y_of, marks.values()))
+    assert x_of(marks[accurate.number]) == max(map(x_of, marks.values()))
+
+
+POINTS = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20)), min_size=1, max_size=8, unique=True)
+
+
+@given(POINTS, st.booleans(), st.booleans())
+def test_corners_of_a_front_are_beaten_by_both_neighbours_and_beat_no_point(points, first: bool, second: bool) -> None:
+    across, upwards = Objective("x", first, ""), Objective("y", second, "")
+
+    def as_good(a, b) -> bool:
+        return all(not one.is_better(w, v) for one, v, w in zip((across, upwards), a, b, strict=True))
+
+    front = [p for p in points if not any(as_good(q, p) and q != p for q in points)]
+    corners = front_corners(front, across, upwards)
+    assert corners[::2] == sorted(front)
+    for before, corner, after in zip(corners[::2], corners[1::2], corners[2::2], strict=False):
+        assert as_good(before, corner) and as_good(after, corner)
+        assert corner[0] in (before[0], after[0]) and corner[1] in (before[1], after[1])
+
+
+def test_three_objectives_are_drawn_in_pairs_without_a_line() -> None:
+    third = Objective("seconds", False, "seconds")
+    trials = [
+        Trial(i, "complete", values={"accuracy": i, "loss": i, "seconds": 1}, on_front=True, is_knee=i == 1)
+        for i in range(3)
+    ]
+    run = run_of(trials, (MORE, LESS, third))
+    pairs = pareto.objective_pairs(run)
+    assert [(a.name, b.name) for a, b in pairs] == [("accuracy", "loss"), ("accuracy", "seconds"), ("loss", "seconds")]
+    drawing = pareto_plot("p", run, *pairs[0]).drawing
+    assert classed(drawing, "front-line") == [] and len(classed(drawing, "on-front")) == 2
+
+
+def test_slices_come_by_importance_and_are_bounded() -> None:
+    parameters = [Parameter(f"p{i}", "float", 0, 1) for i in range(12)]
+    values = {one.key: 0.5 for one in parameters}
+    shares = {f"p{i}": share for i, share in enumerate([0.1, 0.4, 0.0, 0.5])}
+    trials = [Trial(0, "complete", values={"accuracy": 1}, parameters=values)]
+    run = run_of(trials, parameters=parameters, importance={"accuracy": shares})
+    assert [one.key for one in by_importance(run, MORE)][:4] == ["p3", "p1", "p0", "p2"]
+    assert [one.key for one in slices(run, MORE)] == ["p3", "p1", "p0", "p2", "p4", "p5", "p6", "p7"]
+    assert len(slices(run, MORE)) == MOST_SLICES
+
+
+def test_a_slice_shows_the_trials_that_have_a_value_and_says_how_many(make_study) -> None:
+    run = load_tuning_run(make_study())
+    found = {one.title: one for one in slices(run, run.study.objectives[0])}
+    assert list(found) == ["learning rate", "restarts", "schedule", "sign", "lambda inv", "alpha1"]
+    valued = [one for one in run.trials if one.state in ("complete", "pruned")]
+    having = [one for one in valued if "attacks.tableak.lambda_inv" in one.parameters]
+    assert sorted(by_number(found["lambda inv"].drawing)) == [one.number for one in having]
+    assert found["lambda inv"].note == f"has a value in {len(having)} of {len(valued)} trials"
+    assert found["learning rate"].note == ""
+    for title, key, scale in (("learning rate", "learning_rate", math.log), ("lambda inv", "lambda_inv", float)):
+        marks = by_number(found[title].drawing)
+        at = sorted(
+            (scale(run.trials[n].parameters[f"attacks.tableak.{key}"]), x_of(mark)) for n, mark in marks.items()
+        )
+        (low, left), *_, (high, right) = at
+        assert all(x == pytest.approx(left + (right - left) * (v - low) / (high - low), abs=0.02) for v, x in at)
+
+
+def test_choices_have_columns_that_never_mix() -> None:
+    of = (True, 1, "1", None, [1])
+    parameter = Parameter("p", "choice", of=of)
+    trials = [
+        Trial(i, "complete", values={"accuracy": 0.5}, parameters={"p": of[i % 5]}) for i in range(40)
+    ]  # ten trials in each column, all at one height
+    (found,) = slices(run_of(trials, parameters=[parameter]), MORE)
+    marks = by_number(found.drawing)
+    for trial in trials:
+        column = trial.number % 5
+        assert 20 * column < x_of(marks[trial.number]) < 20 * (column + 1)
+    assert len({x_of(node) for node in marks.values()}) == 40
+
+
+def test_hovering_says_number_state_values_and_parameters(make_study) -> None:
+    run = load_tuning_run(make_study())
+    first, pruned, failed = run.trials[0], run.trials[7], run.trials[22]
+    said = hover_text(run, first)
+    assert said.startswith(f"trial 0, the defaults, complete; cell accuracy {100 * first.values['cell_accuracy']:.1f}%")
+    assert "learning rate 0.06; restarts 30; schedule constant; sign true; lambda inv 1; alpha1 0.1" in said
+    assert f"{100 * pruned.intermediate[-1][1]:.1f}% when it was stopped at step 1" in hover_text(run, pruned)
+    assert "loss is not finite at step 3" in hover_text(run, failed)

@@ -1,0 +1,165 @@
+"""A whole study by the command: what it leaves, that it is resumed, and that a killed worker costs nothing."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from lightleak.audit.config import load_config
+from lightleak.cli import main
+from lightleak.core.errors import UsageError
+from lightleak.tuning.config import load_tune_config
+from lightleak.tuning.run import run_tune
+from lightleak.tuning.study import RETRY_OF, SharedStudy
+
+
+@pytest.fixture
+def finished(tmp_path: Path, tiny_study: Any, silent: Any) -> Path:
+    folder = tmp_path / "study"
+    run_tune(tiny_study(), folder, workers=1, console=silent)
+    return folder
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    return list(json.loads((folder / "results.json").read_text())["rows"])
+
+
+def test_a_study_leaves_trials_best_config_comparison_and_report(finished: Path) -> None:
+    results = json.loads((finished / "results.json").read_text())
+    assert [row["trial"] for row in results["rows"]] == [0, 1, 2, 3]
+    assert [row["is_default"] for row in results["rows"]] == [True, False, False, False]
+    best = max(results["rows"], key=lambda row: row["values"]["cell_accuracy"])
+    assert best["is_best"] and sum(row["is_best"] for row in results["rows"]) == 1
+    table = pd.read_parquet(finished / "trials.parquet")
+    assert table["value cell_accuracy"].tolist() == [row["values"]["cell_accuracy"] for row in results["rows"]]
+    config = load_config(finished / "best.yaml")
+    assert config.attacks["tableak"]["learning_rate"] == best["parameters"]["attacks.tableak.learning_rate"]
+    assert config.attacks["tableak"]["steps"] == 60 // config.attacks["tableak"]["restarts"]
+    assert config.initial.rows == "held_out" and config.initial.batches == 3
+    assert (finished / "report.html").stat().st_size > 0
+    assert (finished.stat().st_mode & 0o077) == 0
+    held_out = results["study"]["held_out"]
+    if best["is_default"]:
+        assert held_out is None
+    else:
+        gain = held_out["best"]["mean"] - held_out["default"]["mean"]
+        assert held_out["n"] == 3 and held_out["difference"]["mean"] == pytest.approx(gain)
+
+
+def test_best_config_is_run_by_the_audit_command_as_it_is(finished: Path, tmp_path: Path) -> None:
+    assert main(["audit", str(finished / "best.yaml"), "--output", str(tmp_path / "audit"), "--workers", "1"]) == 0
+    accuracies = [row["cell_accuracy"] for row in rows(tmp_path / "audit") if row["attack"] == "tableak"]
+    held_out = json.loads((finished / "results.json").read_text())["study"]["held_out"]
+    if held_out is not None:
+        assert sum(accuracies) / 3 == pytest.approx(held_out["best"]["mean"])
+
+
+def test_more_trials_may_be_asked_for_and_nothing_is_done_again(
+    finished: Path, tmp_path: Path, write_study: Any, silent: Any
+) -> None:
+    before = rows(finished)
+    run_tune(load_tune_config(write_study(), {"study.trials": 6}), finished, workers=1, console=silent)
+    after = rows(finished)
+    unchanged = ("trial", "state", "seconds", "worker", "values", "parameters")
+    assert [{k: row[k] for k in unchanged} for row in after[:4]] == [{k: row[k] for k in unchanged} for row in before]
+    assert [row["state"] for row in after] == ["complete"] * 6
+
+
+def test_a_folder_with_something_else_is_refused(finished: Path, tmp_path: Path, tiny_study: Any) -> None:
+    with pytest.raises(UsageError, match="another study"):
+        run_tune(tiny_study(study__held_out=2), finished)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").touch()
+    with pytest.raises(UsageError, match="holds no study"):
+        run_tune(tiny_study(), other)
+    assert [file.name for file in other.iterdir()] == ["thesis.tex"]
+    with pytest.raises(UsageError, match="must be a folder"):
+        run_tune(tiny_study(), other / "thesis.tex")
+
+
+def test_trials_that_cannot_be_run_are_told_and_do_not_stop_the_study(
+    tmp_path: Path, tiny_study: Any, silent: Any
+) -> None:
+    sizes = {"search": "choice", "of": [4, 9999], "default": 4}
+    config = tiny_study(training={"epochs": 1, "batch_size": sizes}, study__trials=6, study__held_out=0)
+    run_tune(config, tmp_path / "study", workers=1, console=silent)
+    failed = [row for row in rows(tmp_path / "study") if row["state"] == "failed"]
+    assert failed and all("9999" in row["error"] for row in failed)
+    assert all(row["values"] for row in rows(tmp_path / "study") if row not in failed)
+
+
+def test_an_interrupted_study_reports_what_is_there_and_goes_on(
+    tmp_path: Path, tiny_study: Any, silent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lightleak.tuning import worker
+
+    real, calls = worker.run_trial, []
+
+    def interrupted(*arguments: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(worker, "run_trial", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_tune(tiny_study(), tmp_path / "study", workers=1, console=silent)
+    assert [row["state"] for row in rows(tmp_path / "study")] == ["complete", "complete", "running"]
+    assert (tmp_path / "study" / "report.html").is_file()
+    run_tune(tiny_study(), tmp_path / "study", workers=1, console=silent)
+    assert Counter(row["state"] for row in rows(tmp_path / "study")) == {"complete": 4, "failed": 1}
+
+
+def test_one_thread_a_trial_and_the_number_is_given_back(tmp_path: Path, tiny_study: Any, silent: Any) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        run_tune(tiny_study(study__trials=1, study__held_out=0), tmp_path / "study", workers=1, console=silent)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_costs_no_trial_and_none_is_counted_twice(tmp_path: Path, write_study: Any) -> None:
+    file = write_study(study__budget={"restart_steps": 3000}, study__trials=6, study__held_out=0)
+    folder = tmp_path / "study"
+    arguments = [sys.executable, "-m", "lightleak", "tune", str(file), "--output", str(folder), "--workers", "2"]
+    process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        victim = _kill_a_worker_in_a_trial(load_tune_config(file), folder)
+        output, _ = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    assert process.returncode == 0, output
+    study = SharedStudy(load_tune_config(file), folder)
+    lost = [trial for trial in study.trials if trial.user_attrs.get("worker", "").endswith(f" {victim}")]
+    killed = [trial for trial in lost if trial.state.name == "FAIL"]
+    repeats = [trial for trial in study.trials if trial.user_attrs.get(RETRY_OF) is not None]
+    assert Counter(trial.state.name for trial in study.trials) == {"COMPLETE": 6, "FAIL": 1}
+    assert [trial.user_attrs[RETRY_OF] for trial in repeats] == [killed[0].number]
+    assert repeats[0].params == killed[0].params
+
+
+def _kill_a_worker_in_a_trial(config: Any, folder: Path) -> int:
+    """End one of the workers by SIGKILL while it is in a trial; its process id."""
+    until = time.monotonic() + 200
+    while time.monotonic() < until:
+        if (folder / "journal.log").is_file():
+            for trial in SharedStudy(config, folder).trials:
+                if trial.state.name == "RUNNING" and "worker" in trial.user_attrs and trial.params:
+                    pid = int(trial.user_attrs["worker"].split()[-1])
+                    os.kill(pid, signal.SIGKILL)
+                    return pid
+        time.sleep(0.05)
+    raise AssertionError("no worker began a trial")

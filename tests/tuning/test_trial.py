@@ -1,0 +1,161 @@
+"""One trial: what it runs, what it is judged by, when it stops, and that it goes on where it was killed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lightleak.audit import campaign
+from lightleak.audit.experiment import prepare_experiment
+from lightleak.audit.run import plan_units
+from lightleak.core.errors import UsageError
+from lightleak.tuning import budget as budgets
+from lightleak.tuning import trial as trials
+from lightleak.tuning.budget import steps_within, with_steps
+from lightleak.tuning.config import BudgetConfig
+from lightleak.tuning.held_out import held_out_tree
+from lightleak.tuning.trial import check_trial, load_trial, run_trial, settled, trial_folder, trial_tree
+
+VALUES = {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1}
+
+
+def clients(tree: dict[str, Any], file: Path) -> list[torch.Tensor]:
+    """Rows of the fresh clients of an audit, one tensor each."""
+    _, config = load_trial(tree, file)
+    units = plan_units(config, prepare_experiment(config), file.parent / "none")
+    return [truth.inputs for unit in units if unit.attack == "random" for _, truth in [unit.observe()] if truth]
+
+
+def test_validation_and_held_out_clients_share_no_row(tmp_path: Path, tiny_study: Any) -> None:
+    config = tiny_study(initial__batches=30, data__options={"n_discrete": 2, "n_continuous": 2, "n_rows": 300})
+    tree = trial_tree(config, VALUES)
+    validation = torch.cat(clients(tree, tmp_path / "a.yaml"))
+    held_out = torch.cat(clients(held_out_tree(tree, 30), tmp_path / "b.yaml"))
+    seed = torch.cat(clients(held_out_tree({**tree, "seed": 5}, 30), tmp_path / "c.yaml"))
+    for others in (held_out, seed):  # continuous columns tell rows apart
+        assert not (validation[:, None] == others[None]).all(-1).any()
+    assert len(torch.unique(held_out, dim=0)) > 60, "clients of the held-out rows draw from most of them"
+
+
+def test_a_budget_of_steps_is_shared_by_the_restarts(tiny_study: Any) -> None:
+    config = tiny_study(study__budget={"restart_steps": 100})
+    assert trial_tree(config, VALUES)["attacks"]["tableak"]["steps"] == 33
+    short = with_steps({"attacks": ["tableak", "random"]}, BudgetConfig(restart_steps=3000))
+    assert short["attacks"] == {"tableak": {"steps": 100}, "random": {}}, "30 restarts are TabLeak's own"
+    with pytest.raises(UsageError, match="restart_steps must be at least the restarts of tableak, 30, got 29"):
+        with_steps({"attacks": "tableak"}, BudgetConfig(restart_steps=29))
+
+
+def test_a_budget_of_seconds_counts_what_steps_cost(
+    tmp_path: Path, tiny_study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock of our own: 2 s before and after the steps, 0.5 s a step; 12 s leave 20 steps."""
+    now = [0.0]
+
+    class Attack:
+        def __init__(self, steps: int, **_: Any) -> None:
+            self.steps = steps
+
+        def run_many(self, *_: Any) -> None:
+            now[0] += 2.0 + 0.5 * self.steps
+
+    config = tiny_study(study__budget={"seconds": 12.0})
+    tree = trial_tree(config, VALUES)
+    _, loaded = load_trial(tree, tmp_path / "t.yaml")
+    unit = plan_units(loaded, prepare_experiment(loaded), tmp_path / "none")[0]
+    monkeypatch.setattr(budgets.ATTACKS, "get", lambda _: Attack)
+    monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
+    assert steps_within(unit, 12.0, torch.device("cpu")) == 20
+    assert steps_within(unit, 0.1, torch.device("cpu")) == 1
+
+
+def test_measured_steps_are_kept_for_whoever_goes_on(
+    tmp_path: Path, tiny_study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_study(study__budget={"seconds": 1.0})
+    tree = trial_tree(config, VALUES)
+    for measured in (17, 99):
+        monkeypatch.setattr(trials, "steps_within", lambda *_, n=measured: n)
+        assert settled(config.study, tree, tmp_path / "trial")["attacks"]["tableak"]["steps"] == 17
+
+
+def test_folders_are_told_apart_by_settings_alone(tmp_path: Path, tiny_study: Any) -> None:
+    config = tiny_study()
+    one = trial_folder(tmp_path, trial_tree(config, VALUES))
+    assert trial_folder(tmp_path, trial_tree(config, dict(reversed(VALUES.items())))) == one
+    assert trial_folder(tmp_path, trial_tree(config, {**VALUES, "attacks.tableak.restarts": 4})) != one
+
+
+def test_the_pruner_is_told_the_mean_so_far_and_stops_the_trial(tmp_path: Path, tiny_study: Any) -> None:
+    config = tiny_study(study__report_every=1, initial__batches=4)
+    tree = trial_tree(config, VALUES)
+    told: list[tuple[int, float]] = []
+    (value,) = run_trial(config.study, tree, tmp_path / "whole", lambda *report: told.append(report))
+    assert [step for step, _ in told] == [1, 2, 3, 4] and told[-1][1] == value
+
+    class Stopped(Exception):
+        pass
+
+    def stop(step: int, value: float) -> None:
+        if step == 2:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_trial(config.study, tree, tmp_path / "stopped", stop)
+    assert len(list((tmp_path / "stopped" / "units").iterdir())) == 4, "two clients, two attacks"
+    (again,) = run_trial(config.study, tree, tmp_path / "stopped", lambda *_: None)
+    assert again == value, "what was stopped goes on to the same value"
+
+
+def test_a_trial_that_was_killed_does_only_what_is_left(
+    tmp_path: Path, tiny_study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_study()
+    tree = trial_tree(config, VALUES)
+    first = run_trial(config.study, tree, tmp_path / "trial", lambda *_: None)
+    monkeypatch.setattr(campaign, "run_pack", lambda *_: pytest.fail("nothing is left to do"))
+    assert run_trial(config.study, tree, tmp_path / "trial", lambda *_: None) == first
+
+
+TRAINED = {
+    "training": {"epochs": 2, "batch_size": 16},
+    "capture": {"epochs": [0], "per_epoch": 2},
+    "initial__batches": 0,
+    "study__held_out": 2,
+}
+
+
+def test_a_training_and_the_attack_on_it_are_judged_together(tmp_path: Path, tiny_study: Any) -> None:
+    both = [{"metric": "val/accuracy"}, {"metric": "leakage", "direction": "minimize", "where": {"attack": "tableak"}}]
+    config = tiny_study(**TRAINED, study__objectives=both)
+    accuracy, leakage = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", lambda *_: None)
+    assert 0 <= accuracy <= 1 and -1 <= leakage <= 1
+    assert len(list((tmp_path / "trial" / "captures").iterdir())) == 2
+
+
+def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> None:
+    config = tiny_study(**TRAINED, study__objectives="val/loss")
+    (loss,) = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", lambda *_: None)
+    assert loss > 0 and not (tmp_path / "trial" / "units").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"study__objectives": "val/accuracy"}, "needs a training; training.epochs is 0"),
+        ({"study__objectives": {"metric": "rmse", "where": {"attack": "tableak2"}}}, "where.attack must be one of"),
+        ({"study__objectives": "leakage", "attacks__random": None}, "measured against 'random'"),
+        ({"study__objectives": "rmse", "attacks__inverting_gradients": {}}, "of which attack"),
+        ({"attacks__tableak__restarts": "many"}, "restarts"),
+        ({"target__network": "mlpp"}, "mlpp"),
+        ({"initial__batch_sizes": [9999]}, "batch_size"),
+    ],
+)
+def test_what_the_default_trial_cannot_serve_is_refused_before_any_work(
+    tmp_path: Path, tiny_study: Any, changes: dict[str, Any], message: str
+) -> None:
+    config = tiny_study(**changes, study__budget=None)
+    with pytest.raises(UsageError, match=message):
+        tree = trial_tree(config, config.space.values(config.space.defaults()))
+        check_trial(config, tree, tmp_path / "default.yaml")
