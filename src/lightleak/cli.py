@@ -13,6 +13,7 @@ from rich.table import Table as Grid
 
 from lightleak import __version__
 from lightleak.core.errors import UsageError
+from lightleak.core.ranks import detect_ranks
 
 VALUE_FLAGS = {
     "audit": ("--output", "--resume"),
@@ -31,7 +32,7 @@ DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error is one message, without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    console = Console()
+    console = Console(quiet=not detect_ranks().leads)
     folder, command = None, ""
     try:
         own, settings = _split(arguments)
@@ -283,6 +284,7 @@ def _tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
     from lightleak.tuning.config import load_tune_config
     from lightleak.tuning.run import run_tune
 
+    _quiet_lightning()
     asked = {} if parsed.trials is None else {"study.trials": parsed.trials}
     run_tune(load_tune_config(parsed.config, _settings(rest) | asked), folder, parsed.workers, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)

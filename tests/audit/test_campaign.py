@@ -1,29 +1,34 @@
-"""Results depend on a unit and its seed alone: not on packs or what else is attacked (workers: tests/e2e)."""
+"""Results depend on a unit and its seed alone: not on packs or what else is attacked (ranks and
+workers: test_campaign_ranks.py)."""
 
 import json
-import queue
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
 from lightleak.audit import campaign, packing
-from lightleak.audit.campaign import finished_rows, run_units
+from lightleak.audit.campaign import finished_rows, run_lane, run_units
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.offline import captured_units
 from lightleak.audit.packing import plan_packs
 from lightleak.audit.run import audit_units, plan_units, run_audit
 from lightleak.audit.unit import Unit, run_pack, unit_file, unscored, without_nan
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.claims import Claims
+from lightleak.core.errors import LightLeakError, ObservationError, UsageError
 
 CPU = torch.device("cpu")
 
@@ -146,22 +151,21 @@ def test_a_pack_keeps_what_was_kept_before(tmp_path: Path, several: AuditConfig)
     assert [row["unit"] for row in finished_rows(pack[1:], tmp_path)] == [unit.id for unit in pack[1:]]
 
 
-class InThreads(ThreadPoolExecutor):
-    """Stands in for worker processes, which take seconds to start; tests/e2e runs real ones."""
+def in_threads(
+    work: Callable[..., None],
+    arguments: Sequence[tuple[Any, ...]],
+    told: Callable[[int, Any], None],
+    ended: Callable[[int, int], None],
+    idle: Callable[[], None],
+) -> list[int]:
+    """Stands in for worker processes, which take seconds to start; test_campaign_ranks.py runs real ones."""
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        jobs = [pool.submit(work, *given, partial(told, i)) for i, given in enumerate(arguments)]
+    for job in jobs:
+        job.result()
+    return [0 for _ in jobs]
 
-    def __init__(self, workers: int, context: Any, start: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        super().__init__(workers, initializer=start, initargs=arguments)
 
-
-@pytest.fixture
-def in_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(campaign, "ProcessPoolExecutor", InThreads)
-    monkeypatch.setattr(campaign.multiprocessing, "get_context", lambda _: SimpleNamespace(Queue=queue.SimpleQueue))
-    monkeypatch.setattr(campaign.signal, "signal", lambda *_: None)
-    monkeypatch.setattr(campaign, "_worker", {})
-
-
-@pytest.mark.usefixtures("in_threads")
 def test_workers_share_the_packs_and_tell_their_progress(
     tmp_path: Path, several: AuditConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,9 +173,11 @@ def test_workers_share_the_packs_and_tell_their_progress(
 
     @contextmanager
     def bar(title: str, total: float, quiet: bool) -> Iterator[Callable[[float], None]]:
+        assert title == "12 attacks"
         yield told.append
         assert sum(told) == pytest.approx(total)
 
+    monkeypatch.setattr(campaign, "run_in_processes", in_threads)
     monkeypatch.setattr(campaign, "progress_bar", bar)
     monkeypatch.setattr(campaign, "run_pack", told_pack)
     rows = run_units(partial(_units, several), tmp_path, CPU, workers=2)
@@ -184,16 +190,194 @@ def told_pack(pack: list[Unit], folder: Path, device: torch.device, kept: Any, r
         unit_file(folder, unit.id).write_text(json.dumps({"unit": unit.id}))
 
 
-@pytest.mark.usefixtures("in_threads")
-def test_a_worker_that_fails_stops_the_run_with_its_error(
-    tmp_path: Path, tiny: Any, save_captures: Callable[..., list[Path]]
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_pack_that_fails_stops_the_run_with_its_error(
+    tmp_path: Path,
+    tiny: Any,
+    save_captures: Callable[..., list[Path]],
+    workers: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     damaged, _ = save_captures(tmp_path / "captures")
     (damaged / "truth" / "truth.safetensors").write_bytes(b"damaged")
     plan = partial(captured_units, tiny(attacks=["random"]), tmp_path / "captures")
+    monkeypatch.setattr(campaign, "run_in_processes", in_threads)
     with pytest.raises(ObservationError, match="is not a safetensors file"):
-        run_units(plan, tmp_path / "run", CPU, workers=2, quiet=True)
+        run_units(plan, tmp_path / "run", CPU, workers=workers, quiet=True)
     assert not list((tmp_path / "run").rglob("*.part"))
+    assert not list((tmp_path / "run" / "claims").iterdir())
+
+
+def test_workers_that_are_all_ended_end_the_run_with_an_error(
+    tmp_path: Path, several: AuditConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(campaign, "run_in_processes", lambda *_: [-9, -9])
+    with pytest.raises(LightLeakError, match="every worker of this process was ended; 4 packs are not done"):
+        run_units(partial(_units, several), tmp_path, CPU, workers=2, quiet=True)
+
+
+@dataclass
+class Toy:
+    """A pack of two units that writes down who ran it."""
+
+    name: str
+    cost: float = 1.0
+    act: Callable[[], object] = lambda: None
+
+    @property
+    def ids(self) -> Sequence[str]:
+        return [f"{self.name}-0", f"{self.name}-1"]
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
+        self.act()
+        report(self.cost)
+        for id in self.ids:
+            unit_file(folder, id).write_text("{}")
+
+
+@dataclass
+class Ran:
+    """Names of packs in the order in which they were begun."""
+
+    names: list[str]
+
+    def pack(self, name: str, cost: float = 1.0, act: Callable[[], object] = lambda: None) -> Toy:
+        return Toy(name, cost, lambda: (self.names.append(name), act()))
+
+
+@pytest.fixture
+def ran(tmp_path: Path) -> Ran:
+    (tmp_path / "units").mkdir()
+    return Ran([])
+
+
+def run_toys(packs: Sequence[Toy], folder: Path, told: Callable[[int, float], None] = lambda *_: None) -> None:
+    run_lane(packs, folder, CPU, told)
+
+
+def test_the_costliest_pack_comes_first_and_what_is_done_not_at_all(tmp_path: Path, ran: Ran) -> None:
+    packs = [ran.pack(name, cost) for name, cost in [("a", 1), ("b", 5), ("c", 3), ("d", 5), ("e", 9)]]
+    packs[4].run(tmp_path, CPU, lambda _: None)
+    unit_file(tmp_path, "c-0").write_text("{}")  # half of a pack: it runs whole
+    ran.names.clear()
+    told: list[tuple[int, float]] = []
+    run_toys(packs, tmp_path, lambda *told_of: told.append(told_of))
+    assert ran.names == ["b", "d", "c", "a"]
+    assert told == [(1, 5), (3, 5), (2, 3), (0, 1)]
+
+
+def test_lanes_run_every_pack_once_and_all_return_when_all_are_done(tmp_path: Path, ran: Ran) -> None:
+    packs = [ran.pack(f"p{i}", i % 7, lambda: time.sleep(0.002)) for i in range(60)]
+    with ThreadPoolExecutor(4) as pool:
+        jobs = [pool.submit(run_toys, packs, tmp_path) for _ in range(4)]
+        for job in as_completed(jobs):
+            job.result()
+            assert len(list((tmp_path / "units").iterdir())) == 120
+    assert sorted(ran.names) == sorted(pack.name for pack in packs)
+    assert not list((tmp_path / "claims").iterdir())
+
+
+def test_a_lane_waits_for_a_pack_of_another_and_takes_it_over_when_that_one_dies(tmp_path: Path, ran: Ran) -> None:
+    packs = [ran.pack("mine"), ran.pack("other", 2)]
+    claims = Claims(tmp_path / "claims")
+    with ThreadPoolExecutor(1) as pool, claims.hold("pack-other-0"):
+        job = pool.submit(run_toys, packs, tmp_path)
+        while not unit_file(tmp_path, "mine-1").is_file():
+            time.sleep(0.01)
+        file = tmp_path / "claims" / "pack-other-0.claim"
+        time.sleep(0.3)
+        assert not job.done() and ran.names == ["mine"]
+        held = json.loads(file.read_text())
+        file.write_text(json.dumps({**held, "pid": _dead_process()}))
+        job.result(60)
+    assert ran.names == ["mine", "other"]
+
+
+def _dead_process() -> int:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+def test_a_lane_does_not_wait_for_a_holder_whose_pack_is_done(tmp_path: Path, ran: Ran) -> None:
+    packs = [ran.pack("mine"), ran.pack("other", 2)]
+    with Claims(tmp_path / "claims").hold("pack-other-0"):
+        packs[1].run(tmp_path, CPU, lambda _: None)
+        run_toys(packs, tmp_path)
+    assert ran.names == ["other", "mine"]
+
+
+def test_what_fails_in_one_lane_another_tries_when_all_else_is_done(tmp_path: Path, ran: Ran) -> None:
+    failed: list[str] = []
+
+    def fail() -> None:
+        if not failed:
+            failed.append(threading.current_thread().name)
+            raise MemoryError("full")
+
+    packs = [ran.pack("heavy", 9, fail), *(ran.pack(f"p{i}") for i in range(5))]
+    with pytest.raises(MemoryError, match="full"):
+        run_toys(packs, tmp_path)
+    assert ran.names == ["heavy"]  # it stops at once
+    ran.names.clear()
+
+    failed.clear()
+    begun = threading.Event()
+    packs[0].act = lambda: (ran.names.append("heavy"), begun.set(), time.sleep(0.05), fail())
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(run_toys, packs, tmp_path)
+        begun.wait(60)
+        second = pool.submit(run_toys, packs, tmp_path)
+        assert isinstance(first.exception(60), MemoryError)
+        assert second.exception(60) is None
+    assert ran.names == ["heavy", "p0", "p1", "p2", "p3", "p4", "heavy"]
+
+
+def test_what_fails_everywhere_fails_in_every_lane_and_keeps_nobody_waiting(tmp_path: Path, ran: Ran) -> None:
+    def fail() -> None:
+        raise ObservationError("damaged")
+
+    packs = [ran.pack("bad", 9, fail), *(ran.pack(f"p{i}") for i in range(5))]
+    with ThreadPoolExecutor(3) as pool:
+        errors = [job.exception(60) for job in [pool.submit(run_toys, packs, tmp_path) for _ in range(3)]]
+    assert all(isinstance(error, ObservationError) for error in errors)
+    assert ran.names.count("bad") == 3
+
+
+def test_looks_grow_with_packs_and_not_with_packs_times_claims(
+    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, holds, looks = 300, [0], [0]
+    plain_hold, plain_done = Claims.hold, campaign._is_done
+
+    def counted_hold(self: Claims, name: str) -> Any:
+        holds[0] += 1
+        return plain_hold(self, name)
+
+    def counted_done(*arguments: Any) -> bool:
+        looks[0] += 1
+        return plain_done(*arguments)
+
+    monkeypatch.setattr(Claims, "hold", counted_hold)
+    monkeypatch.setattr(campaign, "_is_done", counted_done)
+    packs = [ran.pack(f"p{i}", i) for i in range(number)]
+    with ThreadPoolExecutor(3) as pool:
+        for job in [pool.submit(run_toys, packs, tmp_path) for _ in range(3)]:
+            job.result(60)
+    assert len(ran.names) == number
+    # Three lanes look at every pack once, a second time where they hold it, and at a few more while they wait.
+    assert looks[0] < 6 * number and holds[0] < 4 * number
+
+
+def test_a_lane_speaks_for_itself_to_lightning_and_the_rank_is_as_before(tmp_path: Path, ran: Ran) -> None:
+    ranks: list[int] = []
+    before = rank_zero_only.rank
+    rank_zero_only.rank = 3
+    try:
+        run_toys([ran.pack("a", 1, lambda: ranks.append(rank_zero_only.rank))], tmp_path)
+        assert ranks == [0] and rank_zero_only.rank == 3
+    finally:
+        rank_zero_only.rank = before
 
 
 def test_numbers_json_has_no_word_for_become_null() -> None:

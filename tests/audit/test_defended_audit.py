@@ -18,7 +18,8 @@ from lightleak.audit.clients import FreshClients, FreshFedAvgClients
 from lightleak.audit.config import AuditConfig, load_config
 from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.offline import attack_captures
-from lightleak.audit.run import describe_plan, load_capture, resume_audit, run_audit
+from lightleak.audit.plan_text import describe_plan
+from lightleak.audit.run import load_capture, resume_audit, run_audit
 from lightleak.audit.training import client_defense
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.errors import ObservationError, UsageError
@@ -232,5 +233,5 @@ def test_what_no_defence_can_protect_is_refused_before_any_work(
 
 
 def test_plan_names_the_defence(tiny: Config, capsys: pytest.CaptureFixture[str]) -> None:
-    describe_plan(tiny(**NOISE), Console(width=200))
+    describe_plan(tiny(**NOISE), Console(width=200), seconds=0.1)
     assert "defence   Gaussian noise of scale 0.01" in capsys.readouterr().out

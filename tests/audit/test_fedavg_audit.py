@@ -21,7 +21,8 @@ from lightleak.audit.config import AuditConfig, load_config
 from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.federated_training import client_rows, federated_data, federation
 from lightleak.audit.offline import attack_captures
-from lightleak.audit.run import describe_plan, load_capture, resume_audit, run_audit
+from lightleak.audit.plan_text import describe_plan
+from lightleak.audit.run import load_capture, resume_audit, run_audit
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
@@ -213,7 +214,7 @@ def test_clients_share_the_rows_that_there_are(tiny_fedavg: Config) -> None:
 
 
 def test_plan_describes_the_federation(tiny_fedavg: Config, capsys: pytest.CaptureFixture[str]) -> None:
-    describe_plan(tiny_fedavg(), Console(width=200))
+    describe_plan(tiny_fedavg(), Console(width=200), seconds=0.1)
     printed = capsys.readouterr().out
     assert "3 rounds of 4 of 8 clients with 6 rows, 2 local epochs in batches of 3" in printed
     assert "4 on fresh clients in 2 packs, 4 on the training run" in printed

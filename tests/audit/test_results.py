@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from rich.console import Console
 
-from lightleak.audit.results import print_summary, write_environment, write_results
+from lightleak.audit.results import print_summary, write_results
 
 
 def printed(results: dict[str, Any], width: int = 80) -> list[str]:
@@ -103,11 +102,3 @@ def test_results_are_written_as_returned_without_nan(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text()) == results
     assert results["rows"][0]["rmse"] is None
     assert results["summary"][0]["extra"] == 3.0  # a key of the group, not a metric
-
-
-def test_environment_names_versions_and_command(tmp_path: Path) -> None:
-    write_environment(tmp_path, torch.device("cpu"), ["lightleak", "audit", "x.yaml"])
-    environment = json.loads((tmp_path / "environment.json").read_text())
-    assert environment["command"] == ["lightleak", "audit", "x.yaml"]
-    assert {"torch", "lightning", "lightleak", "numpy"} <= set(environment["packages"])
-    assert environment["python"].count(".") == 2 and environment["date"].endswith("+00:00")

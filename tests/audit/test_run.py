@@ -18,7 +18,8 @@ from lightleak.audit.attack_settings import with_label_setting
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.config import load_config
 from lightleak.audit.experiment import prepare_experiment
-from lightleak.audit.run import describe_plan, load_capture, run_audit
+from lightleak.audit.plan_text import describe_plan
+from lightleak.audit.run import load_capture, run_audit
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.metrics.summary import summarise
@@ -193,7 +194,7 @@ def test_no_wanted_update_is_cut_off(tiny: Any, silent: Console, monkeypatch: py
 def test_plan_counts_what_the_run_then_does(finished: Path, silent: Console, capsys: pytest.CaptureFixture) -> None:
     config = load_config(finished / "config.yaml")
     before = sorted(finished.rglob("*"))
-    describe_plan(config, Console(width=200))
+    describe_plan(config, Console(width=200), seconds=0.1)
     printed = capsys.readouterr().out
     assert "4 on fresh clients in 2 packs, 4 on the training run" in printed
     assert "96 training and 24 test rows" in printed

@@ -6,8 +6,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from lightleak.core.devices import keep_freed_memory, resolve_device
-from lightleak.core.errors import UsageError
+from lightleak.core.devices import (
+    free_memory,
+    keep_freed_memory,
+    one_thread,
+    require_tf32,
+    resolve_device,
+    synchronize,
+    tf32_products,
+)
+from lightleak.core.errors import UnsupportedError, UsageError
 
 
 def pretend_gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -67,3 +75,40 @@ def test_a_system_without_glibc_goes_without(monkeypatch: pytest.MonkeyPatch) ->
     for library in (missing, lambda name: SimpleNamespace()):
         monkeypatch.setattr(ctypes, "CDLL", library)
         assert keep_freed_memory.__wrapped__() is False
+
+
+@pytest.mark.parametrize(("capability", "refused"), [((7, 5), True), ((8, 0), False), ((9, 0), False)])
+def test_tf32_needs_a_gpu_that_has_it(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int], refused: bool
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "Tesla T4")
+    if refused:
+        with pytest.raises(UnsupportedError, match=r"compute capability 8.0 or more, got 7.5 \(Tesla T4\)"):
+            require_tf32(torch.device("cuda"))
+    else:
+        require_tf32(torch.device("cuda"))
+
+
+def test_settings_of_a_block_end_with_it() -> None:
+    torch.set_num_threads(2)
+    with pytest.raises(ZeroDivisionError), one_thread(), tf32_products(True):
+        assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (1, "high")
+        raise ZeroDivisionError
+    assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == (2, "highest")
+    torch.set_num_threads(1)
+
+
+def test_free_memory_counts_what_this_process_holds_without_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 50)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 20)
+    assert free_memory(torch.device("cuda")) == 130
+
+
+def test_only_a_gpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
+    synchronize(torch.device("cpu"))
+    synchronize(torch.device("cuda", 1))
+    assert waited == [torch.device("cuda", 1)]

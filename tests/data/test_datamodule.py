@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightleak.core.errors import DataError
-from lightleak.data.datamodule import BatchSampler, TableDataModule, batch_loader
+from lightleak.data.datamodule import BatchSampler, RankSampler, TableDataModule, batch_loader
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.table import Table
@@ -189,16 +191,58 @@ def test_a_trainer_sees_every_row_each_epoch_in_the_order_of_that_epoch(table, e
     fit(table, encoder, epochs=1, fraction=0)  # without a validation part
 
 
-def test_ranks_receive_disjoint_batches_that_cover_all() -> None:
-    from lightning.fabric.utilities.distributed import DistributedSamplerWrapper
+@given(n_rows=st.integers(1, 70), size=st.integers(1, 9), world=st.integers(1, 5), epoch=st.integers(0, 2))
+@example(n_rows=25, size=3, world=4, epoch=0)  # one row is left over, for four ranks
+def test_ranks_train_on_disjoint_batches_in_equally_many_steps(n_rows: int, size: int, world: int, epoch: int) -> None:
+    for drop_last in (False, True):
+        order = BatchSampler(n_rows, size, True, seed=3).order(epoch).tolist()
+        shares = []
+        for rank in range(world):
+            sampler = RankSampler(BatchSampler(n_rows, size, True, seed=3, drop_last=drop_last), rank, world)
+            sampler.set_epoch(epoch)
+            shares.append([batch.tolist() for batch in sampler])
+            assert len(shares[-1]) == len(sampler)
+        steps = list(zip(*shares, strict=True))
+        left = n_rows % (size * world)
+        served = n_rows - left if drop_last or left < world else n_rows
+        assert [row for step in steps for batch in step for row in batch] == order[:served]
+        assert all(len(batch) == size for step in steps[: n_rows // (size * world)] for batch in step)
+        lengths = {len(batch) for batch in steps[-1]} if steps else {size}
+        assert max(lengths) - min(lengths) <= 1 and 0 not in lengths
 
-    ranks = [
-        [tuple(b.tolist()) for b in DistributedSamplerWrapper(BatchSampler(48, 6, True), num_replicas=2, rank=r)]
-        for r in (0, 1)
-    ]
-    rows = [row for rank in ranks for batch in rank for row in batch]
-    assert sorted(rows) == list(range(48))
-    assert not {r for b in ranks[0] for r in b} & {r for b in ranks[1] for r in b}
+
+@given(n_rows=st.integers(1, 70), size=st.integers(1, 9), world=st.integers(1, 5))
+def test_ranks_evaluate_every_row_once_in_equally_many_steps(n_rows: int, size: int, world: int) -> None:
+    samplers = [RankSampler(BatchSampler(n_rows, size), rank, world, whole=True) for rank in range(world)]
+    steps = list(zip(*samplers, strict=True))
+    assert [row for step in steps for batch in step for row in batch.tolist()] == list(range(n_rows))
+    lengths = {len(batch) for step in steps for batch in step}
+    assert max(lengths) <= size and max(lengths) - min(lengths) <= 1
+    assert {len(sampler) for sampler in samplers} == {len(steps)}
+    if n_rows >= world and size > 1:
+        assert 0 not in lengths
+
+
+def test_one_rank_of_one_is_a_single_process() -> None:
+    for shuffle in (True, False):
+        alone = BatchSampler(20, 6, shuffle, seed=1)
+        shared = RankSampler(BatchSampler(20, 6, shuffle, seed=1), 0, 1)
+        for _ in range(2):  # the second pass is the next epoch in both
+            assert [batch.tolist() for batch in shared] == [batch.tolist() for batch in alone]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 64}, r"batch_size 64 on 3 processes takes 192 rows a step; 'synthetic' has 180 for training"),
+        ({"batch_size": 8, "validation_fraction": 0.01}, r"validation rows must be at least 3 \(processes .*got 2"),
+    ],
+)
+def test_too_few_rows_for_the_processes_are_refused(table, encoder, settings, message) -> None:
+    module = TableDataModule(table, encoder, **settings)
+    module.check_ranks(2)
+    with pytest.raises(DataError, match=message):
+        module.check_ranks(3)
 
 
 def test_column_order_of_the_frame_does_not_matter(table: Table, encoder: TableEncoder) -> None:

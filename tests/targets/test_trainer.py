@@ -4,8 +4,11 @@ import logging
 
 import lightning
 import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
 
-from lightleak.targets.trainer import LOGGERS, interrupts, on_device, quiet_lightning
+from lightleak.targets.classifier import TabularClassifier
+from lightleak.targets.trainer import LOGGERS, OneProcess, interrupts, on_device, quiet_lightning
 
 
 @pytest.mark.parametrize("name", LOGGERS)
@@ -32,3 +35,37 @@ def test_an_interrupted_trainer_hands_ctrl_c_on() -> None:
 def test_a_gpu_is_named_by_its_index() -> None:
     assert on_device("cuda:1") == {"accelerator": "gpu", "devices": [1]}
     assert on_device("cuda") == {"accelerator": "gpu", "devices": [0]}
+
+
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        {"TORCHELASTIC_RUN_ID": "1", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_PORT": "1"},
+        {"SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_NODEID": "0"},
+    ],
+    ids=["torchrun", "srun"],
+)
+def test_one_process_trains_by_itself_beside_others(
+    monkeypatch: pytest.MonkeyPatch, launcher: dict[str, str], strategy: str
+) -> None:
+    for name, value in launcher.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MASTER_ADDR", "192.0.2.1")  # where nobody is
+    module = TabularClassifier(torch.nn.Linear(2, 2), n_classes=2)
+    with quiet_lightning():
+        trainer = lightning.Trainer(
+            **on_device("cpu"),
+            strategy=strategy,
+            plugins=[OneProcess()],
+            max_epochs=1,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        rows = TensorDataset(torch.randn(4, 2), torch.tensor([0, 1, 0, 1]))
+        trainer.fit(module, DataLoader(rows, batch_size=2))
+    assert (trainer.world_size, trainer.global_rank, trainer.global_step) == (1, 0, 2)
+    if strategy == "ddp":
+        torch.distributed.destroy_process_group()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lightleak.core.errors import UsageError
 from lightleak.tuning import study as module
 from lightleak.tuning.study import DEFAULT, LOST, RETRY_OF, SharedStudy
 
@@ -125,3 +126,16 @@ def test_many_at_once_take_each_trial_once(tmp_path: Path, tiny_study: Any) -> N
     for thread in threads:
         thread.join()
     assert sorted(taken) == list(range(12))
+
+
+def test_a_database_holds_the_study_where_one_is_named(
+    tmp_path: Path, tiny_study: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHERE", str(tmp_path / "optuna.db"))
+    config = tiny_study(study__storage="sqlite:///$WHERE", study__trials=2)
+    run_all(SharedStudy(config, tmp_path / "study"))
+    assert (tmp_path / "optuna.db").is_file() and not (tmp_path / "study" / module.JOURNAL).exists()
+    assert states(SharedStudy(config, tmp_path / "study")) == {"COMPLETE": 2}
+    assert not SharedStudy(config, tmp_path / "another").trials[0].state.is_finished(), "a folder is a study"
+    with pytest.raises(UsageError, match=r"study\.storage 'nonsense' cannot be opened"):
+        SharedStudy(tiny_study(study__storage="nonsense"), tmp_path / "none")

@@ -1,18 +1,21 @@
-"""Many attacks on many observations: planned in packs, run by several processes, resumed where they stopped.
+"""Many attacks on many observations: planned in packs, run by any number of processes, resumed where they stopped.
 
 A pack is what one vectorised call takes, or one training with all that is attacked in it. Packs are fixed in the plan
-and every unit has a seed of its own, so results do not depend on how many workers run or on what was interrupted. A
-worker is a process that makes the plan anew and is told which packs are its own: threads would wait for each other at
-every one of the many small operations of a step.
+and every unit has a seed of its own, so results do not depend on who runs them or on what was interrupted.
+
+Processes share a folder and nothing else: the ranks of torchrun or srun on one node or many, the workers that each
+starts on its own cores or GPUs, and whoever starts the same command a second time. Each makes the plan, takes the
+costliest pack that waits and that nobody has claimed (`lightleak.core.claims`), runs it, and goes on; a pack whose
+process died is taken over. There is no process group of ``torch.distributed`` and nothing is reduced or broadcast: a
+rank that dies, or never comes, does not keep the others from finishing. A pack that fails stops the process that ran
+it; the others come back to it when all else is done, and each that fails at it says so in turn.
+
+Workers are processes: threads would wait for each other at every one of the many small operations of a step.
 """
 
 import json
-import multiprocessing
-import os
-import queue
-import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +23,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from lightning.pytorch.utilities import rank_zero_only
 
-from lightleak.audit.packing import plan_packs
+from lightleak.audit.lanes import lanes_here
+from lightleak.audit.packing import find_sizes, plan_packs
+from lightleak.audit.progress import CampaignProgress
+from lightleak.audit.progress import progress_bar as progress_bar
 from lightleak.audit.unit import Kept, Unit, run_pack, unit_file
+from lightleak.core.claims import Claims, pauses
+from lightleak.core.errors import LightLeakError
+from lightleak.core.processes import run_in_processes
 
-PROGRESS_SECONDS = 0.2
+CLAIMS = "claims"
+"""Subfolder of a run in which its processes say who does what."""
 
 Plan = Callable[[], list[Unit]]
 """Makes the same units, in the same order, in every process; it must be picklable where several workers run."""
@@ -71,6 +81,9 @@ class UpdatePack:
 PackPlan = Callable[[torch.device], Sequence[Pack]]
 """As `Plan`, but makes packs."""
 
+Told = Callable[[int, float], None]
+"""Told the number of a pack and work done on it."""
+
 
 def run_units(
     plan: Plan, folder: Path, device: torch.device, workers: int = 1, kept: Kept = "values", quiet: bool = False
@@ -81,8 +94,8 @@ def run_units(
         plan: makes the units.
         folder: the run folder.
         device: where attacks run.
-        workers: packs run at once on a CPU, one process and one thread each; 0 takes one per core. A GPU takes one pack
-            at a time.
+        workers: packs that this process runs at once, each in a process of its own; 0 takes one per core, or one per
+            GPU (see `lightleak.audit.lanes.plan_lanes`).
         kept: what is kept of each cell.
         quiet: no progress bar.
 
@@ -90,32 +103,72 @@ def run_units(
         LightLeakError: an observation cannot be attacked; finished units are kept.
         KeyboardInterrupt: passed on once the workers have stopped; finished units are kept.
     """
-    return rows_of(run_packs(partial(_update_packs, plan, kept), folder, device, workers, quiet), folder)
+    return rows_of(run_packs(partial(_update_packs, plan, kept, folder), folder, device, workers, quiet), folder)
 
 
-def _update_packs(plan: Plan, kept: Kept, device: torch.device) -> list[UpdatePack]:
-    return [UpdatePack(units, kept) for units in plan_packs(plan(), device)]
+def _update_packs(plan: Plan, kept: Kept, folder: Path, device: torch.device) -> list[UpdatePack]:
+    units = plan()
+    return [UpdatePack(members, kept) for members in plan_packs(units, device, find_sizes(units, device, folder))]
 
 
 def run_packs(
     plan: PackPlan, folder: Path, device: torch.device, workers: int = 1, quiet: bool = False, noun: str = "attacks"
 ) -> list[str]:
-    """Run the packs of which a unit is not done yet and return all unit ids; arguments and errors as in `run_units`."""
+    """Run the packs of which a unit is not done yet and return all unit ids once every one of them is done.
+
+    Any number of processes may call it with the same plan and folder at once and share the work; a process that comes
+    late finds less to do. Arguments and errors as in `run_units`.
+
+    Raises:
+        LightLeakError: the workers of this process were killed before the work was done.
+    """
     (folder / "units").mkdir(parents=True, exist_ok=True)
     packs = plan(device)
-    missing = {id for pack in packs for id in pack.ids if not unit_file(folder, id).is_file()}
-    # A pack with a unit missing runs whole: other neighbours could round differently.
-    waiting = [i for i, pack in enumerate(packs) if missing.intersection(pack.ids)]
-    workers = 1 if device.type != "cpu" else min(workers or os.cpu_count() or 1, len(waiting))
+    waiting = [i for i, pack in enumerate(packs) if not _is_done(pack, folder)]
+    missing = sum(not unit_file(folder, id).is_file() for i in waiting for id in packs[i].ids)
     total = sum(packs[i].cost for i in waiting)
-    with progress_bar(f"{len(missing)} {noun}", total, quiet or not waiting) as report:
-        if workers <= 1:
-            with _one_thread(device):
-                for i in waiting:
-                    packs[i].run(folder, device, report)
-        else:
-            _run_in_processes(plan, waiting, workers, folder, device, report)
+    with progress_bar(f"{missing} {noun}", total, quiet or not waiting) as report:
+        if waiting:
+            costs = {i: packs[i].cost for i in waiting}
+            files = {i: [unit_file(folder, id).name for id in packs[i].ids] for i in waiting}
+            progress = CampaignProgress(costs, files, folder / "units", report)
+            lanes = lanes_here(device, workers, len(waiting))
+            if len(lanes) == 1:
+                run_lane(packs, folder, lanes[0], progress.advance)
+            else:
+                _run_in_processes(plan, folder, lanes, progress)
+                if left := sum(not _is_done(packs[i], folder) for i in waiting):
+                    raise LightLeakError(f"every worker of this process was ended; {left} packs are not done")
+            progress.finish()
     return [id for pack in packs for id in pack.ids]
+
+
+def run_lane(packs: Sequence[Pack], folder: Path, device: torch.device, told: Told) -> None:
+    """Run packs one after the other until all are done, by this process or another.
+
+    Costliest first, so that no long one is left to run alone at the end. Every pack is looked at once, then those that
+    others held are looked at again, less and less often: thousands of packs cost a process thousands of looks, not
+    thousands for each.
+    """
+    claims = Claims(folder / CLAIMS)
+    left = sorted(range(len(packs)), key=lambda i: -packs[i].cost)
+    wait = pauses()
+    with _one_thread(), _alone():
+        while left:
+            held: list[int] = []
+            for i in left:
+                if _is_done(packs[i], folder):
+                    continue
+                with claims.hold(f"pack-{packs[i].ids[0]}") as ours:
+                    if not ours:
+                        held.append(i)
+                    elif not _is_done(packs[i], folder):
+                        # A pack with a unit missing runs whole: other neighbours could round differently.
+                        packs[i].run(folder, device, partial(told, i))
+                        wait = pauses()
+            left = held
+            if left:
+                time.sleep(next(wait))
 
 
 def finished_rows(units: Sequence[Unit], folder: Path) -> list[dict[str, Any]]:
@@ -129,84 +182,45 @@ def rows_of(ids: Iterable[str], folder: Path) -> list[dict[str, Any]]:
     return [json.loads(file.read_text()) for file in files if file.is_file()]
 
 
-def _run_in_processes(
-    plan: PackPlan,
-    waiting: Sequence[int],
-    workers: int,
-    folder: Path,
-    device: torch.device,
-    report: Callable[[float], None],
-) -> None:
-    # Spawned, not forked: a copy of a process that has trained holds the locks of threads it does not have.
-    context = multiprocessing.get_context("spawn")
-    others = multiprocessing.active_children()
-    done = context.Queue()
-    pool = ProcessPoolExecutor(workers, context, _start_worker, (plan, folder, device, done))
-    try:
-        jobs = [pool.submit(_work, i) for i in waiting]
-        left = set(jobs)
-        while left:
-            finished, left = wait(left, PROGRESS_SECONDS, FIRST_EXCEPTION)
-            for job in finished:
-                job.result()
-            while True:
-                try:
-                    report(done.get_nowait())
-                except queue.Empty:
-                    break
-    except BaseException:
-        # An interrupt, or a pack that failed: what runs is abandoned. Files are written whole, so none is half there.
-        pool.shutdown(wait=False, cancel_futures=True)
-        for process in multiprocessing.active_children():
-            if process not in others:
-                process.terminate()
-        raise
-    pool.shutdown()
+def _is_done(pack: Pack, folder: Path) -> bool:
+    return all(unit_file(folder, id).is_file() for id in pack.ids)
 
 
-_worker: dict[str, Any] = {}
-"""What a worker process keeps between its packs."""
+def _run_in_processes(plan: PackPlan, folder: Path, lanes: Sequence[torch.device], progress: CampaignProgress) -> None:
+    running: dict[int, int] = {}
+
+    def told(worker: int, message: tuple[int, float]) -> None:
+        running[worker] = message[0]
+        progress.advance(*message)
+
+    def ended(worker: int, code: int) -> None:
+        if code and worker in running:
+            progress.lose(running[worker])
+
+    run_in_processes(_work, [(plan, folder, lane) for lane in lanes], told, ended, progress.look)
 
 
-def _start_worker(plan: PackPlan, folder: Path, device: torch.device, done: Any) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    torch.set_num_threads(1)
-    parent = os.getppid()
-
-    def report(amount: float) -> None:
-        if os.getppid() != parent:
-            os._exit(1)  # the parent was killed: nobody waits for this work, and the run can be resumed
-        done.put(amount)
-
-    _worker.update(packs=plan(device), folder=folder, device=device, report=report)
-
-
-def _work(index: int) -> None:
-    _worker["packs"][index].run(_worker["folder"], _worker["device"], _worker["report"])
+def _work(plan: PackPlan, folder: Path, device: torch.device, tell: Callable[[tuple[int, float]], None]) -> None:
+    run_lane(plan(device), folder, device, lambda pack, amount: tell((pack, amount)))
 
 
 @contextmanager
-def progress_bar(title: str, total: float, quiet: bool) -> Iterator[Callable[[float], None]]:
-    """A bar with the time left; the function it yields is told about work done, in units of ``total``."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, disable=quiet) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda amount: progress.advance(task, amount)
-
-
-@contextmanager
-def _one_thread(device: torch.device) -> Iterator[None]:
-    """One thread on a CPU, as in a worker process: then the results are equal bit for bit."""
+def _one_thread() -> Iterator[None]:
+    """One thread on a CPU, in a lane of its own or in this process: then the results are equal bit for bit."""
     before = torch.get_num_threads()
-    if device.type == "cpu":
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """A Trainer within a pack has nobody beside it: Lightning would mute its loggers on every rank but the first."""
+    before = vars(rank_zero_only)["rank"]
+    vars(rank_zero_only)["rank"] = 0
+    try:
+        yield
+    finally:
+        vars(rank_zero_only)["rank"] = before

@@ -17,7 +17,6 @@ from lightleak.data.user_table import load_table
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.spec import is_differentiable
 
-
 VALIDATION_CLIENTS = 0.2
 """Share of the training rows whose clients a study chooses settings on."""
 

@@ -10,10 +10,11 @@ from lightleak.audit.frontier.config import load_frontier_config
 from lightleak.audit.frontier.offline import refuse_frontier_captures
 from lightleak.audit.frontier.run import describe_frontier_plan, run_frontier_audit
 from lightleak.audit.offline import attack_captures
+from lightleak.audit.plan_text import describe_plan
 from lightleak.audit.released.config import load_released_config
 from lightleak.audit.released.offline import attack_released_captures
 from lightleak.audit.released.run import describe_released_plan, run_released_audit
-from lightleak.audit.run import describe_plan, run_audit
+from lightleak.audit.run import run_audit
 from lightleak.audit.settings import read_settings
 from lightleak.audit.vertical.config import load_vertical_config
 from lightleak.audit.vertical.offline import attack_vertical_captures

@@ -21,7 +21,8 @@ class LeakageMonitor(lightning.Callback):
     """Every k epochs attack what a capture has just recorded and log ``leakage/<attack>/...``; rounds, under FedAvg.
 
     The values stand next to the validation metrics in any Lightning logger. The monitor draws from generators of its
-    own and only reads, so training is bit for bit the same with and without it.
+    own and only reads, so training is bit for bit the same with and without it. Under DDP the values are those of all
+    ranks' captures.
 
     Args:
         capture: the callback that records updates (`GradientCapture` or `UpdateCapture`); it must stand before the
@@ -74,6 +75,8 @@ class LeakageMonitor(lightning.Callback):
                 scores.append(score(self.attack.run(update, seed, pl_module.device), capture.truth, encoder))
         for name in LOGGED:
             values = [one[name] for one in scores if not math.isnan(one[name])]
-            if values:
-                mean = torch.tensor(sum(values) / len(values))
-                pl_module.log(f"leakage/{self.attack.name}/{name}", mean, sync_dist=True)
+            held = torch.tensor([sum(values), len(values)], dtype=torch.float64)
+            if trainer.world_size > 1:  # every rank takes part, also one that recorded nothing
+                held = trainer.strategy.reduce(held.to(pl_module.device), reduce_op="sum")
+            if held[1]:
+                pl_module.log(f"leakage/{self.attack.name}/{name}", (held[0] / held[1]).float())

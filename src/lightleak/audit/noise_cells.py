@@ -34,7 +34,7 @@ from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.metrics.summary import summarise
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig
-from lightleak.targets.trainer import interrupts, on_device, quiet_lightning
+from lightleak.targets.trainer import alone_on, interrupts, quiet_lightning
 
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 10, 32, 0.01  # App. B, of the networks whose accuracy stands beside the noise
 TRAININGS = 5
@@ -205,7 +205,7 @@ class NoisyTraining:
         with quiet_lightning():
             trainer = lightning.Trainer(
                 max_epochs=EPOCHS,
-                **on_device(device),
+                **alone_on(device),
                 logger=False,
                 enable_checkpointing=False,
                 enable_progress_bar=False,

@@ -11,15 +11,16 @@ from lightleak.attacks import ATTACKS
 from lightleak.audit.attack_settings import check_attacks, label_setting, with_label_setting
 from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.config import AuditConfig
+from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import target_name
-from lightleak.audit.results import print_summary, write_environment, write_results
+from lightleak.audit.finish import console_of_rank, leave_results
+from lightleak.audit.results import print_summary
 from lightleak.audit.run import capture_facts, load_capture, open_run_folder
 from lightleak.audit.unit import Unit, kept_cells
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.image_scale import is_image_state
-from lightleak.report import build_report
 from lightleak.targets.spec import NetworkSpec
 
 
@@ -46,7 +47,7 @@ def attack_captures(
         UsageError: no capture, an unknown attack, a truth that is not the update's, an update an attack cannot serve,
             or a folder that holds another run; before any work.
     """
-    console = console or Console()
+    console = console_of_rank(console)
     device = resolve_device(config.device)
     check_attacks(config.attacks)
     plan = partial(captured_units, config, root)
@@ -64,8 +65,7 @@ def attack_captures(
     try:
         run_units(plan, folder, device, config.workers, kept_cells(config.redact), quiet=not console.is_interactive)
     finally:
-        results = write_results(folder, finished_rows(units, folder))
-        build_report(folder, redact=config.redact)
+        results = leave_results(folder, partial(finished_rows, units, folder), config.redact)
     print_summary(results, console)
     return results
 

@@ -15,6 +15,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import Federation, FreshClients
 from lightleak.audit.comparison import Compared, markdown
+from lightleak.audit.environment import write_environment
 from lightleak.audit.fedavg_study.reproduce import FEDAVG
 from lightleak.audit.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.audit.released.images import IMAGE_REPRODUCTIONS
@@ -31,7 +32,7 @@ from lightleak.audit.reproduction_settings import (
     population_of,
     setting_of,
 )
-from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.results import write_results
 from lightleak.audit.special_reproductions import SPECIAL as SPECIAL_HORIZONTAL
 from lightleak.audit.unit import Unit
 from lightleak.audit.vertical.reproduce import VERTICAL

@@ -1,22 +1,18 @@
-"""What a run leaves behind: results.json, environment.json, and the table on the terminal."""
+"""What a run leaves behind: results.json and the table on the terminal."""
 
 import json
-import os
-import platform
 from collections.abc import Sequence
-from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table as Grid
 
-from lightleak.audit.unit import without_nan
+from lightleak.audit.unit import without_nan, write_whole
 from lightleak.metrics.summary import summarise_rows
 
 SCHEMA_VERSION = 1
+RESULTS_FILE = "results.json"
 GROUP_KEYS = (
     "dataset",
     "target",
@@ -37,33 +33,21 @@ GROUP_KEYS = (
 )
 """Rows that agree on these are batches of one experiment; a summary entry is one such group."""
 
-_PACKAGES = ("lightleak", "torch", "lightning", "torchmetrics", "numpy", "pandas", "scipy")
 
-
-def write_results(folder: Path, rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = ()) -> dict[str, Any]:
-    """Write ``results.json`` and return its content: every row, and mean, deviation, n and 95% interval per group."""
+def results_of(rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = ()) -> dict[str, Any]:
+    """Content of ``results.json``: every row, and mean, deviation, n and 95% interval per group."""
     keys = [key for key in (*GROUP_KEYS, *extra_keys) if any(key in row for row in rows)]
     results: dict[str, Any] = without_nan(
         {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarise_rows(list(rows), keys)}
     )
-    (folder / "results.json").write_text(json.dumps(results, indent=1))
     return results
 
 
-def write_environment(folder: Path, device: torch.device, command: Sequence[str]) -> None:
-    """Write ``environment.json``: versions, machine, date, command, and what the numbers depend on."""
-    environment = {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": list(command),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "device": str(device) if device.type == "cpu" else torch.cuda.get_device_name(device),
-        "packages": {name: _version(name) for name in _PACKAGES},
-        "determinism": "Every unit of work has a seed of its own and one thread on a CPU: results are equal bit for "
-        "bit on the same type of device and the same versions, whatever the number of workers and interruptions.",
-    }
-    (folder / "environment.json").write_text(json.dumps(environment, indent=1))
+def write_results(folder: Path, rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = ()) -> dict[str, Any]:
+    """Write `results_of` the rows to ``results.json`` and return it."""
+    results = results_of(rows, extra_keys)
+    write_whole(folder / RESULTS_FILE, json.dumps(results, indent=1))
+    return results
 
 
 def print_summary(results: dict[str, Any], console: Console) -> None:
@@ -129,10 +113,3 @@ def _interval(summary: dict[str, Any] | None) -> str:
         return "-"
     low, high = max(0.0, summary["low"]), min(1.0, summary["high"])  # Student's interval knows no bounds; a share has
     return f"{100 * low:.1f} to {100 * high:.1f}"
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

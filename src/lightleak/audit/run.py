@@ -1,7 +1,6 @@
 """``lightleak audit``: train the target with capture, attack captured and fresh updates, write the run folder."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,13 +19,13 @@ from lightleak.audit.attack_settings import (
     shares_statistics,
     with_label_setting,
 )
-from lightleak.audit.campaign import finished_rows, run_units
+from lightleak.audit.campaign import CLAIMS, finished_rows, run_units
 from lightleak.audit.clients import FreshClients, FreshFedAvgClients
 from lightleak.audit.config import AuditConfig, load_config
+from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
-from lightleak.audit.federation_config import defense_of
-from lightleak.audit.packing import plan_packs
-from lightleak.audit.results import print_summary, write_environment, write_results
+from lightleak.audit.finish import console_of_rank, leave_results
+from lightleak.audit.results import print_summary
 from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
 from lightleak.audit.training import (
     TRAINING_FILE,
@@ -35,16 +34,17 @@ from lightleak.audit.training import (
     prepare_training,
     rows_of_clients,
     train,
+    trains_together,
 )
-from lightleak.audit.unit import Observed, Unit, kept_cells
+from lightleak.audit.unit import Observed, Unit, kept_cells, unit_file, write_whole
 from lightleak.callbacks.capture_store import list_captures
+from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
-from lightleak.report import build_report
 
 CONFIG_FILE = "config.yaml"
 
@@ -65,10 +65,12 @@ def run_audit(
 ) -> dict[str, Any]:
     """Run an audit, or what is left of one, and return the content of its ``results.json``.
 
+    Any number of processes may call it with the same config and folder and share the work (`audit.campaign`).
+
     Args:
         config: the experiment.
         folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued.
+            continued, and joined where the run is still on.
         command: recorded in ``environment.json``.
         console: where progress goes.
 
@@ -76,18 +78,17 @@ def run_audit(
         UsageError: the folder holds another run, or the config cannot be served; before any work.
         KeyboardInterrupt: what is finished is kept and written.
     """
-    console = console or Console()
+    console = console_of_rank(console)
     device = resolve_device(config.device)
     check_attacks(config.attacks)
     experiment = prepare_experiment(config)
     check_served(config, experiment)
     open_run_folder(folder, config)
     write_environment(folder, device, command)
-    if config.rounds > 0 and not (folder / TRAINING_FILE).is_file():
-        train(config, experiment, folder, console)
+    _train_once(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
     for unit in units:
-        if unit.facts["source"] == "training":
+        if unit.facts["source"] == "training" and not unit_file(folder, unit.id).is_file():
             unit.observe()  # a capture that its batch does not reproduce is refused before any attack
     try:
         run_units(
@@ -99,14 +100,24 @@ def run_audit(
             quiet=not console.is_interactive,
         )
     finally:
-        # Also after an interruption: the report then shows what is there, and a later run goes on from it.
-        results = write_results(folder, finished_rows(units, folder))
-        build_report(folder, redact=config.redact)
+        results = leave_results(folder, partial(finished_rows, units, folder), config.redact)
     if config.redact:
-        for truth in (folder / "captures").glob("*/truth"):
-            shutil.rmtree(truth)
+        with Claims(folder / CLAIMS).wait_for("redaction"):
+            for truth in (folder / "captures").glob("*/truth"):
+                shutil.rmtree(truth)
     print_summary(results, console)
     return results
+
+
+def _train_once(config: AuditConfig, experiment: Experiment, folder: Path, console: Console) -> None:
+    """Train where that is not done yet: all ranks together, or one while the others wait."""
+    is_trained = (folder / TRAINING_FILE).is_file
+    if config.rounds == 0 or is_trained():
+        return
+    if trains_together(config):
+        train(config, experiment, folder, console)
+    else:
+        Claims(folder / CLAIMS).once("training", is_trained, partial(train, config, experiment, folder, console))
 
 
 def resume_audit(folder: Path, command: Sequence[str] = (), console: Console | None = None) -> dict[str, Any]:
@@ -158,6 +169,8 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
 def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None) -> None:
     """Create the folder for its owner only and write what it is about, or check that it is about the same.
 
+    Of several processes that come at once, one writes.
+
     Args:
         folder: the run folder.
         config: the experiment.
@@ -170,21 +183,25 @@ def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None
     read = "" if capture is None else str(capture.resolve())
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output must be a folder, got the file {folder}")
-    if saved.is_file():
-        before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
-        if before != read:
-            held = f"an attack on {before}" if before else "an audit"
-            raise UsageError(f"{folder} holds {held}; choose another --output")
-        if yaml.safe_load(saved.read_text()) != config.to_dict():
-            raise UsageError(f"{folder} holds a run of another config; choose another --output")
-        return
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty and holds no run; choose another --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    if capture is not None:
-        origin.write_text(json.dumps({"capture": read}))
-    saved.write_text(yaml.safe_dump(config.to_dict(), sort_keys=False))
+
+    def begin() -> None:
+        if capture is not None:
+            write_whole(origin, json.dumps({"capture": read}))
+        write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
+
+    if not saved.is_file():
+        # The first thing in a new run folder are the claims of whoever made it.
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / CLAIMS).is_dir() and not saved.is_file():
+            raise UsageError(f"{folder} is not empty and holds no run; choose another --output")
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        Claims(folder / CLAIMS).once("config", saved.is_file, begin)
+    before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
+    if before != read:
+        held = f"an attack on {before}" if before else "an audit"
+        raise UsageError(f"{folder} holds {held}; choose another --output")
+    if yaml.safe_load(saved.read_text()) != config.to_dict():
+        raise UsageError(f"{folder} holds a run of another config; choose another --output")
 
 
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
@@ -232,38 +249,6 @@ def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
 def audit_units(config: AuditConfig, folder: Path) -> list[Unit]:
     """`plan_units` from the config alone: what a worker process is given."""
     return plan_units(config, prepare_experiment(config), folder)
-
-
-def describe_plan(config: AuditConfig, console: Console) -> None:
-    """Print what an audit would do, without doing it."""
-    check_attacks(config.attacks)
-    device = resolve_device(config.device)
-    experiment = prepare_experiment(config)
-    check_served(config, experiment)
-    units = plan_units(config, experiment, Path(os.devnull))
-    table, protocol = experiment.table, config.protocol
-    captured = config.capture.per_epoch * sum(epoch < config.rounds for epoch in set(config.capture.epochs))
-    packs = len(plan_packs(units, device))
-    lines = {
-        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
-        f"encoded width {experiment.encoder.width}",
-        "target": f"{target_name(experiment.spec)}, {config.rounds} epochs at batch size {config.training.batch_size}",
-        "attacks": f"{', '.join(config.attacks)}, labels {config.labels}, on {device}",
-        "units": f"{len(units)} on fresh clients in {packs} packs, "
-        f"{captured * len(config.attacks)} on the training run",
-    }
-    if protocol.is_fedavg:
-        rows = rows_of_clients(config, experiment)
-        lines["target"] = (
-            f"{target_name(experiment.spec)}, {config.rounds} rounds of {protocol.clients_of_round} of "
-            f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
-            f"{protocol.local_batch_of(rows)}"
-        )
-    defense = defense_of(config.defense)
-    if defense is not None:
-        lines["defence"] = defense.describe()
-    for name, text in lines.items():
-        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
 
 
 def load_capture(folder: Path) -> Observed:

@@ -3,9 +3,8 @@
 import json
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,27 +13,40 @@ from typing import Any
 import lightning
 import pandas as pd
 import torch
-from lightning.fabric.utilities.exceptions import MisconfigurationException
+from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
 from lightleak.audit.attack_settings import shares_labels, shares_statistics, with_label_setting
+from lightleak.audit.campaign import CLAIMS
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import Experiment
 from lightleak.audit.federated_training import client_rows, federated_data, federation, update_capture
 from lightleak.audit.federation_config import defense_of
+from lightleak.audit.launch import (
+    Places,
+    check_started,
+    cluster_environment,
+    new_trainer,
+    places_of,
+    see_each_others_files,
+    together,
+)
 from lightleak.audit.monitor import LeakageMonitor
 from lightleak.audit.unit import write_whole
+from lightleak.callbacks.capture_support import check_strategy
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
+from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
+from lightleak.core.ranks import detect_ranks
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
 from lightleak.targets.classifier import TabularClassifier
-from lightleak.targets.trainer import interrupts
+from lightleak.targets.trainer import OneProcess, interrupts, quiet_lightning
 
 TRAINING_FILE = "training.json"
 """Written when the training is over, with the scores on the test rows."""
@@ -47,6 +59,7 @@ OURS = (
     "enable_progress_bar",
     "logger",
     "max_epochs",
+    "plugins",
 )
 """Arguments of the Trainer that an audit sets itself."""
 
@@ -68,15 +81,64 @@ class Prepared:
     facts: Callable[[], dict[str, Any]] = dict
 
 
-def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Console) -> None:
-    """Train the target with capture and monitor; goes on from the last finished epoch where there is a checkpoint.
+def trains_together(config: AuditConfig) -> bool:
+    """Whether several processes train the target, so that each of them has to call `train`.
+
+    Otherwise one process trains on one device, whatever launcher started it beside others.
 
     Raises:
-        UsageError: settings that the Trainer, the defence or the capture refuses.
+        UsageError: a Trainer that cannot be.
+    """
+    return config.rounds > 0 and _places(config).world > 1
+
+
+def train(
+    config: AuditConfig,
+    experiment: Experiment,
+    folder: Path,
+    console: Console,
+    callbacks: Sequence[lightning.Callback] = (),
+) -> None:
+    """Train the target with capture and monitor; goes on from the last finished epoch where there is a checkpoint.
+
+    On several devices (``training.trainer.devices``, ``num_nodes``) every process of torchrun or srun calls this; where
+    the command was started by itself, it starts the others, which run it again up to here. Under DDP each is a client:
+    it takes batches of its own, of ``training.batch_size`` rows, and what is captured is its gradient before the
+    all-reduce. Strategies that shard the weights, such as FSDP, leave no process a whole gradient: they train where
+    nothing is captured (``capture.epochs`` beyond the training, no monitor). The first process writes what belongs to
+    all of them, and when this returns each sees the captures of all.
+
+    Args:
+        config: the audit.
+        experiment: its parts.
+        folder: the run folder.
+        console: where progress goes.
+        callbacks: further callbacks of the Trainer.
+
+    Raises:
+        UsageError: settings that the Trainer, the defence or the capture refuses, or processes that were not started.
         KeyboardInterrupt: finished epochs, their captures and their metrics are kept.
     """
-    prepared, capture = prepare_training(config, experiment), make_capture(config, experiment, folder / "captures")
-    callbacks: list[lightning.Callback] = [*prepared.callbacks, SeedEveryEpoch(config.seed), capture]
+    places = _places(config)
+    if places.world == 1:
+        _train(config, experiment, folder, console, callbacks)
+        return
+    check_started(places)
+    # Another command on the same folder waits, or finds that nothing is left to train.
+    claim = Claims(folder / CLAIMS).wait_for("training") if detect_ranks().leads else nullcontext()
+    with claim, together(places):
+        _train(config, experiment, folder, console, callbacks)
+        see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
+
+
+def _train(
+    config: AuditConfig, experiment: Experiment, folder: Path, console: Console, further: Sequence[lightning.Callback]
+) -> None:
+    prepared = prepare_training(config, experiment)
+    callbacks: list[lightning.Callback] = [*prepared.callbacks, SeedEveryEpoch(config.seed), *further]
+    if _records(config):
+        capture = make_capture(config, experiment, folder / "captures")
+        callbacks.append(capture)
     if config.monitor.attack is not None:
         options = with_label_setting(config, config.monitor.attack, config.monitor.options)
         callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
@@ -91,9 +153,7 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
     last = checkpoints / "last.ckpt"
     resumed = last.is_file()
     loggers = [CSVLogger(folder, name="", version=""), TensorBoardLogger(str(folder), name="tensorboard", version="")]
-    with warnings.catch_warnings(), _metrics_of_all_epochs(folder, resumed):
-        # Lightning advises on loader workers and log intervals; one tensor in memory needs neither.
-        warnings.filterwarnings("ignore", module="lightning")
+    with quiet_lightning():
         trainer = make_trainer(
             config.training.trainer,
             config.device,
@@ -104,22 +164,29 @@ def train(config: AuditConfig, experiment: Experiment, folder: Path, console: Co
             default_root_dir=folder,
         )
         model, data = prepared.model, prepared.data
-        with interrupts(trainer):
+        earlier = _metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext()
+        with earlier, interrupts(trainer):
             trainer.fit(model, datamodule=data, ckpt_path=str(last) if resumed else None, weights_only=True)
             test = trainer.test(model, datamodule=data, verbose=False)[0]
-    write_whole(folder / TRAINING_FILE, json.dumps({"epochs": config.rounds, "test": test, **prepared.facts()}))
+    if trainer.is_global_zero:
+        write_whole(folder / TRAINING_FILE, json.dumps({"epochs": config.rounds, "test": test, **prepared.facts()}))
 
 
 def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
     """Model, data and defence of the training run.
 
     Raises:
-        DataError: the batch is larger than the rows that are left for training.
-        UsageError: clients that the rows do not suffice for, or a network or data that the defence refuses.
+        DataError: the batches are larger than the rows that are left for training, or there are fewer rows to evaluate
+            on than processes.
+        UsageError: clients that the rows do not suffice for, a network or data that the defence refuses, or processes
+            that have no gradient of their own to record.
     """
+    places = _places(config)
+    _check_places(config, places)
     if config.protocol.is_fedavg:
         return Prepared(federation(config, experiment), federated_data(config, experiment))
     data, defense = data_module(config, experiment), defense_of(config.defense)
+    data.check_ranks(places.world)
     model = TabularClassifier(experiment.spec, config.training.optimizer, seed=derive_seed(config.seed, "network"))
     if defense is None:
         return Prepared(model, data)
@@ -188,16 +255,51 @@ def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:
 def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> lightning.Trainer:
     """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
 
+    On one device it trains by itself, whatever launcher started this process beside others; on several the processes
+    must be those that were started, or be left to `together`.
+
     Raises:
-        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own.
+        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
+            not started.
     """
     if taken := sorted(set(settings) & set(OURS)):
         raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
-    chosen: dict[str, Any] = {"accelerator": "cpu" if device == "cpu" else "auto", "devices": 1}
-    try:
-        return lightning.Trainer(**{**chosen, **settings, "enable_model_summary": False, **ours})
-    except (TypeError, ValueError, MisconfigurationException) as error:
-        raise UsageError(f"training.trainer: {error}") from error
+    places = places_of(settings, device)
+    if places.world > 1:
+        check_started(places)
+        return new_trainer(settings, device, cluster_environment(), **ours)
+    # Lightning else takes the launcher's rank and leaves logging to another process.
+    rank_zero_only.rank = 0  # type: ignore[attr-defined]
+    return new_trainer(settings, device, OneProcess(), **ours)
+
+
+def _places(config: AuditConfig) -> Places:
+    return places_of(config.training.trainer, config.device)
+
+
+def _records(config: AuditConfig) -> bool:
+    """Whether anything of the training is recorded."""
+    return config.monitor.attack is not None or any(epoch < config.rounds for epoch in config.capture.epochs)
+
+
+def _check_places(config: AuditConfig, places: Places) -> None:
+    """Refuse processes that cannot train so, or that have no gradient of their own to record."""
+    if config.protocol.is_fedavg:
+        if places.world > 1:
+            raise UsageError(
+                f"a federation averages clients that train by themselves, on one device; training.trainer asks for "
+                f"devices {places.devices} and num_nodes {places.nodes}"
+            )
+        return
+    defense = defense_of(config.defense)
+    if places.world > 1 and isinstance(defense, TrainingDefense):
+        raise UsageError(f"{config.defense.name} trains on one device, got {places.world} processes")
+    if _records(config):
+        at = config.capture.at if config.defense.is_none else "noised"
+        try:
+            check_strategy(places.strategy, places.world, at)
+        except UsageError as error:
+            raise UsageError(f"{error}. Or capture nothing: capture.epochs beyond the training, no monitor") from error
 
 
 class _WholeEpochs(lightning.Callback):
@@ -245,15 +347,15 @@ class SeedEveryEpoch(lightning.Callback):
 
 
 @contextmanager
-def _metrics_of_all_epochs(folder: Path, resumed: bool) -> Iterator[None]:
+def _metrics_of_all_epochs(folder: Path) -> Iterator[None]:
     """Lightning begins ``metrics.csv`` anew when it resumes; keep the epochs that are not repeated."""
     file, kept = folder / "metrics.csv", folder / "checkpoints" / "metrics.csv"
-    if resumed and _has_rows(file):
+    if _has_rows(file):
         _join(kept, file).to_csv(kept, index=False)
     try:
         yield
     finally:
-        if resumed and _has_rows(kept):
+        if _has_rows(kept):
             _join(kept, file).to_csv(file, index=False)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,8 +163,15 @@ def without_nan(value: Any) -> Any:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write whole or not at all, into a folder made if need be: a file that exists is complete."""
+    """Write whole or not at all, into a folder made if need be: a file that exists is complete.
+
+    Of several processes that write the same file at once, the last one's text stays.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(path.suffix + ".part")
-    partial.write_text(text)
-    partial.replace(path)
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
+    try:
+        partial.write_text(text)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise

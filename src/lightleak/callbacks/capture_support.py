@@ -3,7 +3,7 @@
 import lightning
 import torch
 from lightning.pytorch.plugins.precision import MixedPrecision
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
+from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -53,17 +53,26 @@ def check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule,
     """
     if not module.automatic_optimization:
         raise UsageError(f"gradient capture needs automatic optimisation; {type(module).__name__} optimises by hand")
-    if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-        got = type(trainer.strategy).__name__
-        raise UsageError(f"gradient capture serves one device or DDP, where a rank holds every parameter; got {got}")
-    if at != "raw" and trainer.world_size > 1:
-        raise UsageError(
-            f"at={at!r} comes after the all-reduce, where no client's own gradient is left; use at='raw' with "
-            f"{trainer.world_size} processes"
-        )
+    check_strategy(trainer.strategy, trainer.world_size, at)
     own_clipping = is_overridden("configure_gradient_clipping", module, lightning.LightningModule)
     if at == "clipped" and not trainer.gradient_clip_val and not own_clipping:
         raise UsageError("at='clipped' needs Trainer(gradient_clip_val=...); nothing clips here, use at='raw'")
+
+
+def check_strategy(strategy: Strategy, processes: int, at: GradientState) -> None:
+    """Refuse processes that have no whole gradient of their own at this point.
+
+    Raises:
+        UsageError: a strategy that shards parameters, or a point after the ranks' gradients are reduced.
+    """
+    if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy):
+        got = type(strategy).__name__
+        raise UsageError(f"gradient capture serves one device or DDP, where a rank holds every parameter; got {got}")
+    if at != "raw" and processes > 1:
+        raise UsageError(
+            f"at={at!r} comes after the all-reduce, where no client's own gradient is left; use at='raw' with "
+            f"{processes} processes"
+        )
 
 
 def check_statistics(trainer: lightning.Trainer, network: nn.Module, share_statistics: bool) -> None:

@@ -4,6 +4,10 @@ No server, no collective that hangs when a process dies: processes on one machin
 is kept alive by touching its file; one whose process is gone, or whose file has not been touched for a while, may be
 taken over. Two processes may in rare cases believe that they hold the same claim (a takeover while the holder was only
 slow), so claims save work and never guard results: what is done under them must be safe to do twice.
+
+A claim is taken over by a second file, named by the token of the holder that died; only one process can create it, and
+so on from heir to heir: the last of the chain holds the claim. Nobody removes the file of another's living claim, which
+any scheme of "remove the stale file, then make mine" does when two heirs come at once.
 """
 
 import json
@@ -13,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,7 +28,8 @@ STALE_SECONDS = 60.0
 """A claim of another machine that shows no sign of life for so long is abandoned. A dead process of this machine is
 known at once."""
 
-POLL_SECONDS = 0.2
+POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 1.0
+"""Between two looks at a claim that another process holds, at first and after a while."""
 
 
 def this_machine() -> str:
@@ -47,7 +52,7 @@ class Holder:
 
     machine: str = field(default_factory=this_machine)
     pid: int = field(default_factory=os.getpid)
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    token: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
     @property
     def is_dead(self) -> bool:
@@ -63,12 +68,20 @@ class Holder:
         return _is_zombie(self.pid)
 
 
+@dataclass(frozen=True)
+class _Link:
+    """A file of a claim's chain and who made it; ``None`` where that is still being written, or never was."""
+
+    file: Path
+    holder: Holder | None
+
+
 class Claims:
     """The claims in one folder, made if need be.
 
     Args:
         folder: where the files are; every process that shares the work sees it.
-        stale_after: seconds; see `STALE_SECONDS`.
+        stale_after: seconds; see `STALE_SECONDS`. The same in all processes: a holder beats four times as often.
     """
 
     def __init__(self, folder: Path, stale_after: float = STALE_SECONDS) -> None:
@@ -79,87 +92,130 @@ class Claims:
     @contextmanager
     def hold(self, name: str) -> Iterator[bool]:
         """Within the block the claim ``name`` is ours and kept alive, or ``False`` where another process holds it."""
-        holder = self._take(name)
-        if holder is None:
+        mine = self._take(name)
+        if mine is None:
             yield False
             return
         over = threading.Event()
-        heart = threading.Thread(target=self._beat, args=(name, over), daemon=True)
+        heart = threading.Thread(target=self._beat, args=(mine.file, over), daemon=True)
         heart.start()
         try:
             yield True
         finally:
             over.set()
             heart.join()
-            if self.holder(name) == holder:
-                self._file(name).unlink(missing_ok=True)
+            self._release(name, mine)
 
     @contextmanager
     def wait_for(self, name: str) -> Iterator[None]:
         """Within the block the claim ``name`` is ours; waits until it can be had."""
-        while True:
+        for pause in pauses():
             with self.hold(name) as ours:
                 if ours:
                     yield
                     return
-            time.sleep(POLL_SECONDS)
+            time.sleep(pause)
 
     def once(self, name: str, is_done: Callable[[], bool], work: Callable[[], object]) -> None:
-        """Return when ``is_done``: one process does the ``work``, the others wait, one of them takes over where it dies."""
-        while not is_done():
+        """Return when ``is_done``: one process does the ``work`` while the others wait; if it dies, one takes over.
+
+        Where the work raises, so does the process that did it, and the others try in turn.
+        """
+        for pause in pauses():
+            if is_done():
+                return
             with self.hold(name) as ours:
                 if ours and not is_done():
                     work()
             if not ours:
-                time.sleep(POLL_SECONDS)
+                time.sleep(pause)
 
     def holder(self, name: str) -> Holder | None:
-        """Who holds a claim; ``None`` where nobody does, or where it is being written."""
-        try:
-            return Holder(**json.loads(self._file(name).read_text()))
-        except (FileNotFoundError, ValueError, TypeError):
-            return None
+        """Who holds a claim, alive or not; ``None`` where nobody does, or where it is being written."""
+        chain = self._chain(name)
+        return chain[-1].holder if chain else None
 
     def is_held(self, name: str) -> bool:
         """Whether a process that is alive, as far as can be known, holds the claim."""
-        return self._file(name).exists() and not self._is_stale(name)
+        chain = self._chain(name)
+        return bool(chain) and not self._is_abandoned(chain[-1])
 
-    def _take(self, name: str) -> Holder | None:
-        if self._is_stale(name):
-            self._file(name).unlink(missing_ok=True)
-        holder = Holder()
+    def _take(self, name: str) -> _Link | None:
+        chain = self._chain(name)
+        if chain and not self._is_abandoned(chain[-1]):
+            return None
+        mine = _Link(self._next(name, chain[-1]) if chain else self._file(name), Holder())
         try:
-            descriptor = os.open(self._file(name), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            descriptor = os.open(mine.file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except FileExistsError:
             return None
         with os.fdopen(descriptor, "w") as file:
-            json.dump(vars(holder), file)
-        return holder
+            json.dump(vars(mine.holder), file)
+        if self._chain(name)[-1:] != [mine]:
+            # Another heir came first and has released the claim since: ours hangs on a chain that is no more.
+            mine.file.unlink(missing_ok=True)
+            return None
+        return mine
 
-    def _is_stale(self, name: str) -> bool:
-        """Dead here, or seen without a sign of life for `stale_after` seconds of our own clock; machines' clocks differ."""
-        holder = self.holder(name)
-        if holder is not None and holder.is_dead:
+    def _release(self, name: str, mine: _Link) -> None:
+        chain = self._chain(name)
+        if chain[-1:] == [mine]:  # else it was taken over, and is another's
+            for link in chain:  # the first file first: without it the others mean nothing
+                link.file.unlink(missing_ok=True)
+
+    def _chain(self, name: str) -> list[_Link]:
+        """The files of a claim: the first holder's, its heir's, and so on; empty where nobody holds it."""
+        chain: list[_Link] = []
+        file = self._file(name)
+        while True:
+            try:
+                text = file.read_text()
+            except FileNotFoundError:
+                return chain
+            try:
+                holder = Holder(**json.loads(text))
+            except (ValueError, TypeError):
+                holder = None
+            chain.append(_Link(file, holder))
+            file = self._next(name, chain[-1])
+
+    def _next(self, name: str, link: _Link) -> Path:
+        """The file of whoever takes over from ``link``."""
+        return self._file(f"{name}.{link.holder.token}" if link.holder else f"{link.file.stem}.unwritten")
+
+    def _is_abandoned(self, link: _Link) -> bool:
+        """Whether its maker is dead, or has shown no sign of life for `stale_after` seconds of our own clock.
+
+        Machines' clocks differ: times of files are compared with each other alone.
+        """
+        if link.holder is not None and link.holder.is_dead:
             return True
         try:
-            sign = (holder.token if holder else "", self._file(name).stat().st_mtime_ns)
+            sign = (link.holder.token if link.holder else "", link.file.stat().st_mtime_ns)
         except FileNotFoundError:
             return False
-        seen, since = self._seen.get(name, (None, 0.0))
+        seen, since = self._seen.get(link.file.name, (None, 0.0))
         if seen != sign:
-            self._seen[name] = (sign, time.monotonic())
+            self._seen[link.file.name] = (sign, time.monotonic())
             return False
         return time.monotonic() - since > self.stale_after
 
-    def _beat(self, name: str, over: threading.Event) -> None:
+    def _beat(self, file: Path, over: threading.Event) -> None:
         while not over.wait(min(BEAT_SECONDS, self.stale_after / 4)):
-            try:
-                os.utime(self._file(name))
-            except FileNotFoundError:
-                return  # taken over
+            with suppress(OSError):  # taken over, or a file system that has gone for a moment
+                os.utime(file)
 
     def _file(self, name: str) -> Path:
         return self.folder / f"{name}.claim"
+
+
+def pauses() -> Iterator[float]:
+    """Seconds between looks at what others do: a tenth of the time that was waited, within bounds; without end."""
+    waited = 0.0
+    while True:
+        pause = min(LONGEST_POLL_SECONDS, max(POLL_SECONDS, waited / 10))
+        yield pause
+        waited += pause
 
 
 def _is_zombie(pid: int) -> bool:

@@ -1,11 +1,13 @@
 """Where the work runs: one place that turns ``auto|cpu|cuda|cuda:1`` into a device and bounds the CPU threads."""
 
 import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UnsupportedError, UsageError
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # names and numbers of glibc's mallopt(3)
 _MMAP_THRESHOLDS = (2**30, 2**25)  # older glibc refuses more than 32 MiB
@@ -46,3 +48,52 @@ def keep_freed_memory() -> bool:
         return raised and bool(libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1))
     except (OSError, AttributeError):
         return False
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes of a GPU that a call could take: what no process has, and what this one holds without use."""
+    unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0] + unused)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait for the work a GPU was given, before a clock is read; a CPU has done its own."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def require_tf32(device: torch.device) -> None:
+    """Check that a device multiplies in TF32.
+
+    Raises:
+        UnsupportedError: it is no GPU, or one from before TF32.
+    """
+    words = "precision 'tf32' needs a GPU of compute capability 8.0 or more"
+    if device.type != "cuda":
+        raise UnsupportedError(f"{words}, got device {str(device)!r}")
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < 8:
+        raise UnsupportedError(f"{words}, got {major}.{minor} ({torch.cuda.get_device_name(device)})")
+
+
+@contextmanager
+def tf32_products(on: bool) -> Iterator[None]:
+    """Within the block float32 matrix products on a GPU may round their factors to TF32, where ``on``."""
+    before = torch.get_float32_matmul_precision()
+    if on:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Within the block one thread computes, as in a process of its own beside others."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -46,7 +46,7 @@ def detect_ranks(environment: Mapping[str, str] = os.environ) -> Ranks:
         rank = int(environment.get("RANK", str(int(environment.get("NODE_RANK", "0")) * here + local)))
         return Ranks(rank, world, local, here)
     interactive = environment.get("SLURM_JOB_NAME") in ("bash", "interactive")
-    if "SLURM_PROCID" in environment and "SLURM_NTASKS" in environment and not interactive:
+    if {"SLURM_STEP_ID", "SLURM_PROCID", "SLURM_NTASKS"} <= set(environment) and not interactive:
         world = int(environment["SLURM_NTASKS"])
         nodes = int(environment.get("SLURM_NNODES", "1"))
         here = int(environment.get("SLURM_NTASKS_PER_NODE", str(max(1, world // nodes))))

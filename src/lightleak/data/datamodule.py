@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Sampler, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
 
 from lightleak.core.errors import DataError
 from lightleak.core.seeds import derive_seed, generator
@@ -42,12 +43,58 @@ class BatchSampler(Sampler[Tensor]):
     def __len__(self) -> int:
         return self.n_rows // self.batch_size if self.drop_last else -(-self.n_rows // self.batch_size)
 
+    def order(self, epoch: int) -> Tensor:
+        """All rows in the order of that epoch, LongTensor ``[n_rows]``."""
+        if not self.shuffle:
+            return torch.arange(self.n_rows)
+        return torch.randperm(self.n_rows, generator=generator(self.seed, "batches", epoch))
+
     def __iter__(self) -> Iterator[Tensor]:
-        order = torch.arange(self.n_rows)
-        if self.shuffle:
-            order = torch.randperm(self.n_rows, generator=generator(self.seed, "batches", self.epoch))
+        order = self.order(self.epoch)
         self.epoch += 1
         yield from order.split(self.batch_size)[: len(self)]
+
+
+class RankSampler(DistributedSampler[Tensor]):
+    """One rank's share of the rows that a `BatchSampler` orders: whole batches, LongTensor ``[batch]``.
+
+    In every step each rank takes a batch of its own, the next in the epoch's order, so that all ranks make the same
+    number of steps and no row is in two of their batches. The order is that of a single process. Lightning leaves a
+    ``DistributedSampler`` as it is; any other it would wrap, which repeats batches where the ranks do not divide them.
+
+    Args:
+        batches: all batches.
+        rank: whose share.
+        world: how many ranks there are.
+        whole: serve every row, as an evaluation must: the rows are dealt out in equal batches of at most
+            ``batch_size``. Otherwise, in a training, batches have ``batch_size`` rows; those of the last step share the
+            remaining rows, or leave them out where they are fewer than the ranks or ``drop_last`` asks for it.
+    """
+
+    def __init__(self, batches: BatchSampler, rank: int, world: int, whole: bool = False) -> None:
+        rows = TensorDataset(torch.arange(batches.n_rows))
+        super().__init__(rows, world, rank, shuffle=batches.shuffle, seed=batches.seed)
+        self.batches, self.world, self.whole = batches, world, whole
+        self.batch_size = batches.batch_size
+
+    def __len__(self) -> int:
+        """Steps of an epoch."""
+        full, left = divmod(self.batches.n_rows, self.batch_size * self.world)
+        if self.whole:
+            return full + (left > 0)
+        return full + (left >= self.world and not self.batches.drop_last)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        order = self.batches.order(self.epoch)
+        self.epoch += 1
+        if self.whole:
+            yield from order.tensor_split(len(self) * self.world)[self.rank :: self.world]
+            return
+        full = len(order) // (self.batch_size * self.world) * self.world
+        dealt = full * self.batch_size
+        yield from order[:dealt].view(full, self.batch_size)[self.rank :: self.world]
+        if len(self) * self.world > full:
+            yield order[dealt:].tensor_split(self.world)[self.rank]
 
 
 def batch_loader(rows: TensorDataset, sampler: Sampler[Tensor]) -> DataLoader[tuple[Tensor, ...]]:
@@ -60,6 +107,8 @@ def batch_loader(rows: TensorDataset, sampler: Sampler[Tensor]) -> DataLoader[tu
 
 class TableDataModule(lightning.LightningDataModule):
     """Batches of an encoded table: inputs ``[batch, d]`` float32 and labels ``[batch]`` int64.
+
+    In a Trainer of several processes each of them serves its own share (`RankSampler`).
 
     Args:
         table: the table; its test rows are the test part.
@@ -118,6 +167,21 @@ class TableDataModule(lightning.LightningDataModule):
             for name, frame in frames.items()
         }
 
+    def check_ranks(self, world: int) -> None:
+        """Refuse processes that the rows do not suffice for.
+
+        Raises:
+            DataError: a step's batches take more rows than there are, or a rank would have none to evaluate on.
+        """
+        if self.batch_size * world > len(self.train_indices):
+            raise DataError(
+                f"batch_size {self.batch_size} on {world} processes takes {self.batch_size * world} rows a step; "
+                f"{self.table.card.name!r} has {len(self.train_indices)} for training"
+            )
+        for name, n_rows in (("validation", len(self.validation_indices)), ("test", len(self.table.test))):
+            if 0 < n_rows < world:
+                raise DataError(f"{name} rows must be at least {world} (processes that train), got {n_rows}")
+
     def part(self, name: Part) -> TensorDataset:
         """The encoded rows of one part: ``tensors`` are inputs ``[n, d]`` and labels ``[n]``."""
         self.setup()
@@ -126,8 +190,8 @@ class TableDataModule(lightning.LightningDataModule):
     def train_dataloader(self) -> DataLoader[tuple[Tensor, ...]]:
         """Shuffled batches, in an order that depends on seed and epoch alone."""
         rows = self.part("train")
-        sampler = BatchSampler(len(rows), self.batch_size, True, derive_seed(self.seed, "train"), self.drop_last)
-        return batch_loader(rows, sampler)
+        batches = BatchSampler(len(rows), self.batch_size, True, derive_seed(self.seed, "train"), self.drop_last)
+        return batch_loader(rows, self._share(batches, whole=False))
 
     def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
         """The validation rows in order; without any, an empty list, which Lightning takes for no validation."""
@@ -139,7 +203,13 @@ class TableDataModule(lightning.LightningDataModule):
 
     def _in_order(self, name: Part) -> DataLoader[tuple[Tensor, ...]]:
         rows = self.part(name)
-        return batch_loader(rows, BatchSampler(len(rows), EVALUATION_BATCH_SIZE))
+        return batch_loader(rows, self._share(BatchSampler(len(rows), EVALUATION_BATCH_SIZE), whole=True))
+
+    def _share(self, batches: BatchSampler, whole: bool) -> Sampler[Tensor]:
+        trainer = self.trainer
+        if trainer is None or trainer.world_size == 1:
+            return batches
+        return RankSampler(batches, trainer.global_rank, trainer.world_size, whole)
 
 
 def _client_rows(rows: Sequence[int] | np.ndarray | None, n_rows: int) -> np.ndarray:

@@ -75,7 +75,8 @@ class Relaxation:
         """Relaxed rows and what `backward` needs; no autograd graph."""
         logits = torch.addcmul(self.logit_shift, z, self.logit_scale)
         for block in self.blocks:
-            logits[..., block] -= logits[..., block].amax(-1, keepdim=True)
+            of_block = logits[..., block]
+            of_block.sub_(of_block.amax(-1, keepdim=True))
         soft = logits.exp_()
         soft = soft.div_(self._block_sums(soft))
         inside = torch.sigmoid(z)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torchmetrics import MetricCollection
 
 from lightleak.core.errors import UsageError
-from lightleak.targets.evaluation import classification_metrics
+from lightleak.targets.evaluation import RowMean, classification_metrics
 from lightleak.targets.functional import criterion
 from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.spec import NetworkSpec, build_network
@@ -77,9 +77,9 @@ class TabularClassifier(lightning.LightningModule):
             hyperparameters |= {"network": self.spec.to_dict(), "seed": seed}
         self.n_classes = n_classes
         self.save_hyperparameters(hyperparameters)
-        self.train_metrics = classification_metrics(n_classes, "train/")
-        self.val_metrics = classification_metrics(n_classes, "val/")
-        self.test_metrics = classification_metrics(n_classes, "test/")
+        self.train_metrics, self.train_loss = classification_metrics(n_classes, "train/"), RowMean()
+        self.val_metrics, self.val_loss = classification_metrics(n_classes, "val/"), RowMean()
+        self.test_metrics, self.test_loss = classification_metrics(n_classes, "test/"), RowMean()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Logits ``[n, n_classes]`` of encoded rows ``[n, d]``."""
@@ -88,15 +88,15 @@ class TabularClassifier(lightning.LightningModule):
 
     def training_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Mean loss of the batch."""
-        return self._step("train", self.train_metrics, batch)
+        return self._step("train", self.train_metrics, self.train_loss, batch)
 
     def validation_step(self, batch: Batch, batch_index: int) -> None:
         """Update the validation metrics."""
-        self._step("val", self.val_metrics, batch)
+        self._step("val", self.val_metrics, self.val_loss, batch)
 
     def test_step(self, batch: Batch, batch_index: int) -> None:
         """Update the test metrics."""
-        self._step("test", self.test_metrics, batch)
+        self._step("test", self.test_metrics, self.test_loss, batch)
 
     def predict_step(self, batch: Batch, batch_index: int) -> Tensor:
         """Class probabilities ``[n, n_classes]``."""
@@ -107,7 +107,7 @@ class TabularClassifier(lightning.LightningModule):
         optimizer = self.optimizer_config.build(self.network.parameters())
         return optimizer if self.wrap_optimizer is None else self.wrap_optimizer(optimizer, self.network)
 
-    def _step(self, stage: str, metrics: MetricCollection, batch: Batch) -> Tensor:
+    def _step(self, stage: str, metrics: MetricCollection, mean_loss: RowMean, batch: Batch) -> Tensor:
         inputs, labels = batch
         logits = self(inputs)
         if not len(labels):
@@ -115,6 +115,7 @@ class TabularClassifier(lightning.LightningModule):
         loss = self.criterion(logits, labels)
         probabilities = torch.softmax(logits.detach().float(), dim=-1)
         metrics.update(probabilities[:, 1] if self.n_classes == 2 else probabilities, labels)
-        self.log(f"{stage}/loss", loss, on_step=False, on_epoch=True, sync_dist=True, batch_size=len(labels))
+        mean_loss.update(loss, len(labels))
+        self.log(f"{stage}/loss", mean_loss, on_step=False, on_epoch=True, batch_size=len(labels))
         self.log_dict(metrics, on_step=False, on_epoch=True, batch_size=len(labels))
         return loss

@@ -1,12 +1,36 @@
-"""Accuracy and area under the ROC curve that say so where test rows lack a class."""
+"""Loss, accuracy and area under the ROC curve over all rows of all ranks; they say so where rows lack a class."""
 
 import warnings
 
 import torch
 from torch import Tensor
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 from torchmetrics.classification import BinaryAccuracy, BinaryAUROC, MulticlassAccuracy, MulticlassAUROC
 from torchmetrics.utilities.data import dim_zero_cat
+
+
+class RowMean(Metric):
+    """Mean over the rows of all batches on all ranks.
+
+    ``log(..., sync_dist=True)`` divides by a number of rows that it has rounded down to whole rows per rank.
+    """
+
+    total: Tensor
+    rows: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.add_state("total", torch.zeros(()), dist_reduce_fx="sum")
+        self.add_state("rows", torch.zeros(()), dist_reduce_fx="sum")
+
+    def update(self, mean: Tensor, rows: int) -> None:
+        """Add the mean, a scalar, of so many rows; of none it counts nothing."""
+        self.total = self.total + mean.detach().float() * rows
+        self.rows = self.rows + rows
+
+    def compute(self) -> Tensor:
+        """The mean, a scalar."""
+        return self.total / self.rows
 
 
 class TwoClassAUROC(BinaryAUROC):

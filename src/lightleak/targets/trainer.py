@@ -1,6 +1,7 @@
 """Running a Lightning Trainer inside a larger piece of work: quietly, on one device, and so that Ctrl-C arrives."""
 
 import logging
+import socket
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from typing import Any
 
 import lightning
 import torch
+from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 
 # pytorch-tabular brings Lightning's other packages, and whichever is imported last speaks for all of them.
 LOGGERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
@@ -23,6 +25,57 @@ def on_device(device: torch.device | str) -> dict[str, Any]:
     if where.type == "cpu":
         return {"accelerator": "cpu", "devices": 1}
     return {"accelerator": "gpu" if where.type == "cuda" else where.type, "devices": [where.index or 0]}
+
+
+class OneProcess(LightningEnvironment):
+    """The place of a process that trains by itself, whatever launcher started it beside others.
+
+    Hand it to a Trainer as a plugin: otherwise Lightning reads torchrun's or SLURM's variables and, where it does not
+    wait for the other processes, refuses some of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._port = 0
+
+    @property
+    def creates_processes_externally(self) -> bool:
+        """No process is to be started."""
+        return True
+
+    @property
+    def main_address(self) -> str:
+        """This machine."""
+        return "127.0.0.1"
+
+    @property
+    def main_port(self) -> int:
+        """A free port of it."""
+        self._port = self._port or find_free_port()
+        return self._port
+
+    def local_rank(self) -> int:
+        """The only one."""
+        return 0
+
+    def node_rank(self) -> int:
+        """The only one."""
+        return 0
+
+    def teardown(self) -> None:
+        """Leave the launcher's variables."""
+
+
+def alone_on(device: torch.device | str) -> dict[str, Any]:
+    """Arguments of ``lightning.Trainer`` for one device, whatever launcher started this process beside others."""
+    return {**on_device(device), "plugins": [OneProcess()]}
+
+
+def find_free_port() -> int:
+    """A port of this machine that nobody listens at now."""
+    with socket.socket() as found:
+        found.bind(("", 0))
+        return int(found.getsockname()[1])
 
 
 @contextmanager

@@ -61,7 +61,8 @@ class StudyConfig:
         report_every: fresh clients between two looks of the pruner at an attack.
         held_out: fresh clients of rows that no trial saw, on which the best is compared with the defaults; where the
             training alone is tuned, trainings from other seeds, judged on the test rows. 0: no comparison.
-        storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder.
+        storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder, which all processes share
+            in either case. ``$NAME`` stands for an environment variable, so that no password is written down.
         seed: root seed of the sampler.
     """
 

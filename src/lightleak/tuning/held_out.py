@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from lightleak.audit.config import AuditConfig
+from lightleak.audit.experiment import Experiment, target_name
 from lightleak.audit.settings import plain
 from lightleak.audit.training import TRAINING_FILE
 from lightleak.core.seeds import derive_seed
@@ -18,7 +18,6 @@ from lightleak.tuning.trial import load_trial
 HELD_OUT = "held_out"
 HELD_OUT_SEED = 1_000_000
 """First of the seeds of held-out audits; a study whose own seeds are as large would see them."""
-
 
 
 def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
@@ -124,20 +123,20 @@ def _interval(values: Sequence[float]) -> dict[str, Any]:
     return {name: found[name] for name in ("mean", "low", "high")}
 
 
-def words_of(config: Any, rows: int) -> dict[str, str]:
-    """What a study's report says of the setting and of the clients that settings are chosen on.
+def words_of(config: Any, experiment: Experiment | None) -> dict[str, str]:
+    """What a study's report says of the setting and of what settings are chosen on.
 
     Args:
         config: the default trial's.
-        rows: rows that validation clients draw from.
+        experiment: what a horizontal audit is made of.
     """
-    if not isinstance(config, AuditConfig):
-        return {"setting": config.title, "validation": "the audit itself, at its own seed"}
+    if experiment is None:
+        return {"setting": config.title, "validation": "the audit itself, at its own seeds"}
     sizes = " and ".join(str(size) for size in config.initial.batch_sizes)
-    network = f"{config.target.network} {config.target.options}" if config.target.options else config.target.network
+    rows = len(experiment.population().inputs)
     attacked = (
-        f"{config.initial.batches} clients of {sizes} rows, drawn from a fifth of the training rows ({rows})"
+        f"{config.initial.batches} clients of {sizes} rows, drawn from a fifth of the training rows ({rows:,})"
         if config.initial.batches
-        else "updates captured in the training"
+        else "the validation rows of the training and updates captured in it"
     )
-    return {"setting": f"{config.data.title}, {network}", "validation": attacked}
+    return {"setting": f"{experiment.table.card.name}, {target_name(experiment.spec)}", "validation": attacked}

@@ -1,6 +1,5 @@
 """``lightleak tune``: open or join the study in a folder, work on it, compare the best with the defaults, report."""
 
-import io
 import json
 import os
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from lightleak.report import build_report
 from lightleak.tuning.config import SECTION, TuneConfig
 from lightleak.tuning.held_out import HELD_OUT, compare, held_out_tree, words_of
 from lightleak.tuning.results import best_and_front, default_trial, tree_of, trial_rows, write_best, write_study
-from lightleak.tuning.study import SharedStudy, require_optuna
+from lightleak.tuning.study import SharedStudy, quiet_optuna
 from lightleak.tuning.trial import check_trial, load_trial, trial_tree
 from lightleak.tuning.worker import VISIBLE, work, work_in_processes
 
@@ -53,16 +52,15 @@ def run_tune(
         KeyboardInterrupt: finished trials are kept and written.
     """
     at_least("--workers", workers, 0)
-    ranks = detect_ranks()
-    console = (console or Console()) if ranks.leads else Console(file=io.StringIO())
-    require_optuna()
+    console = console or Console(quiet=not detect_ranks().leads)
+    quiet_optuna()
     tree = trial_tree(config, config.space.values(config.space.defaults()))
     device = resolve_device(str(tree.get("device", "auto")))
     open_study_folder(folder, config)
     checked = check_trial(config, tree, folder / "default.yaml")
     write_environment(folder, device, command)
     study = SharedStudy(config, folder)
-    words = words_of(checked, _validation_rows(checked))
+    words = words_of(checked, prepare_experiment(checked) if isinstance(checked, AuditConfig) else None)
     told, held_out = partial(_tell, study, console, set()), None
     try:
         lanes = lanes_here(device, workers, config.study.trials)
@@ -75,8 +73,7 @@ def run_tune(
         # Also after an interruption: the report then shows what is there.
         results = write_study(study, held_out, words)
         build_report(folder)
-    if ranks.leads:
-        _summary(study, held_out, console)
+    _summary(study, held_out, console)
     return results
 
 
@@ -135,10 +132,6 @@ def _hold_out(study: SharedStudy, workers: int, console: Console) -> dict[str, A
     study.claims.once("held-out", file.is_file, measure)
     compared: dict[str, Any] | None = json.loads(file.read_text())
     return compared
-
-
-def _validation_rows(config: Any) -> int:
-    return len(prepare_experiment(config).population().inputs) if isinstance(config, AuditConfig) else 0
 
 
 def _tell(study: SharedStudy, console: Console, told: set[int]) -> None:

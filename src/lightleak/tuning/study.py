@@ -5,7 +5,6 @@ by claims in the same folder. Every decision about the study is taken under one 
 for as the config says, and a trial whose process died is repeated once by one of the living.
 """
 
-import logging
 import os
 import socket
 from collections.abc import Iterator, Sequence
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.claims import Claims
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.tuning.config import TuneConfig
-from lightleak.tuning.samplers import build_pruner, build_sampler
+from lightleak.tuning.samplers import build_pruner, build_sampler, import_optuna
 
 JOURNAL = "journal.log"
 STUDY_NAME = "lightleak"
@@ -29,18 +28,14 @@ LOST, RETRY_OF, DEFAULT, WORKER, ERROR = "lost", "retry_of", "is_default", "work
 """Names of the user attributes of a trial."""
 
 
-def require_optuna() -> Any:
-    """The module, which tells of every trial in the log; the command speaks for itself.
+def quiet_optuna() -> Any:
+    """Optuna, which tells of every trial in the log; the command speaks for itself.
 
     Raises:
         UnsupportedError: it is not installed.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise UnsupportedError("tuning needs Optuna: pip install 'lightleak[tuning]'") from error
+    optuna = import_optuna()
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    logging.getLogger("optuna").setLevel(logging.ERROR)
     return optuna
 
 
@@ -55,7 +50,7 @@ class SharedStudy:
     def __init__(self, config: TuneConfig, folder: Path) -> None:
         self.config, self.folder = config, folder
         self.claims = Claims(folder / "claims")
-        optuna = require_optuna()
+        optuna = quiet_optuna()
         storage = _storage(optuna, config.study.storage, folder)
         name = STUDY_NAME if config.study.storage is None else f"{STUDY_NAME} {folder.resolve().name}"
         with self.claims.wait_for("study"):
@@ -169,6 +164,6 @@ def _storage(optuna: Any, url: str | None, folder: Path) -> Any:
 
         return JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
     try:
-        return optuna.storages.get_storage(url)
+        return optuna.storages.get_storage(os.path.expandvars(url))
     except Exception as error:  # SQLAlchemy's and the driver's own
         raise UsageError(f"study.storage {url!r} cannot be opened: {error}") from error

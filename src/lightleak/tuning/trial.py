@@ -18,7 +18,7 @@ from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.kinds import Kind, kind_of_config
 from lightleak.audit.run import check_served, open_run_folder, plan_units
 from lightleak.audit.settings import named_settings, plain, read_settings
-from lightleak.audit.training import TRAINING_FILE, train
+from lightleak.audit.training import TRAINING_FILE, train, trains_together
 from lightleak.audit.unit import Unit, write_whole
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
@@ -105,6 +105,11 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
             raise UsageError(f"study.pruner needs a horizontal audit, whose trials can stop early; got {loaded.kind}")
         kind.describe(loaded, Console(file=io.StringIO()))
         return loaded
+    if trains_together(loaded):
+        raise UsageError(
+            "a study trains each trial on one device and runs trials side by side (--workers); leave "
+            "training.trainer.devices and num_nodes out"
+        )
     for objective in config.study.objectives:
         _check_objective(objective, loaded)
     check_served(loaded, prepare_experiment(loaded))

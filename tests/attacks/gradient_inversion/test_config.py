@@ -39,6 +39,8 @@ BAD = [
     ("restarts", 0, "restarts must be at least 1, got 0"),
     ("steps", -5, "steps must be at least 1, got -5"),
     ("memory_mb", 0, "memory_mb must be at least 1, got 0"),
+    ("memory_mb", "all", "memory_mb must be a whole number, got 'all'"),
+    ("memory_mb", 0.5, "memory_mb must be a whole number, got 0.5"),
     ("restarts", "30", "restarts must be a whole number, got '30'"),
     ("steps", 1e3, "steps must be a whole number, got 1000.0"),
     ("restarts", True, "restarts must be a whole number, got True"),
@@ -60,7 +62,7 @@ BAD = [
     ("learning_rate_decay", 1.5, "learning_rate_decay must be above 0 and at most 1, got 1.5"),
     ("decay_every", 0, "decay_every must be at least 1, got 0"),
     ("entropy", "hard", "entropy must be one of frequency, soft, got 'hard'"),
-    ("precision", "float16", "precision must be one of float32, float64, got 'float16'"),
+    ("precision", "float16", "precision must be one of float32, float64, bfloat16, tf32, got 'float16'"),
 ]
 
 
@@ -74,3 +76,8 @@ def test_a_value_without_meaning_is_refused_when_it_is_set(name: str, value: obj
 
 def test_every_setting_has_a_case() -> None:
     assert {name for name, *_ in BAD} == {field.name for field in fields(InversionConfig)}
+
+
+def test_without_a_budget_a_call_takes_a_cpus() -> None:
+    assert InversionConfig().memory_mb is None
+    assert InversionConfig().memory_bytes == InversionConfig(memory_mb=1024).memory_bytes == 2**30

@@ -10,6 +10,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks.gradient_inversion.matcher import NetworkMatcher
+from lightleak.attacks.gradient_inversion.matrix_products import MatrixProducts
 from lightleak.attacks.gradient_inversion.mlp_matcher import MLPMatcher, _ExplicitLayer, _GramLayer, _layer
 from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
 from lightleak.attacks.gradient_inversion.problem import client_network
@@ -118,7 +119,8 @@ def test_the_closed_form_equals_torch_func_and_a_plain_loop(
 
 def test_these_batches_lie_on_both_sides_of_the_switch() -> None:
     for n, kind in ((1, _GramLayer), (6, _GramLayer), (12, _ExplicitLayer)):
-        layer = _layer(torch.randn(1, 2 * n, WIDTH), torch.randn(1, 2 * n, 20), torch.randn(1, 20, WIDTH), n)
+        factors = torch.randn(1, 2 * n, WIDTH), torch.randn(1, 2 * n, 20), torch.randn(1, 20, WIDTH)
+        layer = _layer(*factors, n, MatrixProducts())
         assert isinstance(layer, kind)
 
 
@@ -127,7 +129,7 @@ def test_both_forms_of_a_layer_give_the_same(n: int) -> None:
     updates, restarts = 2, 3
     hidden, error = (torch.randn(updates, restarts * n, w, dtype=torch.float64) for w in (7, 5))
     target = torch.randn(updates, 5, 7, dtype=torch.float64)
-    gram, explicit = _GramLayer(hidden, error, target, n), _ExplicitLayer(hidden, error, target, n)
+    gram, explicit = (kind(hidden, error, target, n, MatrixProducts()) for kind in (_GramLayer, _ExplicitLayer))
     torch.testing.assert_close(gram.inner, explicit.inner)
     torch.testing.assert_close(gram.norm, explicit.norm)
     by_target, by_gradient = (torch.randn(updates, restarts, dtype=torch.float64) for _ in range(2))

@@ -1,11 +1,12 @@
 """Gradient inversion: restore labels, optimise restarts, match and pool, assess. Here for FedSGD gradients."""
 
+import copy
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 from lightleak.attacks.attack import Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.checks import alike, require_batch_statistics, require_fit
 from lightleak.attacks.gradient_inversion.codec import RowCodec, table_codec
-from lightleak.attacks.gradient_inversion.config import EngineConfig, InversionConfig
+from lightleak.attacks.gradient_inversion.config import EngineConfig, InversionConfig, Precision
 from lightleak.attacks.gradient_inversion.engine import initial_candidates, invert
 from lightleak.attacks.gradient_inversion.labels import (
     DUMMY_ROWS,
@@ -25,7 +26,8 @@ from lightleak.attacks.gradient_inversion.labels import (
 )
 from lightleak.attacks.gradient_inversion.matcher import Matcher
 from lightleak.attacks.gradient_inversion.pooling import align_rows, pool
-from lightleak.attacks.gradient_inversion.problem import build_matcher, bytes_per_restart, client_network
+from lightleak.attacks.gradient_inversion.problem import build_matcher, bytes_per_restart, client_network, relu_chain
+from lightleak.core.devices import free_memory, require_tf32, synchronize, tf32_products
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
@@ -35,6 +37,9 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 
 Config = TypeVar("Config", bound=EngineConfig)
+
+MEMORY_SHARE = 0.8
+"""Part of a GPU's free memory that a call plans to take: `RestartedInversion.bytes_per_restart` is an estimate."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,21 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         citation: the paper.
         config: the settings.
         threat_model: what the attack may know with these settings.
+
+    Attributes:
+        precisions: those that it can work in.
+
+    Raises:
+        UnsupportedError: a precision that is none of these.
     """
 
+    precisions: ClassVar[tuple[Precision, ...]] = ("float32", "float64", "tf32")
+
     def __init__(self, name: str, citation: str, config: Config, threat_model: ThreatModel) -> None:
+        if config.precision not in self.precisions:
+            raise UnsupportedError(
+                f"{name}: precision must be one of {', '.join(self.precisions)}, got {config.precision!r}"
+            )
         self.name, self.citation, self.config, self.threat_model = name, citation, config, threat_model
 
     def options(self) -> dict[str, Any]:
@@ -95,17 +112,43 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         progress: Progress | None = None,
     ) -> list[Reconstruction]:
         """See `UpdateAttack.run_many`. Work beyond the memory budget runs in chunks of updates, then of restarts."""
-        pairs = list(zip(updates, seeds, strict=True))
+        pairs, device = list(zip(updates, seeds, strict=True)), torch.device(device)
         for update in updates:
             self.check(update)
+        if self.config.precision == "tf32":
+            require_tf32(device)
+        attack = self._within_memory_of(device)
         results: dict[int, Reconstruction] = {}
-        for members in _groups(updates):
-            at_once = max(1, int(self.config.memory_mb * 2**20 / self.bytes_per_restart(updates[members[0]])))
-            size = max(1, at_once // self.config.restarts)
-            for chunk in (members[i : i + size] for i in range(0, len(members), size)):
-                found = self._run_chunk([pairs[i] for i in chunk], torch.device(device), at_once, progress)
-                results |= zip(chunk, found, strict=True)
+        with tf32_products(self.config.precision == "tf32"):
+            for members in _groups(updates):
+                at_once = attack._restarts_at_once(updates[members[0]])
+                size = max(1, at_once // self.config.restarts)
+                for chunk in (members[i : i + size] for i in range(0, len(members), size)):
+                    found = attack._run_chunk([pairs[i] for i in chunk], device, at_once, progress)
+                    results |= zip(chunk, found, strict=True)
         return [results[i] for i in range(len(updates))]
+
+    def updates_at_once(self, update: ClientUpdate, device: torch.device) -> int:
+        """How many updates like this one a call takes without being cut into chunks, by the engine's estimate."""
+        return max(1, self._within_memory_of(device)._restarts_at_once(update) // self.config.restarts)
+
+    def estimated_bytes(self, update: ClientUpdate, updates: int, device: torch.device) -> int:
+        """Memory of a call on so many updates like this one, by the engine's estimate."""
+        attack = self._within_memory_of(device)
+        restarts = min(updates * self.config.restarts, attack._restarts_at_once(update))
+        return int(restarts * attack.bytes_per_restart(update))
+
+    def _within_memory_of(self, device: torch.device) -> Self:
+        """This attack with a budget for the device where the settings name none."""
+        if self.config.memory_mb is not None or device.type == "cpu":
+            return self
+        budget = max(1, int(MEMORY_SHARE * free_memory(device)) // 2**20)
+        attack = copy.copy(self)
+        attack.config = self.config.with_options(memory_mb=budget)
+        return attack
+
+    def _restarts_at_once(self, update: ClientUpdate) -> int:
+        return max(1, int(self.config.memory_bytes / self.bytes_per_restart(update)))
 
     def _run_chunk(
         self,
@@ -132,6 +175,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
             ends.append(end)
             losses.append(posed.matcher.value_and_grad(posed.variables_of(codec.project(end)))[0])
         ensemble, loss = torch.cat(ends, 1), torch.cat(losses, 1)
+        synchronize(device)
         seconds = (time.perf_counter() - began) / len(pairs)
         each = zip(ensemble, loss, posed.labels, strict=True)
         return [self._finish(codec, of_update, of_restart, y, seconds) for of_update, of_restart, y in each]
@@ -164,6 +208,8 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         config: the settings.
     """
 
+    precisions = (*RestartedInversion.precisions, "bfloat16")
+
     def __init__(self, name: str, citation: str, config: InversionConfig) -> None:
         knows = ThreatModel(
             labels="true" if config.labels == "true" else "restored",
@@ -177,7 +223,8 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         Raises:
             ObservationError: a weight delta or an aggregate, labels or BatchNorm statistics that were not shared, or
                 tensors that do not fit the network.
-            UnsupportedError: a loss other than cross-entropy, or labels that cannot be restored from this network.
+            UnsupportedError: a loss other than cross-entropy, labels that cannot be restored from this network, or
+                a precision that its derivative cannot be taken in.
         """
         facts, config = update.facts, self.config
         if update.kind != "gradient" or facts.epochs != 1:
@@ -194,6 +241,11 @@ class GradientInversion(RestartedInversion[InversionConfig]):
             raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
         network = client_network(update)
         require_fit(update, network)
+        if config.precision == "bfloat16" and (relu_chain(network) is None or config.l2_prior > 0):
+            raise UnsupportedError(
+                f"{self.name}: precision 'bfloat16' is for plain ReLU networks without l2_prior, whose derivative is "
+                f"known in closed form; got {update.network['name']!r}, l2_prior {config.l2_prior}; use tf32 or float32"
+            )
         if config.labels != "true":
             require_restorable(network, config.labels)
         if config.batch_norm_prior > 0:

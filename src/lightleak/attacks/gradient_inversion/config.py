@@ -12,7 +12,10 @@ Pooling = Literal["median", "mean", "none"]
 ObjectiveName = Literal["cosine", "squared_error"]
 LabelMethod = Literal["true", "geng", "bias"]
 EntropyMethod = Literal["frequency", "soft"]
-Precision = Literal["float32", "float64"]
+Precision = Literal["float32", "float64", "bfloat16", "tf32"]
+
+CPU_MEMORY_MB = 1024
+"""Budget of a call where nothing says otherwise and the device is a CPU, which other programs share."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,10 @@ class EngineConfig:
         entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published
             code).
         stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
-        precision: floating-point type of the optimisation.
-        memory_mb: budget for one vectorised call; more work than that runs in chunks.
+        precision: floating-point type of the optimisation. ``bfloat16`` and ``tf32`` are float32 in all but the
+            factors of matrix products: rounded to bfloat16 (plain ReLU networks alone), or to TF32 (a GPU alone).
+        memory_mb: budget for one vectorised call; more work than that runs in chunks. ``None``: `CPU_MEMORY_MB`, and
+            on a GPU most of what is free there.
         keep_ensemble: return the matched restarts.
 
     Raises:
@@ -57,14 +62,14 @@ class EngineConfig:
     entropy: EntropyMethod = "frequency"
     stop_below: float | None = None
     precision: Precision = "float32"
-    memory_mb: int = 1024
+    memory_mb: int | None = None
     keep_ensemble: bool = False
 
     def __post_init__(self) -> None:
         for name, hint in get_type_hints(type(self)).items():
             _check(name, getattr(self, name), hint)
         for name in ("restarts", "steps", "memory_mb", "decay_every"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not self.learning_rate > 0:
             raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
@@ -84,6 +89,15 @@ class EngineConfig:
                 f"a gradient-inversion attack has no setting {', '.join(unknown)}; settings: {', '.join(known)}"
             )
         return replace(self, **options)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Budget for one call in bytes, a CPU's where none is set.
+
+        >>> EngineConfig(memory_mb=2).memory_bytes
+        2097152
+        """
+        return (self.memory_mb or CPU_MEMORY_MB) * 2**20
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -126,10 +140,11 @@ def _check(name: str, value: Any, hint: Any) -> None:
         raise UsageError(f"{name} must be one of {', '.join(words)}, got {value!r}")
     if hint is bool and not isinstance(value, bool):
         raise UsageError(f"{name} must be true or false, got {value!r}")
-    if hint is int and (isinstance(value, bool) or not isinstance(value, int)):
+    if value is None and type(None) in get_args(hint):
+        return
+    if (hint is int or int in get_args(hint)) and (isinstance(value, bool) or not isinstance(value, int)):
         raise UsageError(f"{name} must be a whole number, got {value!r}")
-    optional = type(None) in get_args(hint)
-    if hint is float or (optional and value is not None):
+    if hint is float or float in get_args(hint):
         usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not usable:
             raise UsageError(f"{name} must be a finite number, got {value!r}")

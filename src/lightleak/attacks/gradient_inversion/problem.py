@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.config import InversionConfig, Precision
 from lightleak.attacks.gradient_inversion.matcher import Matcher, NetworkMatcher
+from lightleak.attacks.gradient_inversion.matrix_products import MatrixProducts
 from lightleak.attacks.gradient_inversion.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
 from lightleak.attacks.gradient_inversion.priors import inversion_penalty
@@ -57,9 +58,9 @@ def build_matcher(
     Args:
         updates: observations of one network, batch size and table.
         labels: LongTensor ``[updates, n]``.
-        config: objective and priors.
+        config: objective, priors, and in which precision the closed form multiplies matrices.
         device: where to work.
-        dtype: in which precision.
+        dtype: in which precision everything else is.
     """
 
     def stacked(which: str, name: str) -> Tensor:
@@ -79,6 +80,7 @@ def build_matcher(
             [stacked("update", name) for name in biases],
             labels,
             objective,
+            MatrixProducts(torch.bfloat16 if config.precision == "bfloat16" else None),
         )
     names = list(updates[0].parameters)
     return NetworkMatcher(

@@ -11,9 +11,11 @@ from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 
 from lightleak.attacks.model_inversion.attack import Workplace
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
-from lightleak.targets.trainer import interrupts, on_device, quiet_lightning
+from lightleak.targets.trainer import alone_on, interrupts, on_device, quiet_lightning
 
 CHECKPOINT = "last"
+SPREAD = {"devices", "num_nodes", "strategy"}
+"""Arguments of the Trainer that ask for several processes."""
 
 
 def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | None = None) -> float:
@@ -35,10 +37,11 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
             ModelCheckpoint(at.folder, CHECKPOINT, save_on_train_epoch_end=True, enable_version_counter=False)
         )
         checkpoint = checkpoint_file(at.folder)
+    where = on_device if SPREAD & set(trainer or {}) else alone_on
     with quiet_lightning():
         runner = lightning.Trainer(
             **{
-                **on_device(at.device),
+                **where(at.device),
                 **(trainer or {}),
                 "max_epochs": gan.epochs,
                 "logger": False,

@@ -21,7 +21,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.spec import build_network
-from lightleak.targets.trainer import interrupts, on_device, quiet_lightning
+from lightleak.targets.trainer import alone_on, interrupts, quiet_lightning
 
 IMAGES_AT_ONCE = 1000
 CHECKPOINT_ROUNDS = 10
@@ -75,7 +75,7 @@ class TrainingPack:
         callbacks.append(ModelCheckpoint(place, "last", every_n_epochs=CHECKPOINT_ROUNDS, enable_version_counter=False))
         with quiet_lightning():
             trainer = lightning.Trainer(
-                **on_device(device),
+                **alone_on(device),
                 max_epochs=self.rounds,
                 logger=False,
                 callbacks=callbacks,

@@ -9,17 +9,17 @@ from rich.console import Console
 
 from lightleak.audit.attack_settings import check_attacks
 from lightleak.audit.campaign import rows_of, run_packs
+from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import target_name
+from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.frontier.config import FrontierConfig
 from lightleak.audit.frontier.frontier_file import write_frontier
 from lightleak.audit.frontier.plan import SharedExperiment, packs_of, plan_frontier, prepare_frontier
 from lightleak.audit.frontier.summary import print_frontier
 from lightleak.audit.frontier.training import TrainingJob, training_words
-from lightleak.audit.results import write_environment, write_results
 from lightleak.audit.run import check_served, open_run_folder
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.report import build_report
 from lightleak.targets.trainer import quiet_lightning
 
 SUMMARY_KEYS = ("defense_label", "training")
@@ -33,7 +33,7 @@ def run_frontier_audit(
     Args:
         config: the audit.
         folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued.
+            continued, and joined where the run is still on.
         command: recorded in ``environment.json``.
         console: where progress goes.
 
@@ -41,7 +41,7 @@ def run_frontier_audit(
         UsageError: the folder holds another run, or the config cannot be served; before any work.
         KeyboardInterrupt: finished trainings and attacks are kept and written.
     """
-    console = console or Console()
+    console = console_of_rank(console)
     device = resolve_device(config.device)
     experiment = check_frontier(config)
     open_run_folder(folder, config)
@@ -51,11 +51,9 @@ def run_frontier_audit(
     try:
         run_packs(plan, folder, device, config.workers, quiet, "trainings and attacks")
     finally:
-        # Also after an interruption: the report then shows what is there, and a later run goes on from it.
-        rows = rows_of(ids, folder)
-        results = write_results(folder, rows, SUMMARY_KEYS)
-        write_frontier(folder, rows)
-        build_report(folder, redact=config.redact)
+        results = leave_results(
+            folder, partial(rows_of, ids, folder), config.redact, SUMMARY_KEYS, partial(write_frontier, folder)
+        )
     print_frontier(results, console)
     return results
 

@@ -23,7 +23,7 @@ from lightleak.data.images import LabelledImages
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.image_resnet import ImageResNet, build_resnet
 from lightleak.targets.optimizers import OptimizerConfig
-from lightleak.targets.trainer import interrupts, on_device, quiet_lightning
+from lightleak.targets.trainer import alone_on, interrupts, quiet_lightning
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def train_image_network(
     ]
     with quiet_lightning():
         trainer = lightning.Trainer(
-            **on_device(device),
+            **alone_on(device),
             max_epochs=study.epochs,
             logger=False,
             callbacks=callbacks,

@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks.model_inversion import FittedInversion, Workplace
+from lightleak.audit.environment import write_environment
 from lightleak.audit.offline import find_captures
 from lightleak.audit.released.choices import attack_named
 from lightleak.audit.released.config import ReleasedConfig
@@ -19,7 +20,7 @@ from lightleak.audit.released.judge import Judge
 from lightleak.audit.released.rows import Facts, class_rows, entry, facts_of, overall_row
 from lightleak.audit.released.run import SUMMARY_KEYS, gather_entries
 from lightleak.audit.released_summary import print_released_summary
-from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.results import write_results
 from lightleak.audit.run import open_run_folder
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.job import file_name

@@ -12,20 +12,21 @@ from rich.console import Console
 
 from lightleak.attacks.model_inversion.plgmi import PLGMI
 from lightleak.attacks.model_inversion.tpe_search import import_optuna
-from lightleak.audit.campaign import run_packs
+from lightleak.audit.campaign import CLAIMS, run_packs
+from lightleak.audit.environment import write_environment
+from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.released.choices import attack_named
 from lightleak.audit.released.config import ReleasedConfig
 from lightleak.audit.released.job import observe, plan_attacks, plan_models
 from lightleak.audit.released.models import load_judge
 from lightleak.audit.released.world import prepare_world
 from lightleak.audit.released_summary import print_released_summary
-from lightleak.audit.results import write_environment, write_results
 from lightleak.audit.run import open_run_folder
 from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import unit_file, write_whole
+from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UnsupportedError, UsageError
-from lightleak.report import build_report
 from lightleak.targets import build_network
 from lightleak.targets.spec import is_differentiable
 from lightleak.targets.trainer import quiet_lightning
@@ -41,7 +42,7 @@ def run_released_audit(
     Args:
         config: the audit.
         folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued.
+            continued, and joined where the run is still on.
         command: recorded in ``environment.json``.
         console: where progress goes.
 
@@ -49,7 +50,7 @@ def run_released_audit(
         UsageError: the folder holds another run, or the config cannot be served; before any training.
         KeyboardInterrupt: finished trainings and evaluations are kept and written.
     """
-    console = console or Console()
+    console = console_of_rank(console)
     device = resolve_device(config.device)
     check_released(config)
     open_run_folder(folder, config)
@@ -63,16 +64,20 @@ def run_stages(config: ReleasedConfig, folder: Path, device: torch.device, conso
     try:
         run_packs(partial(plan_models, config), folder, device, config.workers, quiet, "models trained")
         if config.keep_captures and not config.redact:
-            _keep_observations(config, folder)
+            with Claims(folder / CLAIMS).wait_for("observations"):
+                _keep_observations(config, folder)
         run_packs(partial(plan_attacks, config), folder, device, config.workers, quiet, "evaluations of attacks")
         shutil.rmtree(folder / "generators", ignore_errors=True)
         if config.redact:  # the evaluation model was trained on private rows and is never released
             shutil.rmtree(folder / "models", ignore_errors=True)
     finally:
-        # Also after an interruption: the report then shows what is there, and a later run goes on from it.
-        results = write_results(folder, finished_rows(config, folder), SUMMARY_KEYS)
-        gather_entries(folder)
-        build_report(folder, redact=config.redact)
+        results = leave_results(
+            folder,
+            partial(finished_rows, config, folder),
+            config.redact,
+            SUMMARY_KEYS,
+            lambda rows: gather_entries(folder),
+        )
     print_released_summary(results, console)
     return results
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
+from lightleak.audit.environment import write_environment
 from lightleak.audit.offline import find_captures
-from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.results import write_results
 from lightleak.audit.run import open_run_folder
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.choices import attack_named

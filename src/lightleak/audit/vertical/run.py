@@ -11,7 +11,8 @@ from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.audit.campaign import rows_of, run_packs
-from lightleak.audit.results import write_environment, write_results
+from lightleak.audit.environment import write_environment
+from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.run import open_run_folder
 from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import write_whole
@@ -24,7 +25,6 @@ from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData, IntermediateResults
 from lightleak.data.property import Property
-from lightleak.report import build_report
 from lightleak.targets.trainer import quiet_lightning
 
 SUMMARY_KEYS = ("property", "adversary", "variant", "defense_strength")
@@ -38,7 +38,7 @@ def run_vertical_audit(
     Args:
         config: the audit.
         folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued.
+            continued, and joined where the run is still on.
         command: recorded in ``environment.json``.
         console: where progress goes.
 
@@ -46,7 +46,7 @@ def run_vertical_audit(
         UsageError: the folder holds another run, or the config cannot be served; before any training.
         KeyboardInterrupt: finished trainings are kept and written.
     """
-    console = console or Console()
+    console = console_of_rank(console)
     device = resolve_device(config.device)
     check_vertical(config)
     open_run_folder(folder, config)
@@ -61,10 +61,9 @@ def run_jobs(config: VerticalConfig, folder: Path, device: torch.device, console
     try:
         run_packs(plan, folder, device, config.workers, not console.is_interactive, "attacks in split trainings")
     finally:
-        # Also after an interruption: the report then shows what is there, and a later run goes on from it.
-        results = write_results(folder, rows_of(ids, folder), SUMMARY_KEYS)
-        _write_norms(folder)
-        build_report(folder, redact=config.redact)
+        results = leave_results(
+            folder, partial(rows_of, ids, folder), config.redact, SUMMARY_KEYS, lambda rows: _write_norms(folder)
+        )
     print_vertical_summary(results, console)
     return results
 

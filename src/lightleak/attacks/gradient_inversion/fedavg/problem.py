@@ -102,7 +102,7 @@ def segment_length(update: ClientUpdate, config: FedAvgConfig) -> int:
     over the size of a trace in copies of the weights.
     """
     steps = schedule_of(update, config).steps
-    if bytes_per_candidate(update, config, steps) * config.restarts <= config.memory_mb * 2**20:
+    if bytes_per_candidate(update, config, steps) * config.restarts <= config.memory_bytes:
         return steps
     weights, trace = _sizes(update, config)
     return min(steps, max(1, round(math.sqrt(steps * weights / trace))))

@@ -1,0 +1,80 @@
+"""How many trials several workers of a study finish in the time in which one finishes some.
+
+    python benchmarks/tuning.py --workers 1 2 --trials 12
+
+Every trial is the same attack on the same clients at the same budget of steps, so that trials cost the same: the number
+of workers is all that differs. Time is that of the whole command, with imports, the table and the start of processes in
+it; "warm" counts the trials between the end of the first and of the last, which is what longer studies come to.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+from lightleak.tuning.config import load_tune_config
+from lightleak.tuning.study import SharedStudy
+
+
+def study(dataset: str, trials: int, clients: int, restart_steps: int) -> dict[str, object]:
+    """The config: TabLeak's step searched at random, nothing pruned, no held-out comparison."""
+    rate = {"search": "float", "low": 0.05, "high": 0.07, "default": 0.06}
+    return {
+        "data": {"name": dataset},
+        "target": {"network": "mlp", "options": {"hidden": [100, 100]}},
+        "training": {"epochs": 0},
+        "initial": {"batch_sizes": [32], "batches": clients},
+        "attacks": {"tableak": {"restarts": 30, "learning_rate": rate}},
+        "device": "cpu",
+        "study": {
+            "objectives": {"metric": "cell_accuracy", "where": {"attack": "tableak"}},
+            "trials": trials,
+            "budget": {"restart_steps": restart_steps},
+            "report_every": clients,
+            "sampler": "random",
+            "held_out": 0,
+        },
+    }
+
+
+def measure(config: dict[str, object], workers: int) -> tuple[float, float]:
+    """Seconds of the whole command, and trials a minute once trials end."""
+    with tempfile.TemporaryDirectory() as name:
+        file, folder = Path(name) / "study.yaml", Path(name) / "study"
+        file.write_text(yaml.safe_dump(config))
+        command = [sys.executable, "-m", "lightleak", "tune", str(file), "--output", str(folder)]
+        began = time.perf_counter()
+        subprocess.run([*command, "--workers", str(workers)], check=True, stdout=subprocess.DEVNULL)
+        seconds = time.perf_counter() - began
+        ends = sorted(trial.datetime_complete for trial in SharedStudy(load_tune_config(file), folder).trials)
+        return seconds, 60 * (len(ends) - 1) / (ends[-1] - ends[0]).total_seconds()
+
+
+def main() -> None:
+    """Print a line per number of workers, and what each gains over the first."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", default="adult")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--trials", type=int, default=12)
+    parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--restart-steps", type=int, default=22_500)
+    chosen = parser.parse_args()
+    config = study(chosen.dataset, chosen.trials, chosen.clients, chosen.restart_steps)
+    first = None
+    for workers in chosen.workers:
+        seconds, warm = measure(config, workers)
+        whole = 60 * chosen.trials / seconds
+        first = first or (whole, warm)
+        print(
+            f"{workers} workers: {chosen.trials} trials in {seconds:.1f} s; {whole:.2f} a minute "
+            f"({whole / first[0]:.2f} times the first), warm {warm:.2f} ({warm / first[1]:.2f} times)",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The end of a run: whatever the number of processes that share it, one of them writes results and report."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lightleak.audit.campaign import CLAIMS
+from lightleak.audit.results import RESULTS_FILE, results_of, write_results
+from lightleak.core.claims import Claims
+from lightleak.core.ranks import detect_ranks
+from lightleak.report import build_report
+from lightleak.report.page import FILE_NAME as REPORT_FILE
+
+Rows = list[dict[str, Any]]
+
+
+def leave_results(
+    folder: Path,
+    rows: Callable[[], Rows],
+    redact: bool,
+    extra_keys: Sequence[str] = (),
+    beside: Callable[[Rows], object] = lambda rows: None,
+) -> dict[str, Any]:
+    """Write results and report of what is done in a run folder and return the content of ``results.json``.
+
+    To be called by every process of a run, also after an interruption: the report then shows what is there, and a later
+    run goes on from it. One that finds the results of its rows written leaves them as they are; where the writer dies,
+    another takes over.
+
+    Args:
+        folder: the run folder.
+        rows: reads the rows of what is done.
+        redact: leave true and reconstructed values out of the report.
+        extra_keys: see `write_results`.
+        beside: writes what else the report reads.
+    """
+    wrote = False
+
+    def is_written() -> bool:
+        return wrote or _is_written(folder, rows(), extra_keys)
+
+    def write() -> None:
+        nonlocal wrote
+        found = rows()
+        write_results(folder, found, extra_keys)
+        beside(found)
+        build_report(folder, redact=redact)
+        wrote = True
+
+    Claims(folder / CLAIMS).once("results", is_written, write)
+    results: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text())
+    return results
+
+
+def _is_written(folder: Path, rows: Rows, extra_keys: Sequence[str]) -> bool:
+    """Whether the results are those of these rows, and the report, which is written last, came after them."""
+    try:
+        results, report = folder / RESULTS_FILE, folder / REPORT_FILE
+        if report.stat().st_mtime_ns < results.stat().st_mtime_ns:
+            return False
+        return bool(json.loads(results.read_text()) == json.loads(json.dumps(results_of(rows, extra_keys))))
+    except (FileNotFoundError, ValueError):
+        return False
+
+
+def console_of_rank(console: Console | None) -> Console:
+    """The console of the rank that speaks, and for all others one that nobody sees."""
+    if detect_ranks().leads:
+        return console or Console()
+    return Console(quiet=True, force_interactive=False)
