@@ -32,7 +32,7 @@ DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error is one message, without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    console = Console(quiet=not detect_ranks().leads)
+    console = Console() if detect_ranks().leads else Console(quiet=True, force_interactive=False)
     folder, command = None, ""
     try:
         own, settings = _split(arguments)

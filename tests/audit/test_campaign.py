@@ -307,6 +307,20 @@ def test_a_lane_does_not_wait_for_a_holder_whose_pack_is_done(tmp_path: Path, ra
     assert ran.names == ["other", "mine"]
 
 
+def test_a_pack_that_is_finished_before_its_claim_is_had_does_not_run_again(
+    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack, plain = ran.pack("a"), Claims.hold
+
+    def late(self: Claims, name: str) -> Any:
+        pack.run(tmp_path, CPU, lambda _: None)  # by another process, which has released it since
+        return plain(self, name)
+
+    monkeypatch.setattr(Claims, "hold", late)
+    run_toys([pack], tmp_path)
+    assert ran.names == ["a"]
+
+
 def test_what_fails_in_one_lane_another_tries_when_all_else_is_done(tmp_path: Path, ran: Ran) -> None:
     failed: list[str] = []
 

@@ -25,7 +25,7 @@ def test_what_is_held_out_depends_on_the_kind_of_audit() -> None:
 
 
 def test_pairs_are_by_unit_and_the_interval_is_of_their_differences(
-    tmp_path: Path, silent: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     accuracies = {"trial-0": [0.1, 0.5, 0.9, 0.3], "trial-5": [0.2, 0.6, 1.0]}
 
@@ -36,14 +36,14 @@ def test_pairs_are_by_unit_and_the_interval_is_of_their_differences(
         ]
 
     monkeypatch.setattr(held_out, "_run", audit)
-    found = compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1, silent)
+    found = compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1)
     assert found is not None and found["n"] == 3, "what only one of them has makes no pair"
     assert found["default"]["mean"] == pytest.approx(0.5) and found["best"]["mean"] == pytest.approx(0.6)
     gain = found["difference"]
     assert (gain["mean"], gain["low"], gain["high"]) == pytest.approx((0.1, 0.1, 0.1)), "the spread is of the clients"
     assert found["best"]["seconds"] == 2.0
     monkeypatch.setitem(accuracies, "trial-5", [0.2])
-    assert compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1, silent) is None
+    assert compare(ObjectiveConfig("cell_accuracy"), {0: {}, 5: {}}, 4, tmp_path, 1) is None
 
 
 def test_a_tuned_training_is_judged_on_the_test_rows_of_other_seeds(

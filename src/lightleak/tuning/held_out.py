@@ -49,7 +49,6 @@ def compare(
     n: int,
     folder: Path,
     workers: int,
-    console: Console,
 ) -> dict[str, Any] | None:
     """Run the default and the best once more and return the ``held_out`` entry of results.json.
 
@@ -61,15 +60,14 @@ def compare(
         n: clients, trainings or seeds.
         folder: where they run.
         workers: processes on a CPU.
-        console: where progress goes.
     """
     entries, by_name = {}, {}
     for name, (number, tree) in zip(("default", "best"), pair.items(), strict=True):
         place = folder / f"trial-{number}"
         if objective.is_of_training:
-            by_name[name], seconds = _of_trainings(objective, tree, n, place, workers, console), None
+            by_name[name], seconds = _of_trainings(objective, tree, n, place, workers), None
         else:
-            rows = _run(held_out_tree(tree, n), place, workers, console)
+            rows = _run(held_out_tree(tree, n), place, workers)
             by_name[name] = objective.by_observation(rows)
             seconds = summarise(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
         entries[name] = {"seconds": seconds}
@@ -97,7 +95,7 @@ def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:
 
 
 def _of_trainings(
-    objective: ObjectiveConfig, tree: Mapping[str, Any], n: int, folder: Path, workers: int, console: Console
+    objective: ObjectiveConfig, tree: Mapping[str, Any], n: int, folder: Path, workers: int
 ) -> dict[str, float]:
     """Values on the test rows by seed; the attacks of the audit are left to the best config."""
     found = {}
@@ -106,15 +104,15 @@ def _of_trainings(
         one = {**plain(tree), "seed": derive_seed(int(tree.get("seed", 0)), "held out", i)}
         one["initial"] = {**(one.get("initial") or {}), "batches": 0}
         one["attacks"] = {"random": {}}
-        _run(one, place, workers, console)
+        _run(one, place, workers)
         tested = json.loads((place / TRAINING_FILE).read_text())["test"]
         found[str(i)] = float(tested[f"test/{objective.metric.removeprefix(VALIDATION)}"])
     return found
 
 
-def _run(tree: Mapping[str, Any], folder: Path, workers: int, console: Console) -> list[dict[str, Any]]:
+def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:
     kind, config = load_trial({**plain(tree), "workers": workers}, folder.with_suffix(".yaml"))
-    rows: list[dict[str, Any]] = kind.run(config, folder, (), console)["rows"]
+    rows: list[dict[str, Any]] = kind.run(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
     return rows
 
 

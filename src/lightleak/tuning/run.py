@@ -15,13 +15,13 @@ from rich.table import Table as Grid
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import prepare_experiment
+from lightleak.audit.finish import console_of_rank
 from lightleak.audit.lanes import lanes_here
 from lightleak.audit.settings import at_least, read_settings, read_yaml
 from lightleak.audit.unit import without_nan, write_whole
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.core.ranks import detect_ranks
 from lightleak.report import build_report
 from lightleak.tuning.config import SECTION, TuneConfig
 from lightleak.tuning.held_out import HELD_OUT, compare, held_out_tree, words_of
@@ -52,7 +52,7 @@ def run_tune(
         KeyboardInterrupt: finished trials are kept and written.
     """
     at_least("--workers", workers, 0)
-    console = console or Console(quiet=not detect_ranks().leads)
+    console = console_of_rank(console)
     quiet_optuna()
     tree = trial_tree(config, config.space.values(config.space.defaults()))
     device = resolve_device(str(tree.get("device", "auto")))
@@ -68,7 +68,7 @@ def run_tune(
             work(config, folder, told)
         else:
             work_in_processes(config, folder, [_visible(lane) for lane in lanes], told)
-        held_out = _hold_out(study, len(lanes), console)
+        held_out = _hold_out(study, len(lanes))
     finally:
         # Also after an interruption: the report then shows what is there.
         results = write_study(study, held_out, words)
@@ -110,7 +110,7 @@ def _visible(lane: torch.device) -> str | None:
     return known.split(",")[lane.index or 0] if known else str(lane.index or 0)
 
 
-def _hold_out(study: SharedStudy, workers: int, console: Console) -> dict[str, Any] | None:
+def _hold_out(study: SharedStudy, workers: int) -> dict[str, Any] | None:
     """Write ``best.yaml`` and compare the best trial with the default on what no trial saw; once for all processes."""
     best, _ = best_and_front(study)
     if best is None:
@@ -126,7 +126,7 @@ def _hold_out(study: SharedStudy, workers: int, console: Console) -> dict[str, A
 
     def measure() -> None:
         pair = {trial.number: tree_of(study, trial) for trial in (default, best)}
-        found = compare(settings.objectives[0], pair, settings.held_out, held_out, workers, console)
+        found = compare(settings.objectives[0], pair, settings.held_out, held_out, workers)
         write_whole(file, json.dumps(without_nan(found)))
 
     study.claims.once("held-out", file.is_file, measure)

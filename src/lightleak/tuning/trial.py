@@ -1,7 +1,6 @@
 """One trial: an audit with the searched settings filled in, run as far as the pruner lets it, and its values."""
 
 import hashlib
-import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,7 +102,7 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
             raise UsageError(f"study.objectives: {wrong[0]!r} is of a horizontal audit's training, got {loaded.kind}")
         if config.study.pruner.name != "none":
             raise UsageError(f"study.pruner needs a horizontal audit, whose trials can stop early; got {loaded.kind}")
-        kind.describe(loaded, Console(file=io.StringIO()))
+        kind.describe(loaded, Console(quiet=True, force_interactive=False))
         return loaded
     if trains_together(loaded):
         raise UsageError(
@@ -171,7 +170,7 @@ def run_trial(
         if isinstance(config, AuditConfig):
             rows = _run_horizontal(study, config, folder, report, trial)
         else:
-            rows = kind.run(config, folder, (), Console(file=io.StringIO()))["rows"]
+            rows = kind.run(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
     return tuple(_value(objective, rows, folder) for objective in study.objectives)
 
 
@@ -186,7 +185,7 @@ def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder
 def _run_horizontal(
     study: StudyConfig, config: AuditConfig, folder: Path, report: Report, trial: Any
 ) -> list[dict[str, Any]]:
-    device, quiet = resolve_device(config.device), Console(file=io.StringIO())
+    device, quiet = resolve_device(config.device), Console(quiet=True, force_interactive=False)
     first, several = study.objectives[0], len(study.objectives) > 1
     experiment = prepare_experiment(config)
     open_run_folder(folder, config)

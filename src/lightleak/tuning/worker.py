@@ -1,22 +1,20 @@
 """Processes that work on one study: in this one, or several on this machine, each with a core or a GPU of its own."""
 
-import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
+from lightleak.core.devices import one_thread
 from lightleak.core.errors import LightLeakError
+from lightleak.core.processes import run_in_processes
 from lightleak.tuning.config import TuneConfig
 from lightleak.tuning.study import SharedStudy
 from lightleak.tuning.trial import run_trial, trial_folder, trial_tree
 
 WAIT_SECONDS = 0.5
-"""Between two looks for a trial, or at the workers."""
+"""Between two looks for a trial, where others run the last ones."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -29,9 +27,8 @@ def work(config: TuneConfig, folder: Path, told: Told = lambda: None) -> None:
 
     One thread: a trial's values do not depend on what runs beside it.
     """
-    study, threads = SharedStudy(config, folder), torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    study = SharedStudy(config, folder)
+    with one_thread():
         while not study.is_over:
             with study.next_trial() as begun:
                 if begun is not None:
@@ -39,8 +36,6 @@ def work(config: TuneConfig, folder: Path, told: Told = lambda: None) -> None:
             told()
             if begun is None:
                 time.sleep(WAIT_SECONDS)
-    finally:
-        torch.set_num_threads(threads)
 
 
 def _run(study: SharedStudy, trial: Any, values: dict[str, Any]) -> None:
@@ -55,7 +50,10 @@ def _run(study: SharedStudy, trial: Any, values: dict[str, Any]) -> None:
 
     try:
         tree = trial_tree(study.config, values)
-        found = run_trial(settings, tree, trial_folder(study.folder, tree), report, trial)
+        folder = trial_folder(study.folder, tree)
+        # Trials with the same settings share a folder: the second finds what the first has done.
+        with study.claims.wait_for(f"settings-{folder.name}"):
+            found = run_trial(settings, tree, folder, report, trial)
     except TrialPruned:
         study.tell_pruned(trial)
     except (LightLeakError, RuntimeError, ValueError, ArithmeticError) as error:
@@ -74,34 +72,16 @@ def work_in_processes(config: TuneConfig, folder: Path, devices: Sequence[str | 
         told: called now and then.
 
     Raises:
-        LightLeakError: every worker died and the study is not over; the same command goes on.
+        LightLeakError: every worker was killed and the study is not over; the same command goes on.
     """
-    # Spawned, not forked: a copy of a process that has worked holds the locks of threads it does not have.
-    context = multiprocessing.get_context("spawn")
-    workers = [context.Process(target=_start, args=(config, folder, device)) for device in devices]
-    for worker in workers:
-        worker.start()
-    try:
-        while any(worker.is_alive() for worker in workers):
-            time.sleep(WAIT_SECONDS)
-            told()
-    except BaseException:
-        for worker in workers:
-            worker.terminate()
-        raise
+    given = [(config, folder, device) for device in devices]
+    codes = run_in_processes(_start, given, lambda *_: None, idle=told)
     if not SharedStudy(config, folder).is_over:
-        codes = ", ".join(str(worker.exitcode) for worker in workers)
-        raise LightLeakError(f"every worker ended before the study was over (exit codes {codes})")
+        listed = ", ".join(map(str, codes))
+        raise LightLeakError(f"every worker ended before the study was over (exit codes {listed})")
 
 
-def _start(config: TuneConfig, folder: Path, device: str | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+def _start(config: TuneConfig, folder: Path, device: str | None, tell: Callable[[Any], None]) -> None:
     if device is not None:
-        os.environ[VISIBLE] = device
-    parent = os.getppid()
-
-    def still_wanted() -> None:
-        if os.getppid() != parent:
-            os._exit(1)  # the parent was killed; what was begun is repeated by whoever goes on
-
-    work(config, folder, still_wanted)
+        os.environ[VISIBLE] = device  # before anything asks for a GPU
+    work(config, folder)
