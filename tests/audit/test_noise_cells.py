@@ -106,7 +106,7 @@ def test_an_interrupted_table_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_gradients_are_those_of_the_clean_table_with_noise() -> None:
     experiment = experiment_of("synthetic-d1-c1", "mlp-3", None)
     clean, truth = FreshClients(experiment.population(), experiment.spec, 0, True).observe(4, 1)
-    packs = noise_packs(CELLS, Selection(batches=2), CPU)
+    packs = noise_packs(CELLS, Selection(batches=2), Path(), CPU)
     units = [unit for pack in packs if not isinstance(pack, NoisyTraining) for unit in pack.units]
     for unit in units:
         if unit.facts["batch_index"] == 1:
@@ -169,15 +169,15 @@ def test_table_6_and_figures_5_to_8_can_be_run() -> None:
 
 
 def test_selection_narrows_attacks_and_trainings(tmp_path: Path) -> None:
-    packs = noise_packs(CELLS, Selection(), CPU)
+    packs = noise_packs(CELLS, Selection(), Path(), CPU)
     attacks = sum(len(pack.ids) for pack in packs if not isinstance(pack, NoisyTraining))
     assert attacks == 2 * 50 and sum(isinstance(pack, NoisyTraining) for pack in packs) == 2 * 2
-    one = noise_packs(CELLS, Selection(batches=1), CPU)
+    one = noise_packs(CELLS, Selection(batches=1), Path(), CPU)
     assert sum(len(pack.ids) for pack in one) == 2 + 2
     with pytest.raises(UsageError, match="nothing of made is left to run with dataset adult"):
         run(tmp_path / "run", dataset="adult")
 
 
 def test_plan_travels_to_worker_processes() -> None:
-    plan = partial(noise_packs, CELLS, Selection(batches=1))
+    plan = partial(noise_packs, CELLS, Selection(batches=1), Path())
     assert [p.ids for p in pickle.loads(pickle.dumps(plan))(CPU)] == [pack.ids for pack in plan(CPU)]

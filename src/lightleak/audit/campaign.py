@@ -31,6 +31,7 @@ from lightleak.audit.progress import CampaignProgress
 from lightleak.audit.progress import progress_bar as progress_bar
 from lightleak.audit.unit import Kept, Unit, run_pack, unit_file
 from lightleak.core.claims import Claims, pauses
+from lightleak.core.devices import one_thread
 from lightleak.core.errors import LightLeakError
 from lightleak.core.processes import run_in_processes
 
@@ -153,7 +154,7 @@ def run_lane(packs: Sequence[Pack], folder: Path, device: torch.device, told: To
     claims = Claims(folder / CLAIMS)
     left = sorted(range(len(packs)), key=lambda i: -packs[i].cost)
     wait = pauses()
-    with _one_thread(), _alone():
+    with one_thread(), _alone():
         while left:
             held: list[int] = []
             for i in left:
@@ -202,17 +203,6 @@ def _run_in_processes(plan: PackPlan, folder: Path, lanes: Sequence[torch.device
 
 def _work(plan: PackPlan, folder: Path, device: torch.device, tell: Callable[[tuple[int, float]], None]) -> None:
     run_lane(plan(device), folder, device, lambda pack, amount: tell((pack, amount)))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread on a CPU, in a lane of its own or in this process: then the results are equal bit for bit."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from lightleak.audit.campaign import Pack, UpdatePack, rows_of, run_packs
 from lightleak.audit.clients import FreshClients
 from lightleak.audit.comparison import Compared
 from lightleak.audit.federation_config import ProtocolConfig
-from lightleak.audit.packing import plan_packs
+from lightleak.audit.packing import find_sizes, plan_packs
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.audit.reproduction_settings import (
     BATCHES,
@@ -51,7 +51,7 @@ def noise_table(
 ) -> tuple[list[Compared], Rows, list[str]]:
     """Attack noised gradients of fresh clients, and train networks on noised gradients."""
     cells = tuple(selected(table, table.cells or figure_cells(table), selection))
-    plan = partial(noise_packs, cells, selection)
+    plan = partial(noise_packs, cells, selection, folder)
     try:
         run_packs(plan, folder, device, workers, quiet, "attacks and trainings")
     finally:
@@ -73,7 +73,7 @@ def figure_cells(table: PaperTable) -> list[PaperCell]:
     ]
 
 
-def noise_packs(cells: Sequence[PaperCell], selection: Selection, device: torch.device) -> list[Pack]:
+def noise_packs(cells: Sequence[PaperCell], selection: Selection, folder: Path, device: torch.device) -> list[Pack]:
     """Every attack and every training behind the cells, each once."""
     attacked = [cell for cell in dict.fromkeys(cells) if cell.attack is not None]
     trained = [cell for cell in dict.fromkeys(cells) if cell.attack is None]
@@ -83,7 +83,8 @@ def noise_packs(cells: Sequence[PaperCell], selection: Selection, device: torch.
         for seed in selection.seeds
         for index in range(selection.batches or BATCHES)
     ]
-    packs: list[Pack] = [UpdatePack(members, "nothing") for members in plan_packs(units, device)]
+    sizes = find_sizes(units, device, folder)
+    packs: list[Pack] = [UpdatePack(members, "nothing") for members in plan_packs(units, device, sizes)]
     runs = min(selection.batches or TRAININGS, TRAININGS)
     packs += [
         NoisyTraining(_name(cell), *_experiment(cell), float(cell.noise_scale or 0.0), selection.data_folder, seed, i)

@@ -17,6 +17,8 @@ from lightleak.audit.clients import Federation, FreshClients
 from lightleak.audit.comparison import Compared, markdown
 from lightleak.audit.environment import write_environment
 from lightleak.audit.fedavg_study.reproduce import FEDAVG
+from lightleak.audit.finish import console_of_rank
+from lightleak.audit.folder import begin_folder
 from lightleak.audit.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.audit.released.images import IMAGE_REPRODUCTIONS
 from lightleak.audit.released.reproduce import RELEASED
@@ -34,12 +36,11 @@ from lightleak.audit.reproduction_settings import (
 )
 from lightleak.audit.results import write_results
 from lightleak.audit.special_reproductions import SPECIAL as SPECIAL_HORIZONTAL
-from lightleak.audit.unit import Unit
+from lightleak.audit.unit import Unit, write_whole
 from lightleak.audit.vertical.reproduce import VERTICAL
 from lightleak.audit.vertical.run import SUMMARY_KEYS as VERTICAL_KEYS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.core.stored import FOLDER_MODE
 from lightleak.metrics.summary import Summary, summarise
 
 RUN_FILE = "reproduction.json"
@@ -72,7 +73,7 @@ def reproduce(
     Raises:
         UsageError: no such reproduction, nothing selected, or the folder holds another one.
     """
-    console = console or Console()
+    console = console_of_rank(console)
     where = resolve_device(device)
     table = load_paper_table(name)
     cells = [cell for cell in reproducible_cells(table) if selection.keeps(cell)]
@@ -101,7 +102,7 @@ def reproduce(
         compared, notes = [Compared(cell, measured(cell, rows)) for cell in cells], _notes(cells)
     environment = json.loads((folder / "environment.json").read_text())
     page = markdown(table, compared, environment, " ".join(command), notes)
-    (folder / "comparison.md").write_text(page)
+    write_whole(folder / "comparison.md", page)
     console.print(Markdown(page))
     return compared
 
@@ -237,12 +238,6 @@ def _open(folder: Path, name: str, selection: Selection) -> None:
     if selection.iterations is not None:
         wanted["iterations"] = selection.iterations
     saved = folder / RUN_FILE
-    if saved.is_file():
-        if json.loads(saved.read_text()) != wanted:
-            raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")
-        return
-    if folder.is_dir() and any(folder.iterdir()):
-        raise UsageError(f"{folder} is not empty and holds no reproduction; choose another --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(FOLDER_MODE)  # some reproductions keep rows
-    saved.write_text(json.dumps(wanted))
+    begin_folder(folder, saved, "reproduction", lambda: write_whole(saved, json.dumps(wanted)))
+    if json.loads(saved.read_text()) != wanted:
+        raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")

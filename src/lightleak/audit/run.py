@@ -25,6 +25,7 @@ from lightleak.audit.config import AuditConfig, load_config
 from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
 from lightleak.audit.finish import console_of_rank, leave_results
+from lightleak.audit.folder import begin_folder
 from lightleak.audit.results import print_summary
 from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
 from lightleak.audit.training import (
@@ -181,21 +182,13 @@ def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None
     """
     saved, origin = folder / CONFIG_FILE, folder / OFFLINE_FILE
     read = "" if capture is None else str(capture.resolve())
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--output must be a folder, got the file {folder}")
 
     def begin() -> None:
         if capture is not None:
             write_whole(origin, json.dumps({"capture": read}))
         write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
 
-    if not saved.is_file():
-        # The first thing in a new run folder are the claims of whoever made it.
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / CLAIMS).is_dir() and not saved.is_file():
-            raise UsageError(f"{folder} is not empty and holds no run; choose another --output")
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(0o700)
-        Claims(folder / CLAIMS).once("config", saved.is_file, begin)
+    begin_folder(folder, saved, "run", begin)
     before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
     if before != read:
         held = f"an attack on {before}" if before else "an audit"

@@ -16,10 +16,10 @@ from lightleak.audit.config import AuditConfig
 from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.finish import console_of_rank
+from lightleak.audit.folder import begin_folder
 from lightleak.audit.lanes import lanes_here
 from lightleak.audit.settings import at_least, read_settings, read_yaml
 from lightleak.audit.unit import without_nan, write_whole
-from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.report import build_report
@@ -85,20 +85,14 @@ def open_study_folder(folder: Path, config: TuneConfig) -> None:
     Raises:
         UsageError: the folder holds something else.
     """
-    saved, claims = folder / CONFIG_FILE, folder / "claims"
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--output must be a folder, got the file {folder}")
-    if folder.is_dir() and any(folder.iterdir()) and not claims.is_dir():
-        raise UsageError(f"{folder} is not empty and holds no study; choose another --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    asked = read_yaml(yaml.safe_dump(config.to_dict()))
-    with Claims(claims).wait_for("open"):
-        held = read_settings(saved) if saved.is_file() else asked
-        if SECTION not in held:
-            raise UsageError(f"{folder} holds an audit; choose another --output")
-        if _without_trials(held) != _without_trials(asked):
-            raise UsageError(f"{folder} holds another study; choose another --output")
+    saved, asked = folder / CONFIG_FILE, read_yaml(yaml.safe_dump(config.to_dict()))
+    begin_folder(folder, saved, "study", lambda: write_whole(saved, yaml.safe_dump(asked, sort_keys=False)))
+    held = read_settings(saved)
+    if SECTION not in held:
+        raise UsageError(f"{folder} holds an audit; choose another --output")
+    if _without_trials(held) != _without_trials(asked):
+        raise UsageError(f"{folder} holds another study; choose another --output")
+    if held != asked:
         write_whole(saved, yaml.safe_dump(asked, sort_keys=False))
 
 

@@ -134,7 +134,7 @@ def test_the_run_folder_is_the_owners_and_its_report_is_the_frontiers(finished) 
 
 
 def test_neither_order_nor_process_changes_a_result(finished, small, tmp_path) -> None:
-    plan = pickle.loads(pickle.dumps(partial(plan_frontier, small())))  # what a worker is given
+    plan = pickle.loads(pickle.dumps(partial(plan_frontier, small(), tmp_path)))  # what a worker is given
     (tmp_path / "units").mkdir()
     for pack in reversed(plan(CPU)):
         pack.run(tmp_path, CPU, lambda _: None)

@@ -1,6 +1,7 @@
 """The units of a frontier: trainings and attacks at every point."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from lightleak.audit.federation_config import NO_DEFENSE
 from lightleak.audit.frontier.config import FrontierConfig
 from lightleak.audit.frontier.points import Point
 from lightleak.audit.frontier.training import TrainingJob, common_facts
-from lightleak.audit.packing import plan_packs
+from lightleak.audit.packing import find_sizes, plan_packs
 from lightleak.audit.run import plan_units
 from lightleak.audit.unit import Unit, kept_cells
 
@@ -38,17 +39,21 @@ def prepare_frontier(config: FrontierConfig) -> SharedExperiment:
     return SharedExperiment(made.table, made.encoder, made.marginals, made.spec)
 
 
-def plan_frontier(config: FrontierConfig, device: torch.device) -> list[Pack]:
+def plan_frontier(config: FrontierConfig, folder: Path, device: torch.device) -> list[Pack]:
     """Every attack and every training, point by point: what a worker process is given."""
-    return packs_of(config, prepare_frontier(config), device)
+    experiment = prepare_frontier(config)
+    units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
+    return packs_of(config, experiment, device, find_sizes(units, device, folder))
 
 
-def packs_of(config: FrontierConfig, experiment: Experiment, device: torch.device) -> list[Pack]:
+def packs_of(
+    config: FrontierConfig, experiment: Experiment, device: torch.device, sizes: Mapping[str, int] | None = None
+) -> list[Pack]:
     """As `plan_frontier`, of parts that are made already."""
     packs: list[Pack] = []
     for point in config.points:
         units = attack_units(config, point, experiment)
-        packs += [UpdatePack(members, kept_cells(config.redact)) for members in plan_packs(units, device)]
+        packs += [UpdatePack(members, kept_cells(config.redact)) for members in plan_packs(units, device, sizes)]
         packs += [TrainingJob(config, point, index, experiment) for index in range(config.seeds)]
     return packs
 

@@ -17,6 +17,7 @@ from lightleak.audit.frontier.frontier_file import write_frontier
 from lightleak.audit.frontier.plan import SharedExperiment, packs_of, plan_frontier, prepare_frontier
 from lightleak.audit.frontier.summary import print_frontier
 from lightleak.audit.frontier.training import TrainingJob, training_words
+from lightleak.audit.launch import check_one_device
 from lightleak.audit.run import check_served, open_run_folder
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
@@ -47,7 +48,7 @@ def run_frontier_audit(
     open_run_folder(folder, config)
     write_environment(folder, device, command)
     ids = [id for pack in packs_of(config, experiment, device) for id in pack.ids]
-    plan, quiet = partial(plan_frontier, config), not console.is_interactive
+    plan, quiet = partial(plan_frontier, config, folder), not console.is_interactive
     try:
         run_packs(plan, folder, device, config.workers, quiet, "trainings and attacks")
     finally:
@@ -65,6 +66,7 @@ def check_frontier(config: FrontierConfig) -> SharedExperiment:
         UsageError: what cannot be served, and where.
     """
     check_attacks(config.attacks)
+    check_one_device(config.training.trainer, config.device)
     experiment = prepare_frontier(config)
     with quiet_lightning():
         for point in config.points:

@@ -15,6 +15,7 @@ from lightleak.attacks.model_inversion.tpe_search import import_optuna
 from lightleak.audit.campaign import CLAIMS, run_packs
 from lightleak.audit.environment import write_environment
 from lightleak.audit.finish import console_of_rank, leave_results
+from lightleak.audit.launch import check_one_device
 from lightleak.audit.released.choices import attack_named
 from lightleak.audit.released.config import ReleasedConfig
 from lightleak.audit.released.job import observe, plan_attacks, plan_models
@@ -96,6 +97,7 @@ def check_released(config: ReleasedConfig) -> None:
         UnsupportedError: an attack that needs gradients which the target does not give.
     """
     plan_attacks(config)
+    check_one_device(config.training.trainer, config.device)
     with quiet_lightning():
         make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
     _check_attacks(config)

@@ -13,6 +13,7 @@ from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.audit.campaign import rows_of, run_packs
 from lightleak.audit.environment import write_environment
 from lightleak.audit.finish import console_of_rank, leave_results
+from lightleak.audit.launch import check_one_device
 from lightleak.audit.run import open_run_folder
 from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import write_whole
@@ -77,6 +78,7 @@ def check_vertical(config: VerticalConfig) -> None:
     attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
     defenses = [defense_named(label, options) for label, options in config.defenses.items()]
     plan_jobs(config)
+    check_one_device(config.training.trainer, config.device)
     with quiet_lightning():
         make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
     for text in config.properties:
