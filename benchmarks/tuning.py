@@ -3,15 +3,16 @@
     python benchmarks/tuning.py --workers 1 2 --trials 12
 
 Every trial is the same attack on the same clients at the same budget of steps, so that trials cost the same: the number
-of workers is all that differs. Time is that of the whole command, with imports, the table and the start of processes in
-it; "warm" counts the trials between the end of the first and of the last, which is what longer studies come to.
+of workers is all that differs. The first number of workers is asked for ``--trials`` trials and sets the time, that of
+the whole command with imports, the table and the start of processes; the others are asked for as many times more as
+they are, and the trials that end within that time are counted.
 """
 
 import argparse
 import subprocess
 import sys
 import tempfile
-import time
+from datetime import datetime
 from pathlib import Path
 
 import yaml
@@ -41,17 +42,17 @@ def study(dataset: str, trials: int, clients: int, restart_steps: int) -> dict[s
     }
 
 
-def measure(config: dict[str, object], workers: int) -> tuple[float, float]:
-    """Seconds of the whole command, and trials a minute once trials end."""
+def measure(config: dict[str, object], workers: int) -> tuple[float, list[float]]:
+    """Seconds of the whole command, and the seconds after its start at which its trials ended."""
     with tempfile.TemporaryDirectory() as name:
         file, folder = Path(name) / "study.yaml", Path(name) / "study"
         file.write_text(yaml.safe_dump(config))
         command = [sys.executable, "-m", "lightleak", "tune", str(file), "--output", str(folder)]
-        began = time.perf_counter()
+        began = datetime.now()
         subprocess.run([*command, "--workers", str(workers)], check=True, stdout=subprocess.DEVNULL)
-        seconds = time.perf_counter() - began
-        ends = sorted(trial.datetime_complete for trial in SharedStudy(load_tune_config(file), folder).trials)
-        return seconds, 60 * (len(ends) - 1) / (ends[-1] - ends[0]).total_seconds()
+        seconds = (datetime.now() - began).total_seconds()
+        trials = SharedStudy(load_tune_config(file), folder).trials
+        return seconds, [(trial.datetime_complete - began).total_seconds() for trial in trials]
 
 
 def main() -> None:
@@ -63,17 +64,14 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--restart-steps", type=int, default=22_500)
     chosen = parser.parse_args()
-    config = study(chosen.dataset, chosen.trials, chosen.clients, chosen.restart_steps)
-    first = None
+    limit, first = None, 0
     for workers in chosen.workers:
-        seconds, warm = measure(config, workers)
-        whole = 60 * chosen.trials / seconds
-        first = first or (whole, warm)
-        print(
-            f"{workers} workers: {chosen.trials} trials in {seconds:.1f} s; {whole:.2f} a minute "
-            f"({whole / first[0]:.2f} times the first), warm {warm:.2f} ({warm / first[1]:.2f} times)",
-            flush=True,
-        )
+        trials = chosen.trials * workers // chosen.workers[0]
+        seconds, ends = measure(study(chosen.dataset, trials, chosen.clients, chosen.restart_steps), workers)
+        limit = limit or seconds
+        inside = sum(end <= limit for end in ends)
+        first = first or inside
+        print(f"{workers} workers: {inside} trials in {limit:.1f} s, {inside / first:.2f} times the first", flush=True)
 
 
 if __name__ == "__main__":
