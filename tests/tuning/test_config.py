@@ -62,6 +62,7 @@ def test_a_flag_replaces_a_search_by_a_value(write_study: Any) -> None:
             {"attacks__tableak__steps": {"search": "int", "low": 1, "high": 9, "default": 2}},
             "attacks.tableak.steps follows from study.budget",
         ),
+        ({"attacks__tableak__steps": 50}, "attacks.tableak.steps follows from study.budget"),
     ],
 )
 def test_a_wrong_study_is_refused_with_its_place(write_study: Any, changes: dict[str, Any], message: str) -> None:

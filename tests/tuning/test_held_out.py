@@ -5,23 +5,42 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from lightleak.audit.experiment import prepare_experiment
+from lightleak.audit.run import plan_units
 from lightleak.tuning import held_out
 from lightleak.tuning.held_out import HELD_OUT_SEED, compare, held_out_tree
 from lightleak.tuning.objective import ObjectiveConfig
 from lightleak.tuning.run import run_tune
+from lightleak.tuning.trial import load_trial, trial_tree
 
 
 def test_what_is_held_out_depends_on_the_kind_of_audit() -> None:
-    assert held_out_tree({"initial": {"rows": "validation", "batches": 3}}, 7)["initial"] == {
-        "rows": "held_out",
-        "batches": 7,
-    }
+    fresh = held_out_tree({"initial": {"rows": "validation", "batches": 3}, "data": {"name": "fair"}, "seed": 4}, 7)
+    assert fresh["initial"] == {"rows": "held_out", "batches": 7}
+    assert fresh["seed"] == HELD_OUT_SEED + 4 and fresh["data"] == {"split_seed": 4, "name": "fair"}
+    assert held_out_tree({"initial": {"batches": 3}}, 0)["initial"]["batches"] == 3
     captured = held_out_tree({"initial": {"batches": 0}, "seed": 4}, 7)
-    assert captured["seed"] == HELD_OUT_SEED and captured["initial"]["batches"] == 0
+    assert captured["seed"] == HELD_OUT_SEED + 4 and captured["initial"]["batches"] == 0
     vertical = held_out_tree({"kind": "vertical", "seed": 4}, 2)
     assert vertical["seeds"] == [HELD_OUT_SEED, HELD_OUT_SEED + 1] and "seed" not in vertical
-    assert held_out_tree({"kind": "defence-frontier", "seed": 4}, 2)["seed"] == HELD_OUT_SEED
+    frontier = held_out_tree({"kind": "defence-frontier", "seed": 4}, 2)
+    assert frontier["seed"] == HELD_OUT_SEED + 4 and frontier["data"]["split_seed"] == 4
+
+
+def test_networks_and_starts_are_others_and_test_rows_the_same(tmp_path: Path, tiny_study: Any) -> None:
+    config = tiny_study()
+    tree = trial_tree(config, {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1})
+    _, chosen = load_trial(tree, tmp_path / "a.yaml")
+    _, reported = load_trial(held_out_tree(tree, 3), tmp_path / "b.yaml")
+    one, other = prepare_experiment(chosen), prepare_experiment(reported)
+    assert one.table.test.equals(other.table.test) and one.table.train.equals(other.table.train)
+    pairs = zip(plan_units(chosen, one, tmp_path), plan_units(reported, other, tmp_path), strict=True)
+    for mine, theirs in pairs:
+        assert mine.seed != theirs.seed
+        name = next(iter(mine.observe()[0].parameters))
+        assert not torch.equal(mine.observe()[0].parameters[name], theirs.observe()[0].parameters[name])
 
 
 def test_pairs_are_by_unit_and_the_interval_is_of_their_differences(
@@ -52,11 +71,11 @@ def test_a_tuned_training_is_judged_on_the_test_rows_of_other_seeds(
     config = tiny_study(
         training={
             "epochs": 2,
-            "optimizer": {"learning_rate": {"search": "choice", "of": [1e-9, 0.3], "default": 1e-9}},
+            "optimizer": {"learning_rate": {"search": "choice", "of": [5.0, 0.01, 0.02, 0.03, 0.04], "default": 5.0}},
         },
         initial__batches=0,
         attacks=["random"],
-        study__objectives="val/accuracy",
+        study__objectives={"metric": "val/loss", "direction": "minimize"},
         study__budget=None,
         study__held_out=3,
         study__trials=4,
@@ -66,12 +85,10 @@ def test_a_tuned_training_is_judged_on_the_test_rows_of_other_seeds(
     results = json.loads((tmp_path / "study" / "results.json").read_text())
     best = next(row for row in results["rows"] if row["is_best"])
     entry = results["study"]["held_out"]
-    if best["is_default"]:
-        assert entry is None
-        return
-    assert entry["metric"] == "val/accuracy" and "test rows" in entry["words"] and entry["n"] == 3
+    assert not best["is_default"], "a step of 5 leads nowhere"
+    assert entry["metric"] == "val/loss" and "test rows" in entry["words"] and entry["n"] == 3
     tested = []
     for i in range(3):
         folder = tmp_path / "study" / "held_out" / f"trial-{best['trial']}" / f"seed-{i:03d}"
-        tested.append(json.loads((folder / "training.json").read_text())["test"]["test/accuracy"])
+        tested.append(json.loads((folder / "training.json").read_text())["test"]["test/loss"])
     assert entry["best"]["mean"] == pytest.approx(sum(tested) / 3)

@@ -48,19 +48,16 @@ def test_a_study_leaves_trials_best_config_comparison_and_report(finished: Path)
     assert (finished / "report.html").stat().st_size > 0
     assert (finished.stat().st_mode & 0o077) == 0
     held_out = results["study"]["held_out"]
-    if best["is_default"]:
-        assert held_out is None
-    else:
-        gain = held_out["best"]["mean"] - held_out["default"]["mean"]
-        assert held_out["n"] == 3 and held_out["difference"]["mean"] == pytest.approx(gain)
+    assert not best["is_default"], "of this study's seed another trial is best"
+    gain = held_out["best"]["mean"] - held_out["default"]["mean"]
+    assert held_out["n"] == 3 and held_out["difference"]["mean"] == pytest.approx(gain)
 
 
 def test_best_config_is_run_by_the_audit_command_as_it_is(finished: Path, tmp_path: Path) -> None:
     assert main(["audit", str(finished / "best.yaml"), "--output", str(tmp_path / "audit"), "--workers", "1"]) == 0
     accuracies = [row["cell_accuracy"] for row in rows(tmp_path / "audit") if row["attack"] == "tableak"]
     held_out = json.loads((finished / "results.json").read_text())["study"]["held_out"]
-    if held_out is not None:
-        assert sum(accuracies) / 3 == pytest.approx(held_out["best"]["mean"])
+    assert sum(accuracies) / 3 == pytest.approx(held_out["best"]["mean"])
 
 
 def test_more_trials_may_be_asked_for_and_nothing_is_done_again(
@@ -96,6 +93,20 @@ def test_trials_that_cannot_be_run_are_told_and_do_not_stop_the_study(
     failed = [row for row in rows(tmp_path / "study") if row["state"] == "failed"]
     assert failed and all("9999" in row["error"] for row in failed)
     assert all(row["values"] for row in rows(tmp_path / "study") if row not in failed)
+
+
+def test_defaults_that_cannot_be_judged_end_the_study(tmp_path: Path, tiny_study: Any, silent: Any) -> None:
+    config = tiny_study(study__objectives={"metric": "cell_acuracy", "where": {"attack": "tableak"}})
+    with pytest.raises(UsageError, match=r"no row has 'cell_acuracy'.*'cell_accuracy'"):
+        run_tune(config, tmp_path / "study", workers=1, console=silent)
+    assert len(rows(tmp_path / "study")) == 1
+
+
+def test_a_study_that_cannot_be_leaves_no_folder(tmp_path: Path, tiny_study: Any, silent: Any) -> None:
+    for wrong in ({"target__network": "mlpp"}, {"study__sampler": "nsga2"}):
+        with pytest.raises(UsageError):
+            run_tune(tiny_study(**wrong), tmp_path / "study", workers=1, console=silent)
+        assert not (tmp_path / "study").exists()
 
 
 def test_an_interrupted_study_reports_what_is_there_and_goes_on(

@@ -136,6 +136,27 @@ def test_a_database_holds_the_study_where_one_is_named(
     run_all(SharedStudy(config, tmp_path / "study"))
     assert (tmp_path / "optuna.db").is_file() and not (tmp_path / "study" / module.JOURNAL).exists()
     assert states(SharedStudy(config, tmp_path / "study")) == {"COMPLETE": 2}
-    assert not SharedStudy(config, tmp_path / "another").trials[0].state.is_finished(), "a folder is a study"
+    another = SharedStudy(config, tmp_path / "elsewhere" / "study")
+    assert not another.trials[0].state.is_finished(), "a folder is a study, whatever its last name"
     with pytest.raises(UsageError, match=r"study\.storage 'nonsense' cannot be opened"):
         SharedStudy(tiny_study(study__storage="nonsense"), tmp_path / "none")
+
+
+def test_what_a_slow_process_tells_after_it_was_given_up_does_not_count(tmp_path: Path, tiny_study: Any) -> None:
+    study = SharedStudy(tiny_study(study__trials=1), tmp_path / "study")
+    slow = study.optuna.ask()  # without a claim: to others its process is dead
+    values = study.config.space.suggest(slow)
+    run_all(study)
+    study.tell(slow, [9.0])
+    study.tell_failed(slow, "late")
+    assert states(study) == {"FAIL": 1, "COMPLETE": 1}
+    assert study.config.space.values(study.trials[1].params) == values and study.trials[1].values != [9.0]
+
+
+def test_a_default_that_died_before_it_asked_for_its_settings_is_the_default_again(
+    tmp_path: Path, tiny_study: Any
+) -> None:
+    study = SharedStudy(tiny_study(study__trials=1), tmp_path / "study")
+    study.optuna.ask()
+    (values,) = run_all(study)
+    assert values == {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.06}

@@ -1,10 +1,12 @@
 """One trial: what it runs, what it is judged by, when it stops, and that it goes on where it was killed."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from optuna import TrialPruned
 
 from lightleak.audit import campaign
 from lightleak.audit.experiment import prepare_experiment
@@ -80,6 +82,13 @@ def test_measured_steps_are_kept_for_whoever_goes_on(
         assert settled(config.study, tree, tmp_path / "trial")["attacks"]["tableak"]["steps"] == 17
 
 
+@pytest.mark.parametrize("initial", [{"batch_sizes": [4, 5], "batches": 2}, {"batches": 0}])
+def test_seconds_need_fresh_clients_of_one_size(tmp_path: Path, tiny_study: Any, initial: dict[str, Any]) -> None:
+    config = tiny_study(study__budget={"seconds": 1.0}, initial=initial, training={"epochs": 1})
+    with pytest.raises(UsageError, match="fresh clients of one size"):
+        check_trial(config, trial_tree(config, VALUES), tmp_path / "default.yaml")
+
+
 def test_folders_are_told_apart_by_settings_alone(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study()
     one = trial_folder(tmp_path, trial_tree(config, VALUES))
@@ -88,11 +97,17 @@ def test_folders_are_told_apart_by_settings_alone(tmp_path: Path, tiny_study: An
 
 
 def test_the_pruner_is_told_the_mean_so_far_and_stops_the_trial(tmp_path: Path, tiny_study: Any) -> None:
-    config = tiny_study(study__report_every=1, initial__batches=4)
+    config = tiny_study(study__report_every=1, study__pruner="median", initial__batches=4)
     tree = trial_tree(config, VALUES)
     told: list[tuple[int, float]] = []
     (value,) = run_trial(config.study, tree, tmp_path / "whole", lambda *report: told.append(report))
-    assert [step for step, _ in told] == [1, 2, 3, 4] and told[-1][1] == value
+    assert [step for step, _ in told] == [1, 2, 3], "after the last client there is nothing to be saved"
+    accuracies = [
+        json.loads((tmp_path / "whole" / "units" / f"tableak-initial-b4-{i:03d}.json").read_text())["cell_accuracy"]
+        for i in range(4)
+    ]
+    means = [sum(accuracies[:n]) / n for n in (1, 2, 3, 4)]
+    assert [mean for _, mean in told] == pytest.approx(means[:3]) and value == pytest.approx(means[3])
 
     class Stopped(Exception):
         pass
@@ -134,6 +149,39 @@ def test_a_training_and_the_attack_on_it_are_judged_together(tmp_path: Path, tin
     assert len(list((tmp_path / "trial" / "captures").iterdir())) == 2
 
 
+def test_captures_beside_fresh_clients_judge_nothing(tmp_path: Path, tiny_study: Any) -> None:
+    """They come from all training rows, the held-out clients' among them."""
+    config = tiny_study(training={"epochs": 1, "batch_size": 16}, capture={"epochs": [0], "per_epoch": 2})
+    run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", lambda *_: None)
+    assert len(list((tmp_path / "trial" / "captures").iterdir())) == 2
+    assert all("initial" in file.name for file in (tmp_path / "trial" / "units").iterdir())
+
+
+def test_a_pruned_training_is_not_taken_for_a_finished_one(tmp_path: Path, tiny_study: Any) -> None:
+    class Trial:
+        number, stops = 3, True
+
+        def __init__(self) -> None:
+            self.told: list[int] = []
+
+        def report(self, value: float, step: int) -> None:
+            self.told.append(step)
+
+        def should_prune(self) -> bool:
+            return self.stops
+
+    config = tiny_study(**{**TRAINED, "training": {"epochs": 3, "batch_size": 16}}, study__objectives="val/accuracy")
+    tree, first, second = trial_tree(config, VALUES), Trial(), Trial()
+    with pytest.raises(TrialPruned):
+        run_trial(config.study, tree, tmp_path / "trial", lambda *_: None, first)
+    assert first.told == [1] and not (tmp_path / "trial" / "training.json").exists()
+    second.stops, second.number = False, 4
+    (value,) = run_trial(config.study, tree, tmp_path / "trial", lambda *_: None, second)
+    assert second.told == [1, 2, 3], "the second of the same settings goes on, and tells what the first had reached"
+    (whole,) = run_trial(config.study, tree, tmp_path / "whole", lambda *_: None)
+    assert value == whole
+
+
 def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study(**TRAINED, study__objectives="val/loss")
     (loss,) = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", lambda *_: None)
@@ -148,6 +196,7 @@ def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> No
         ({"study__objectives": "leakage", "attacks__random": None}, "measured against 'random'"),
         ({"study__objectives": "rmse", "attacks__inverting_gradients": {}}, "of which attack"),
         ({"attacks__tableak__restarts": "many"}, "restarts"),
+        ({"training": {"epochs": 1, "trainer": {"devices": 2}}}, "each trial on one device"),
         ({"target__network": "mlpp"}, "mlpp"),
         ({"initial__batch_sizes": [9999]}, "batch_size"),
     ],

@@ -48,6 +48,8 @@ class TableSource:
         schema: YAML schema of ``table``; inferred where there is none.
         folder: folder with one subfolder of raw files per dataset.
         options: options of the dataset's loader.
+        split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
+            root seed.
     """
 
     name: str | None = None
@@ -56,6 +58,7 @@ class TableSource:
     schema: str | None = None
     folder: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    split_seed: int | None = None
 
     def __post_init__(self) -> None:
         """Raise `UsageError` unless exactly one table is named."""

@@ -55,7 +55,10 @@ def kind_of_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Ki
     Raises:
         UsageError: the file cannot be read, or there is no such kind.
     """
-    name = (overrides or {}).get("kind", read_settings(path).get("kind")) or "horizontal"
+    content = read_settings(path)
+    if "study" in content:
+        raise UsageError(f"{path} is a study; run it by lightleak tune")
+    name = (overrides or {}).get("kind", content.get("kind")) or "horizontal"
     if name not in KINDS:
         raise UsageError(f"{path}: kind must be one of {', '.join(KINDS)}, got {name!r}")
     return KINDS[name]

@@ -28,6 +28,7 @@ from lightleak.audit.launch import (
     Places,
     check_started,
     cluster_environment,
+    is_companion,
     new_trainer,
     places_of,
     see_each_others_files,
@@ -40,7 +41,7 @@ from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
-from lightleak.core.ranks import detect_ranks
+from lightleak.core.ranks import detect_ranks, launch_name
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
@@ -98,6 +99,7 @@ def train(
     folder: Path,
     console: Console,
     callbacks: Sequence[lightning.Callback] = (),
+    after_fit: Callable[[], object] = lambda: None,
 ) -> None:
     """Train the target with capture and monitor; goes on from the last finished epoch where there is a checkpoint.
 
@@ -108,31 +110,62 @@ def train(
     nothing is captured (``capture.epochs`` beyond the training, no monitor). The first process writes what belongs to
     all of them, and when this returns each sees the captures of all.
 
+    A process that is suspended for more than a minute may be replaced (`core.claims`). When it wakes it goes on
+    training and writing into the same folder, beside the one that replaced it or after it: end it instead.
+
     Args:
         config: the audit.
         experiment: its parts.
         folder: the run folder.
         console: where progress goes.
         callbacks: further callbacks of the Trainer.
+        after_fit: called before the training is tested and declared finished; may raise to keep it unfinished.
 
     Raises:
-        UsageError: settings that the Trainer, the defence or the capture refuses, or processes that were not started.
+        UsageError: settings that the Trainer, the defence or the capture refuses, processes that were not started, or
+            that were while another command trains in the folder.
         KeyboardInterrupt: finished epochs, their captures and their metrics are kept.
     """
     places = _places(config)
     if places.world == 1:
-        _train(config, experiment, folder, console, callbacks)
+        _train(config, experiment, folder, console, callbacks, after_fit)
         return
     check_started(places)
-    # Another command on the same folder waits, or finds that nothing is left to train.
-    claim = Claims(folder / CLAIMS).wait_for("training") if detect_ranks().leads else nullcontext()
-    with claim, together(places):
-        _train(config, experiment, folder, console, callbacks)
-        see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
+    with _claim(folder):
+        if (folder / TRAINING_FILE).is_file():  # by the command that this one waited for
+            return
+        with together(places):
+            _train(config, experiment, folder, console, callbacks, after_fit)
+            see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
+
+
+@contextmanager
+def _claim(folder: Path) -> Iterator[None]:
+    """Within the block the training is ours: the first process holds the claim for all processes of its launch.
+
+    A command that was started by itself waits while another trains. Processes of a launcher are all there already and
+    would wait for their first one in a process group, which gives up sooner or later: they are refused instead.
+    """
+    claims, ranks = Claims(folder / CLAIMS), detect_ranks()
+    if ranks.world > 1 and not is_companion():
+        holder = claims.holder("training")
+        is_ours = holder is None or (holder.launch != "" and holder.launch == launch_name())
+        if not is_ours and claims.is_held("training"):
+            raise UsageError(
+                f"another command trains in {folder}; start this one again when that training is over, or, if it died "
+                "on another machine, in a minute"
+            )
+    with claims.wait_for("training") if ranks.leads else nullcontext():
+        yield
 
 
 def _train(
-    config: AuditConfig, experiment: Experiment, folder: Path, console: Console, further: Sequence[lightning.Callback]
+    config: AuditConfig,
+    experiment: Experiment,
+    folder: Path,
+    console: Console,
+    further: Sequence[lightning.Callback],
+    after_fit: Callable[[], object],
 ) -> None:
     prepared = prepare_training(config, experiment)
     callbacks: list[lightning.Callback] = [*prepared.callbacks, SeedEveryEpoch(config.seed), *further]
@@ -167,6 +200,7 @@ def _train(
         earlier = _metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext()
         with earlier, interrupts(trainer):
             trainer.fit(model, datamodule=data, ckpt_path=str(last) if resumed else None, weights_only=True)
+            after_fit()
             test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
         write_whole(folder / TRAINING_FILE, json.dumps({"epochs": config.rounds, "test": test, **prepared.facts()}))

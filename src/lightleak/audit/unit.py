@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Any, Literal
 import pandas as pd
 import torch
 
-from lightleak.attacks import ATTACKS
+from lightleak.attacks import ATTACKS, UpdateAttack
+from lightleak.attacks.gradient_inversion.attack import RestartedInversion
+from lightleak.core.errors import LightLeakError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
@@ -83,6 +86,24 @@ def unit_file(folder: Path, unit_id: str) -> Path:
     return folder / "units" / f"{unit_id}.json"
 
 
+def finished_files(folder: Path) -> set[str]:
+    """Names of the files of finished units, by a fresh listing.
+
+    On a network file system a process that has once found a file missing may believe so for a minute; what it lists
+    anew it sees. So this decides where a mistake would do work twice or replace what is kept.
+    """
+    try:
+        with os.scandir(folder / "units") as entries:
+            return {entry.name for entry in entries}
+    except FileNotFoundError:
+        return set()
+
+
+def as_called(attack: UpdateAttack, device: torch.device) -> UpdateAttack:
+    """An attack as a campaign calls it on a device: what one call takes does not depend on what is free there."""
+    return attack.on_card(device) if isinstance(attack, RestartedInversion) else attack
+
+
 def run_pack(
     pack: Sequence[Unit], folder: Path, device: torch.device, kept: Kept, report: Callable[[float], None]
 ) -> None:
@@ -94,15 +115,27 @@ def run_pack(
         device: where the attack runs.
         kept: what is kept of each cell.
         report: told about work done, in the unit of `Unit.cost`.
+
+    Raises:
+        LightLeakError: the memory of a GPU does not suffice.
     """
     observed = [unit.observe() for unit in pack]
     attack, cost = ATTACKS.get(pack[0].attack)(**pack[0].options), pack[0].cost
     seeds = [derive_seed(unit.seed, unit.attack, unit.stream or unit.id) for unit in pack]
     updates = [update for update, _ in observed]
-    found = attack.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
+    try:
+        called = as_called(attack, device)
+        found = called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
+    except torch.OutOfMemoryError as error:
+        raise LightLeakError(
+            f"{attack.name} on {len(pack)} updates ran out of the memory of {device}: where other programs "
+            f"use it, wait for them; else remove packs.json from {folder}, so that a number that fits is found anew, "
+            "or set memory_mb of the attack"
+        ) from error
+    present = finished_files(folder)
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
         file = unit_file(folder, unit.id)
-        if not file.is_file():
+        if file.name not in present:
             row = _row(unit, update, truth, reconstruction, attack.options(), folder, kept)
             write_whole(file, json.dumps(row))
 
@@ -162,15 +195,15 @@ def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write whole or not at all, into a folder made if need be: a file that exists is complete.
 
-    Of several processes that write the same file at once, the last one's text stays.
+    Of several processes that write the same file at once, the last one's content stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
     try:
-        partial.write_text(text)
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
         partial.replace(path)
     except BaseException:
         partial.unlink(missing_ok=True)

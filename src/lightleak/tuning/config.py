@@ -60,7 +60,8 @@ class StudyConfig:
         budget: what an attack may spend.
         report_every: fresh clients between two looks of the pruner at an attack.
         held_out: fresh clients of rows that no trial saw, on which the best is compared with the defaults; where the
-            training alone is tuned, trainings from other seeds, judged on the test rows. 0: no comparison.
+            training alone is tuned, trainings from other seeds, judged on the test rows; in other kinds of audit,
+            other seeds. Of several objectives the first is compared. 0: no comparison.
         storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder, which all processes share
             in either case. ``$NAME`` stands for an environment variable, so that no password is written down.
         seed: root seed of the sampler.
@@ -129,7 +130,7 @@ def load_tune_config(path: Path, overrides: Mapping[str, Any] | None = None) -> 
         )
     study = build_settings(StudyConfig, _full(section), (), f"{path}: {SECTION}")
     if study.budget.is_given:
-        _refuse_steps(space, path)
+        _refuse_steps(tree, path)
     return TuneConfig(study, space, tree)
 
 
@@ -147,7 +148,8 @@ def _full(section: Mapping[str, Any]) -> dict[str, Any]:
     return full
 
 
-def _refuse_steps(space: Space, path: Path) -> None:
-    for parameter in space.parameters:
-        if parameter.key.startswith("attacks.") and parameter.key.endswith(".steps"):
-            raise UsageError(f"{path}: {parameter.key} follows from study.budget; search restarts instead")
+def _refuse_steps(tree: Mapping[str, Any], path: Path) -> None:
+    attacks = tree.get("attacks")
+    for name, options in attacks.items() if isinstance(attacks, dict) else ():
+        if isinstance(options, dict) and "steps" in options:
+            raise UsageError(f"{path}: attacks.{name}.steps follows from study.budget; leave it out, search restarts")

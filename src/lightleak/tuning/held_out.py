@@ -10,7 +10,6 @@ from rich.console import Console
 from lightleak.audit.experiment import Experiment, target_name
 from lightleak.audit.settings import plain
 from lightleak.audit.training import TRAINING_FILE
-from lightleak.core.seeds import derive_seed
 from lightleak.metrics.summary import summarise
 from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
 from lightleak.tuning.trial import load_trial
@@ -21,25 +20,27 @@ HELD_OUT_SEED = 1_000_000
 
 
 def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """A trial's audit on what no trial saw.
+    """A trial's audit on what no trial was scored on.
+
+    Other seeds make other networks, trainings and starts of the attacks. A horizontal audit and a frontier keep the
+    split of the table: their test rows stay test rows. Other kinds split the rows anew for every seed.
 
     Args:
         tree: the trial's audit.
-        n: fresh clients of the held-out rows, or, of another kind of audit than the horizontal, seeds, each of which is
-            another split of the rows, another training and another attack.
+        n: fresh clients, of the held-out rows, or, of a kind of audit that has none, seeds; 0 keeps the trial's number.
     """
     changed: dict[str, Any] = plain(tree)
+    seed = int(changed.get("seed", 0))
+    if changed.get("kind", "horizontal") in ("horizontal", "defence-frontier"):
+        changed["data"] = {"split_seed": seed, **(changed.get("data") or {})}
+        changed["seed"] = HELD_OUT_SEED + seed
     if changed.get("kind", "horizontal") == "horizontal":
         changed["initial"] = {**(changed.get("initial") or {}), "rows": "held_out"}
-        if changed["initial"].get("batches", 1):
+        if n and changed["initial"].get("batches", 1):
             changed["initial"]["batches"] = n
-        else:
-            changed["seed"] = HELD_OUT_SEED  # what is attacked comes from the training: another one
-    elif changed.get("kind") == "defence-frontier":
-        changed["seed"] = HELD_OUT_SEED
-    else:
-        changed.pop("seed", None)
-        changed["seeds"] = [HELD_OUT_SEED + i for i in range(n)]
+    elif changed.get("kind") != "defence-frontier":
+        seeds = changed.get("seeds", [changed.pop("seed", 0)])
+        changed["seeds"] = [HELD_OUT_SEED + i for i in range(n or len(seeds))]
     return changed
 
 
@@ -67,7 +68,7 @@ def compare(
         if objective.is_of_training:
             by_name[name], seconds = _of_trainings(objective, tree, n, place, workers), None
         else:
-            rows = _run(held_out_tree(tree, n), place, workers)
+            rows = _judged(_run(held_out_tree(tree, n), place, workers), tree)
             by_name[name] = objective.by_observation(rows)
             seconds = summarise(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
         entries[name] = {"seconds": seconds}
@@ -88,7 +89,7 @@ def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:
     if objective.is_of_training:
         return f"{n} trainings from seeds that no trial had, judged on the test rows"
     if tree.get("kind", "horizontal") != "horizontal":
-        return f"{n} results of audits with seeds that no trial had"
+        return f"{n} results of audits with seeds, and so splits and trainings, that no trial had"
     if (tree.get("initial") or {}).get("batches", 1):
         return f"{n} updates of clients whose rows no trial saw"
     return f"{n} updates captured in a training with a seed that no trial had"
@@ -101,13 +102,20 @@ def _of_trainings(
     found = {}
     for i in range(n):
         place = folder / f"seed-{i:03d}"
-        one = {**plain(tree), "seed": derive_seed(int(tree.get("seed", 0)), "held out", i)}
+        one = held_out_tree(tree, 0)
+        one["seed"] += i
         one["initial"] = {**(one.get("initial") or {}), "batches": 0}
         one["attacks"] = {"random": {}}
         _run(one, place, workers)
         tested = json.loads((place / TRAINING_FILE).read_text())["test"]
         found[str(i)] = float(tested[f"test/{objective.metric.removeprefix(VALIDATION)}"])
     return found
+
+
+def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """As `judged_units`: where an audit has fresh clients, their rows alone."""
+    fresh = bool((tree.get("initial") or {}).get("batches", 1))
+    return [row for row in rows if not fresh or row.get("source", "initial") == "initial"]
 
 
 def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:

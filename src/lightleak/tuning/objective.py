@@ -62,9 +62,9 @@ class ObjectiveConfig:
     def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
         """Mean over the rows that count; ``None`` where none holds the number.
 
-        >>> rows = [{"attack": "a", "rmse": 1.0}, {"attack": "a", "rmse": 2.0}, {"attack": "b", "rmse": 9.0}]
+        >>> rows = [{"unit": i, "attack": name, "rmse": 4.0 - i} for i, name in enumerate("aab")]
         >>> ObjectiveConfig("rmse", "minimize", {"attack": "a"}).of_rows(rows)
-        1.5
+        3.5
         """
         values = self.by_observation(list(rows))
         return math.fsum(values.values()) / len(values) if values else None
@@ -88,12 +88,12 @@ class ObjectiveConfig:
 
 
 def of_training(metric: str, folder: Path) -> float | None:
-    """The last value of what a training logged; ``None`` where it logged nothing of that name."""
+    """What a training logged last under a name; ``None`` where it logged nothing, NaN where it logged that."""
     file = folder / "metrics.csv"
     if not file.is_file() or not file.stat().st_size:
         return None
-    logged = pd.read_csv(file, float_precision="round_trip")
-    values = logged[metric].dropna().tolist() if metric in logged else []
+    logged = pd.read_csv(file, dtype=str, keep_default_na=False)  # an epoch's NaN is no empty cell
+    values = [text for text in logged[metric] if text] if metric in logged else []
     return float(values[-1]) if values else None
 
 

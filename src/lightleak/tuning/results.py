@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -25,35 +26,39 @@ IMPORTANCE_TRIALS = 4
 
 def trial_rows(study: SharedStudy) -> list[dict[str, Any]]:
     """A row of results.json for each trial that was begun."""
-    objectives = study.config.study.objectives
-    trials = [trial for trial in study.trials if trial.state.name in STATES]
-    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
     best, front = best_and_front(study)
-    rows = []
-    for trial in trials:
-        lasted = None if trial.datetime_complete is None else trial.datetime_complete - trial.datetime_start
-        named = None
-        if trial in complete:
-            named = {one.metric: value for one, value in zip(objectives, trial.values, strict=True)}
-        rows.append(
-            {
-                "kind": "tuning",
-                "trial": trial.number,
-                "state": STATES[trial.state.name],
-                "seconds": None if lasted is None else lasted.total_seconds(),
-                "worker": trial.user_attrs.get(WORKER),
-                "values": named,
-                "parameters": study.config.space.values(trial.params),
-                "intermediate": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
-                "is_default": bool(trial.user_attrs.get(DEFAULT)),
-                "is_best": best is not None and len(objectives) == 1 and trial.number == best.number,
-                "on_front": trial.number in front,
-                "is_knee": best is not None and len(objectives) > 1 and trial.number == best.number,
-                "retry_of": trial.user_attrs.get(RETRY_OF),
-                "error": trial.user_attrs.get(ERROR),
-            }
-        )
-    return rows
+    several, chosen = len(study.config.study.objectives) > 1, None if best is None else best.number
+    return [
+        trial_row(study, trial)
+        | {
+            "is_best": not several and trial.number == chosen,
+            "on_front": trial.number in front,
+            "is_knee": several and trial.number == chosen,
+        }
+        for trial in study.trials
+        if trial.state.name in STATES
+    ]
+
+
+def trial_row(study: SharedStudy, trial: Any) -> dict[str, Any]:
+    """What a trial says by itself."""
+    lasted = None if trial.datetime_complete is None else trial.datetime_complete - trial.datetime_start
+    named = None
+    if trial.state.name == "COMPLETE":
+        named = {one.metric: value for one, value in zip(study.config.study.objectives, trial.values, strict=True)}
+    return {
+        "kind": "tuning",
+        "trial": trial.number,
+        "state": STATES[trial.state.name],
+        "seconds": None if lasted is None else lasted.total_seconds(),
+        "worker": trial.user_attrs.get(WORKER),
+        "values": named,
+        "parameters": study.config.space.values(trial.params),
+        "intermediate": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
+        "is_default": bool(trial.user_attrs.get(DEFAULT)),
+        "retry_of": trial.user_attrs.get(RETRY_OF),
+        "error": trial.user_attrs.get(ERROR),
+    }
 
 
 def best_and_front(study: SharedStudy) -> tuple[Any | None, set[int]]:
@@ -84,7 +89,7 @@ def tree_of(study: SharedStudy, trial: Any) -> dict[str, Any]:
 def importance(study: SharedStudy) -> dict[str, dict[str, float]]:
     """Share of each objective's variance that each searched setting explains (fANOVA, of complete trials).
 
-    Empty where the trials are too few or all alike.
+    Settings that apply in some trials alone are left out. Empty where the trials are too few or all alike.
     """
     import optuna
 
@@ -161,9 +166,9 @@ def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
             table[name] = [
                 value if value is None or isinstance(value, str) else json.dumps(value) for value in table[name]
             ]
-    partial = file.with_suffix(".part")
-    table.to_parquet(partial, index=False)
-    partial.replace(file)
+    content = BytesIO()
+    table.to_parquet(content, index=False)
+    write_whole(file, content.getvalue())
 
 
 def _is_number(value: object) -> bool:

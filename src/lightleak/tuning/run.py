@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -21,11 +22,12 @@ from lightleak.audit.lanes import lanes_here
 from lightleak.audit.settings import at_least, read_settings, read_yaml
 from lightleak.audit.unit import without_nan, write_whole
 from lightleak.core.devices import resolve_device
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.report import build_report
 from lightleak.tuning.config import SECTION, TuneConfig
 from lightleak.tuning.held_out import HELD_OUT, compare, held_out_tree, words_of
-from lightleak.tuning.results import best_and_front, default_trial, tree_of, trial_rows, write_best, write_study
+from lightleak.tuning.results import best_and_front, default_trial, tree_of, trial_row, write_best, write_study
+from lightleak.tuning.samplers import build_pruner, build_sampler
 from lightleak.tuning.study import SharedStudy, quiet_optuna
 from lightleak.tuning.trial import check_trial, load_trial, trial_tree
 from lightleak.tuning.worker import VISIBLE, work, work_in_processes
@@ -56,12 +58,16 @@ def run_tune(
     quiet_optuna()
     tree = trial_tree(config, config.space.values(config.space.defaults()))
     device = resolve_device(str(tree.get("device", "auto")))
+    with TemporaryDirectory() as place:  # a study that cannot be leaves no folder behind
+        checked = check_trial(config, tree, Path(place) / "default.yaml")
+    build_sampler(config.study.sampler, config.study.seed, len(config.study.objectives))
+    build_pruner(config.study.pruner, len(config.study.objectives))
     open_study_folder(folder, config)
-    checked = check_trial(config, tree, folder / "default.yaml")
     write_environment(folder, device, command)
     study = SharedStudy(config, folder)
     words = words_of(checked, prepare_experiment(checked) if isinstance(checked, AuditConfig) else None)
-    told, held_out = partial(_tell, study, console, set()), None
+    ended = {trial.number for trial in study.trials if trial.state.is_finished()}
+    told, held_out = partial(_tell, study, console, ended), None
     try:
         lanes = lanes_here(device, workers, config.study.trials)
         if len(lanes) == 1 and device.type == "cpu":
@@ -73,7 +79,7 @@ def run_tune(
         # Also after an interruption: the report then shows what is there.
         results = write_study(study, held_out, words)
         build_report(folder)
-    _summary(study, held_out, console)
+    _summary(results["rows"], held_out, folder, console)
     return results
 
 
@@ -111,7 +117,7 @@ def _hold_out(study: SharedStudy, workers: int) -> dict[str, Any] | None:
         return None
     settings = study.config.study
     held_out = study.folder / HELD_OUT
-    tree = held_out_tree(tree_of(study, best), max(settings.held_out, 1))
+    tree = {**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0}
     write_best(study.folder / BEST_FILE, load_trial(tree, held_out / f"trial-{best.number}.yaml")[1])
     default = default_trial(study)
     if default is None or default.number == best.number or not settings.held_out:
@@ -130,26 +136,31 @@ def _hold_out(study: SharedStudy, workers: int) -> dict[str, Any] | None:
 
 def _tell(study: SharedStudy, console: Console, told: set[int]) -> None:
     """A line for every trial that has ended since the last call."""
-    for row in trial_rows(study):
-        if row["state"] == "running" or row["trial"] in told:
+    for trial in study.trials:
+        if trial.number in told or not trial.state.is_finished():
             continue
-        told.add(row["trial"])
+        told.add(trial.number)
+        row = trial_row(study, trial)
         values = ", ".join(f"{name} {value:.4g}" for name, value in (row["values"] or {}).items())
-        said = values or row["error"] or ("died; repeated" if row["state"] == "failed" else "stopped early")
+        said = values or row["error"] or ("its process died" if row["state"] == "failed" else "stopped early")
         chosen = ", ".join(f"{key} {_short(value)}" for key, value in row["parameters"].items())
         default = " (the defaults)" if row["is_default"] else ""
-        console.print(
-            f"trial {row['trial']}{default}: {said}  [{chosen}]", markup=False, highlight=False, soft_wrap=True
-        )
+        line = f"trial {row['trial']}{default}: {said}  [{chosen}]"
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _summary(study: SharedStudy, held_out: dict[str, Any] | None, console: Console) -> None:
-    """What was chosen, and what it is worth."""
-    rows = trial_rows(study)
+def _summary(
+    rows: Sequence[Mapping[str, Any]], held_out: Mapping[str, Any] | None, folder: Path, console: Console
+) -> None:
+    """What was chosen, and what it is worth.
+
+    Raises:
+        LightLeakError: nothing was, as no trial is complete.
+    """
     chosen = next((row for row in rows if row["is_best"] or row["is_knee"]), None)
     if chosen is None:
-        console.print("no trial is complete")
-        return
+        reason = next((row["error"] for row in rows if row["error"]), "every trial was stopped or died")
+        raise LightLeakError(f"no trial is complete: {reason}")
     default = next((row for row in rows if row["is_default"] and row["values"]), None)
     grid = Grid(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("setting", "default", f"{'best' if chosen['is_best'] else 'knee'} (trial {chosen['trial']})"):
@@ -168,7 +179,7 @@ def _summary(study: SharedStudy, held_out: dict[str, Any] | None, console: Conso
             soft_wrap=True,
             highlight=False,
         )
-    console.print(f"best config: {study.folder / BEST_FILE}", soft_wrap=True, highlight=False)
+    console.print(f"best config: {folder / BEST_FILE}", soft_wrap=True, highlight=False)
 
 
 def _short(value: object) -> str:

@@ -2,12 +2,13 @@
 
 Optuna's records lie in a journal file, which network file systems serve where they break SQLite; who is alive is told
 by claims in the same folder. Every decision about the study is taken under one lock, so that as many trials are asked
-for as the config says, and a trial whose process died is repeated once by one of the living.
+for as the config says, and a trial whose process died is repeated by one of the living.
 """
 
 import os
 import socket
-from collections.abc import Iterator, Sequence
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,8 +53,8 @@ class SharedStudy:
         self.claims = Claims(folder / "claims")
         optuna = quiet_optuna()
         storage = _storage(optuna, config.study.storage, folder)
-        name = STUDY_NAME if config.study.storage is None else f"{STUDY_NAME} {folder.resolve().name}"
         with self.claims.wait_for("study"):
+            name = STUDY_NAME if config.study.storage is None else f"{STUDY_NAME} {_name_of(folder)}"
             self.optuna = optuna.create_study(
                 study_name=name,
                 storage=storage,
@@ -85,16 +86,26 @@ class SharedStudy:
 
     def tell(self, trial: Any, values: Sequence[float]) -> None:
         """A trial is complete."""
-        self.optuna.tell(trial, list(values))
+        self._end(trial.number, values=list(values))
 
     def tell_pruned(self, trial: Any) -> None:
         """A trial was stopped by the pruner."""
-        self.optuna.tell(trial, state=self._state.PRUNED)
+        self._end(trial.number, state=self._state.PRUNED)
 
     def tell_failed(self, trial: Any, error: str) -> None:
         """A trial cannot be run with these settings; it counts, and is not repeated."""
-        trial.set_user_attr(ERROR, error)
-        self.optuna.tell(trial, state=self._state.FAIL)
+        self._end(trial.number, {ERROR: error}, state=self._state.FAIL)
+
+    def _end(self, number: int, attributes: Mapping[str, Any] | None = None, **how: Any) -> None:
+        """Of a trial that was given up while its process was only slow, the repetition counts."""
+        from optuna.trial import Trial
+
+        with self.claims.wait_for("study"):
+            frozen = self.trials[number]
+            if frozen.state == self._state.RUNNING:
+                for name, value in (attributes or {}).items():
+                    Trial(self.optuna, frozen._trial_id).set_user_attr(name, value)
+                self.optuna.tell(number, **how)
 
     def _begin(self, held: ExitStack) -> tuple[Any, dict[str, Any]] | None:
         self._repeat_the_dead()
@@ -126,9 +137,12 @@ class SharedStudy:
 
     def _repeat_the_dead(self) -> None:
         """Give up trials whose process died, and queue each of them once more."""
+        from optuna.trial import Trial
+
         for trial in self._running(self.trials):
             if not self.claims.is_held(_claim(trial.number)):
-                self._give_up(trial)
+                Trial(self.optuna, trial._trial_id).set_user_attr(LOST, True)
+                self.optuna.tell(trial.number, state=self._state.FAIL)
         trials = self.trials
         repeated = {trial.user_attrs.get(RETRY_OF) for trial in trials}
         for trial in trials:
@@ -136,13 +150,9 @@ class SharedStudy:
             lost = trial.state == self._state.FAIL and trial.user_attrs.get(LOST) and trial.number not in repeated
             if lost and _retries(trial, trials) < MAX_RETRIES:
                 attributes = {RETRY_OF: trial.number, DEFAULT: trial.user_attrs.get(DEFAULT, False)}
-                self.optuna.enqueue_trial(trial.params, user_attrs=attributes)
-
-    def _give_up(self, frozen: Any) -> None:
-        from optuna.trial import Trial
-
-        Trial(self.optuna, frozen._trial_id).set_user_attr(LOST, True)
-        self.optuna.tell(frozen.number, state=self._state.FAIL)
+                # What was queued for it counts also where it died before it had asked for all of its settings.
+                settings = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
+                self.optuna.enqueue_trial(settings, user_attrs=attributes)
 
 
 def _claim(number: int) -> str:
@@ -155,6 +165,14 @@ def _retries(trial: Any, trials: Sequence[Any]) -> int:
     while earlier is not None:
         count, earlier = count + 1, trials[earlier].user_attrs.get(RETRY_OF)
     return count
+
+
+def _name_of(folder: Path) -> str:
+    """A name that no other folder's study has in a database that several share."""
+    file = folder / "study-id"
+    if not file.is_file():
+        file.write_text(uuid.uuid4().hex)
+    return file.read_text()
 
 
 def _storage(optuna: Any, url: str | None, folder: Path) -> Any:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ from lightleak.audit.settings import named_settings, plain, read_settings
 from lightleak.audit.training import TRAINING_FILE, train, trains_together
 from lightleak.audit.unit import Unit, write_whole
 from lightleak.core.devices import resolve_device
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.targets.trainer import quiet_lightning
 from lightleak.tuning.budget import steps_within, with_steps
 from lightleak.tuning.config import StudyConfig, TuneConfig
@@ -29,6 +30,8 @@ from lightleak.tuning.parameter import MISSING
 from lightleak.tuning.pruning import TrialPruning
 
 TRIALS = "trials"
+PLACE = ("device", "workers")
+"""Settings that say where a trial runs, not what it is."""
 
 Report = Callable[[int, float], None]
 """Told the objective after so many clients; raises `optuna.TrialPruned` where the pruner stops the trial."""
@@ -50,7 +53,8 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "valid
 
 def trial_folder(root: Path, tree: Mapping[str, Any]) -> Path:
     """Where a trial runs: the same for the same settings, so that one which died goes on where it stopped."""
-    text = json.dumps(plain(tree), sort_keys=True, default=str)
+    settings = {name: value for name, value in plain(tree).items() if name not in PLACE}
+    text = json.dumps(settings, sort_keys=True, default=str)
     return root / TRIALS / hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -102,6 +106,8 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
             raise UsageError(f"study.objectives: {wrong[0]!r} is of a horizontal audit's training, got {loaded.kind}")
         if config.study.pruner.name != "none":
             raise UsageError(f"study.pruner needs a horizontal audit, whose trials can stop early; got {loaded.kind}")
+        if config.study.budget.is_given:
+            raise UsageError(f"study.budget is about attacks on client updates; got an audit of kind {loaded.kind}")
         kind.describe(loaded, Console(quiet=True, force_interactive=False))
         return loaded
     if trains_together(loaded):
@@ -111,6 +117,13 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
         )
     for objective in config.study.objectives:
         _check_objective(objective, loaded)
+    if config.study.budget.seconds is not None and not (
+        loaded.initial.batches and len(loaded.initial.batch_sizes) == 1
+    ):
+        raise UsageError(
+            "study.budget.seconds is measured on fresh clients of one size; initial.batches must be at least 1 and "
+            f"initial.batch_sizes one size, got {loaded.initial.batches} and {list(loaded.initial.batch_sizes)}"
+        )
     check_served(loaded, prepare_experiment(loaded))
     return loaded
 
@@ -165,7 +178,7 @@ def run_trial(
         optuna.TrialPruned: the pruner stopped it.
         LightLeakError: the audit cannot be run, or gives no such number.
     """
-    kind, config = load_trial(settled(study, tree, folder), folder.with_suffix(".yaml"))
+    kind, config = load_trial({**settled(study, tree, folder), "workers": 1}, folder.with_suffix(".yaml"))
     with quiet_lightning():
         if isinstance(config, AuditConfig):
             rows = _run_horizontal(study, config, folder, report, trial)
@@ -176,6 +189,8 @@ def run_trial(
 
 def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
     value = of_training(objective.metric, folder) if objective.is_of_training else objective.of_rows(rows)
+    if value is not None and not math.isfinite(value):
+        raise LightLeakError(f"study.objectives: {objective.metric!r} is {value}")
     if value is None:
         there = sorted({name for row in rows for name, held in row.items() if isinstance(held, float)})
         raise UsageError(f"study.objectives: no row has {objective.metric!r} {objective.where}; rows have {there}")
@@ -192,24 +207,38 @@ def _run_horizontal(
     if config.rounds and not (folder / TRAINING_FILE).is_file():
         prunes = first.is_of_training and not several and trial is not None
         pruning = TrialPruning(trial, first.metric) if prunes else None
-        train(config, experiment, folder, quiet, () if pruning is None else (pruning,))
-        if pruning is not None:
-            pruning.raise_if_pruned()
+        if pruning is None:
+            train(config, experiment, folder, quiet)
+        else:
+            train(config, experiment, folder, quiet, (pruning,), pruning.raise_if_pruned)
     if all(objective.is_of_training for objective in study.objectives):
         return []
-    units = plan_units(config, experiment, folder)
-    for stage in _stages(units, len(units) if several else study.report_every):
+    units = judged_units(config, plan_units(config, experiment, folder))
+    stages = list(_stages(units, study.report_every if study.pruner.name != "none" else len(units)))
+    for stage in stages:
         run_units(lambda stage=stage: stage, folder, device, 1, "nothing", quiet=True)  # type: ignore[misc]
         rows = finished_rows(units, folder)
         value = None if several or first.is_of_training else first.of_rows(rows)
-        if value is not None:
-            report(len({row["unit"] for row in rows if row["attack"] != BASELINE}), value)
+        if value is not None and stage is not stages[-1]:  # nothing is left to be saved there
+            report(len({_update(row) for row in rows}), value)
     return rows
+
+
+def judged_units(config: AuditConfig, units: Sequence[Unit]) -> list[Unit]:
+    """The units that a trial is judged by: where there are fresh clients, those alone.
+
+    What is captured in a training comes from all training rows, the held-out clients' among them.
+    """
+    return [unit for unit in units if not config.initial.batches or unit.facts["source"] == "initial"]
+
+
+def _update(facts: Mapping[str, Any]) -> tuple[Any, ...]:
+    return facts["source"], facts["batch_size"], facts["batch_index"]
 
 
 def _stages(units: Sequence[Unit], clients: int) -> Iterator[list[Unit]]:
     """Units of so many updates at a time, all attacks on them together."""
-    order = sorted({(unit.facts["source"], unit.facts["batch_size"], unit.facts["batch_index"]) for unit in units})
+    order = sorted({_update(unit.facts) for unit in units})
     for begin in range(0, len(order), clients):
         taken = set(order[begin : begin + clients])
-        yield [u for u in units if (u.facts["source"], u.facts["batch_size"], u.facts["batch_index"]) in taken]
+        yield [unit for unit in units if _update(unit.facts) in taken]

@@ -3,14 +3,15 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lightleak.core.devices import one_thread
-from lightleak.core.errors import LightLeakError
+from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.processes import run_in_processes
 from lightleak.tuning.config import TuneConfig
-from lightleak.tuning.study import SharedStudy
+from lightleak.tuning.study import DEFAULT, SharedStudy
 from lightleak.tuning.trial import run_trial, trial_folder, trial_tree
 
 WAIT_SECONDS = 0.5
@@ -42,10 +43,11 @@ def _run(study: SharedStudy, trial: Any, values: dict[str, Any]) -> None:
     from optuna import TrialPruned
 
     settings = study.config.study
+    judged = _Spared(trial) if trial.user_attrs.get(DEFAULT) else trial
 
     def report(step: int, value: float) -> None:
-        trial.report(value, step)
-        if trial.should_prune():
+        judged.report(value, step)
+        if judged.should_prune():
             raise TrialPruned
 
     try:
@@ -53,13 +55,27 @@ def _run(study: SharedStudy, trial: Any, values: dict[str, Any]) -> None:
         folder = trial_folder(study.folder, tree)
         # Trials with the same settings share a folder: the second finds what the first has done.
         with study.claims.wait_for(f"settings-{folder.name}"):
-            found = run_trial(settings, tree, folder, report, trial)
+            found = run_trial(settings, tree, folder, report, judged)
     except TrialPruned:
         study.tell_pruned(trial)
-    except (LightLeakError, RuntimeError, ValueError, ArithmeticError) as error:
+    except OSError:
+        raise  # of this machine, not of the settings: another process may repeat the trial
+    except Exception as error:
         study.tell_failed(trial, f"{type(error).__name__}: {error}")
+        if (trial.user_attrs.get(DEFAULT) and isinstance(error, UsageError)) or "CUDA error" in str(error):
+            raise  # the study asks for what is not there; after a CUDA error this process can do nothing more
     else:
         study.tell(trial, found)
+
+
+class _Spared:
+    """The trial of the defaults, which no pruner stops: everything else is compared with it."""
+
+    def __init__(self, trial: Any) -> None:
+        self.number, self.report = trial.number, trial.report
+
+    def should_prune(self) -> bool:
+        return False
 
 
 def work_in_processes(config: TuneConfig, folder: Path, devices: Sequence[str | None], told: Told) -> None:
@@ -84,4 +100,5 @@ def work_in_processes(config: TuneConfig, folder: Path, devices: Sequence[str | 
 def _start(config: TuneConfig, folder: Path, device: str | None, tell: Callable[[Any], None]) -> None:
     if device is not None:
         os.environ[VISIBLE] = device  # before anything asks for a GPU
+        config = replace(config, space=replace(config.space, tree={**config.space.tree, "device": "cuda"}))
     work(config, folder)

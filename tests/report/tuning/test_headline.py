@@ -23,7 +23,7 @@ def told(folder):
 )
 def test_only_an_interval_without_zero_is_better_or_worse(make_study, compared, low, high, says: str) -> None:
     found = told(make_study(study={"held_out": compared(low, high)}))
-    assert f"On held-out data, which no trial has seen, {says}" in found.sentence
+    assert f"On held-out data, which no trial was scored on, {says}" in found.sentence
     ends = " to ".join(f"{100 * end:.1f}".replace("-", "−") for end in (low, high))
     assert f"points (95% interval {ends})." in found.sentence
     assert [tile.label for tile in found.tiles][-1] == "points, tuned against defaults"

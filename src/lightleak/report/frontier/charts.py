@@ -123,8 +123,10 @@ def close_axis(values: Sequence[float]) -> Axis:
     step = next((step for step in STEPS if (high - low) / step <= MOST_TICKS), STEPS[-1])
     numbers = range(math.ceil(low / step), math.floor(high / step) + 1)
     decimals = 1 if step < STEPS[3] else 0
-    ticks = tuple(((number * step - low) / (high - low), f"{number * step:.{decimals}%}") for number in numbers)
-    return Axis(low, high, ticks)
+    # A tick at an end is there to rounding only.
+    places = [min(max((number * step - low) / (high - low), 0.0), 1.0) for number in numbers]
+    labels = [f"{number * step:.{decimals}%}" for number in numbers]
+    return Axis(low, high, tuple(zip(places, labels, strict=True)))
 
 
 def _grid(xs: Axis, ys: Axis) -> list[Markup]:

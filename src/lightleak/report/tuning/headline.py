@@ -105,7 +105,7 @@ def _borne_out(run: TuningRun, held_out: HeldOut) -> str:
         "no interval": f"it cannot be told whether the tuned settings are better{within}, as there is no interval",
     }[verdict_of(objective, held_out.difference)]
     return (
-        f"On held-out data, which no trial has seen, {said}: {title} {best} against {default}, a difference of "
+        f"On held-out data, which no trial was scored on, {said}: {title} {best} against {default}, a difference of "
         f"{_difference(objective, held_out)}."
     )
 

@@ -97,7 +97,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The tuned settings against the defaults on data that no trial has seen.
+    """The tuned settings against the defaults on data that no trial was scored on.
 
     Attributes:
         words: which data.
