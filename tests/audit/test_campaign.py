@@ -321,6 +321,39 @@ def test_a_pack_that_is_finished_before_its_claim_is_had_does_not_run_again(
     assert ran.names == ["a"]
 
 
+def test_under_its_claim_a_listing_decides_whether_a_pack_is_done(
+    tmp_path: Path, ran: Ran, several: AuditConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network file system may go on saying that a file is missing; what is listed is there."""
+    done = ran.pack("a")
+    done.run(tmp_path, CPU, lambda _: None)
+    units = audit_units(several, tmp_path)[-2:]
+    unit_file(tmp_path, units[0].id).write_text('{"kept": 1}')
+    ran.names.clear()
+    monkeypatch.setattr(Path, "is_file", lambda self: False)
+    run_toys([done], tmp_path)
+    assert ran.names == []
+    run_pack(units, tmp_path, CPU, "nothing", lambda _: None)
+    kept, written = finished_rows(units, tmp_path)
+    assert kept == {"kept": 1} and written["unit"] == units[1].id
+
+
+def test_a_lane_that_waits_looks_at_what_others_finish(
+    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack, looks, waits = ran.pack("other"), [], iter(range(3))
+    monkeypatch.setattr(campaign.time, "sleep", lambda _: next(waits))  # a fourth is an error
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) == 3:
+            pack.run(tmp_path, CPU, lambda _: None)
+
+    with Claims(tmp_path / "claims").hold("pack-other-0"):
+        run_lane([pack], tmp_path, CPU, lambda *_: None, look)
+    assert len(looks) == 3
+
+
 def test_what_fails_in_one_lane_another_tries_when_all_else_is_done(tmp_path: Path, ran: Ran) -> None:
     failed: list[str] = []
 

@@ -8,7 +8,9 @@ import socket
 import subprocess
 import sys
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import lightning
@@ -26,8 +28,9 @@ from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.training import make_trainer, prepare_training, train, trains_together
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.cli import main
+from lightleak.core.claims import Claims, Holder
 from lightleak.core.errors import DataError, UsageError
-from lightleak.core.ranks import detect_ranks
+from lightleak.core.ranks import Ranks, detect_ranks
 from lightleak.protocols.fedsgd import require_replay
 from lightleak.targets.classifier import TabularClassifier
 
@@ -347,6 +350,123 @@ def test_trainings_that_run_side_by_side_take_one_device_each() -> None:
     launch.check_one_device({"strategy": "ddp"}, "cpu")
     with pytest.raises(UsageError, match=r"side by side.*devices 2 and num_nodes 1"):
         launch.check_one_device({"devices": 2}, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("settings", "device", "expected"),
+    [
+        ({}, "cuda:3", ("gpu", [3])),
+        ({"devices": 1}, "cuda:3", ("gpu", [3])),
+        ({"accelerator": "auto"}, "cuda:3", ("gpu", [3])),
+        ({"accelerator": "cuda", "devices": "1"}, "cuda:3", ("gpu", [3])),
+        ({"devices": 2}, "cuda:3", ("gpu", 2)),
+        ({"devices": [1]}, "cuda:3", ("gpu", [1])),
+        ({"devices": "auto"}, "cuda:3", ("gpu", "auto")),
+        ({"accelerator": "cpu"}, "cuda:3", ("cpu", 1)),
+        ({"accelerator": "gpu"}, "cpu", ("gpu", 1)),
+        ({"devices": 2}, "cpu", ("cpu", 2)),
+        ({"devices": 1}, "auto", ("auto", 1)),
+    ],
+)
+def test_one_gpu_is_the_one_of_this_lane(settings: dict[str, Any], device: str, expected: tuple[str, Any]) -> None:
+    chosen = launch.chosen_devices(settings, device)
+    assert (chosen["accelerator"], chosen["devices"]) == expected
+
+
+@pytest.mark.usefixtures("trainer_rank")
+def test_a_program_that_cannot_be_started_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name not in surroundings()]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
+    with pytest.raises(UsageError, match=r"devices 2 starts this program again.*a notebook"):
+        make_trainer({"devices": 2}, "cpu", logger=False, enable_checkpointing=False)
+    make_trainer({}, "cpu", logger=False, enable_checkpointing=False)
+
+
+class Started:
+    """Stands in for a process that `together` starts."""
+
+    def __init__(self, environments: list[dict[str, str]], env: dict[str, str]) -> None:
+        environments.append(env)
+        self.returncode, self.was_killed = 0, False
+
+    def poll(self) -> None:
+        return None
+
+    def kill(self) -> None:
+        self.was_killed = True
+
+    def wait(self, timeout: float) -> None:
+        pass
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_after_a_failed_training_a_process_is_alone_again(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
+    monkeypatch.setattr(os, "environ", surroundings())
+    monkeypatch.setattr(launch, "detect_ranks", lambda: detect_ranks(os.environ))
+    environments: list[dict[str, str]] = []
+    monkeypatch.setattr(launch.subprocess, "Popen", lambda words, env: Started(environments, env))
+    before, places = dict(os.environ), launch.Places(3, 1, None)  # type: ignore[arg-type]
+    with pytest.raises(ZeroDivisionError) if fails else nullcontext(), launch.together(places):
+        assert detect_ranks(os.environ).world == 3
+        _ = 1 / (not fails)
+    assert (os.environ == before) is fails
+    assert detect_ranks(os.environ).world == (1 if fails else 3)
+    # Each of the others knows its place and who started it; the one that did knows no parent.
+    assert [detect_ranks(environment).rank for environment in environments] == [1, 2]
+    assert {environment[launch.PARENT] for environment in environments} == {str(os.getpid())}
+    assert not launch.is_companion()
+
+
+def test_a_started_process_ends_when_its_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    parents = iter([7, 7, 1])
+    ended: list[int] = []
+    monkeypatch.setattr(launch, "POLL_SECONDS", 0.0)
+    monkeypatch.setattr(os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(os, "_exit", ended.append)
+    launch._end_with(7)
+    assert ended == [1] and next(parents, None) is None
+
+
+@pytest.mark.usefixtures("trainer_rank")
+def test_a_second_command_that_waited_starts_nobody(
+    tmp_path: Path, config: AuditConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "check_started", lambda _: None)
+    monkeypatch.setattr(training, "detect_ranks", Ranks)
+    monkeypatch.setattr(training, "together", lambda _: pytest.fail("processes were started"))
+    (tmp_path / training.TRAINING_FILE).write_text("{}")
+    train(config, prepare_experiment(config), tmp_path, Console(file=io.StringIO()))
+
+
+@pytest.mark.usefixtures("trainer_rank")
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("holder", "is_refused"), [(None, False), ("", True), ("torchrun 6", True), ("torchrun 7", False)]
+)
+def test_processes_of_a_launcher_are_refused_while_another_command_trains(
+    tmp_path: Path,
+    config: AuditConfig,
+    monkeypatch: pytest.MonkeyPatch,
+    rank: int,
+    holder: str | None,
+    is_refused: bool,
+) -> None:
+    torchrun_of(monkeypatch, 2, rank)
+    monkeypatch.setattr(training, "launch_name", lambda: "torchrun 7")
+    claims = Claims(tmp_path / training.CLAIMS)
+    if holder is not None:
+        (claims.folder / "training.claim").write_text(json.dumps(vars(Holder(launch=holder))))
+    reached: list[int] = []
+    monkeypatch.setattr(training, "together", lambda _: reached.append(rank) or nullcontext())
+    monkeypatch.setattr(Claims, "wait_for", lambda *_: nullcontext())
+    for name in ("_train", "see_each_others_files"):
+        monkeypatch.setattr(training, name, lambda *_: None)
+    said = pytest.raises(UsageError, match=r"another command trains in .*start this one again when")
+    with said if is_refused else nullcontext():
+        train(config, prepare_experiment(config), tmp_path, Console(file=io.StringIO()))
+    assert reached == ([] if is_refused else [rank])
 
 
 SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_NTASKS": "2", "SLURM_NODEID": "0"}

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from lightleak.attacks.gradient_inversion import attack as attack_module
 from lightleak.attacks.gradient_inversion.attack import GradientInversion
+from lightleak.audit import packing
 from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.packing import (
     MARGIN,
@@ -27,8 +28,8 @@ from lightleak.audit.packing import (
     runs_at_once,
 )
 from lightleak.audit.run import plan_units
-from lightleak.audit.unit import Unit
-from lightleak.core.errors import UsageError
+from lightleak.audit.unit import Unit, run_pack, unit_file
+from lightleak.core.errors import LightLeakError, UsageError
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -57,7 +58,7 @@ def units(tiny: Any) -> list[Unit]:
 @pytest.fixture(autouse=True)
 def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the engine's estimate everything fits."""
-    monkeypatch.setattr(attack_module, "free_memory", lambda device: 2**40)
+    monkeypatch.setattr(attack_module, "card_memory", lambda device: 2**40)
 
 
 @given(memory=st.integers(0, 300), most=st.integers(1, 100))
@@ -108,10 +109,17 @@ def test_only_kinds_that_are_new_are_tried(tmp_path: Path, units: list[Unit]) ->
     assert find_sizes(other, GPU, tmp_path, Card(5).fits).keys() > both.keys()
 
 
-def test_no_more_is_tried_than_there_is_or_the_engine_takes_uncut(
+def test_what_is_remembered_is_of_the_device_and_not_of_how_many_came_first(tmp_path: Path, units: list[Unit]) -> None:
+    of_all = find_sizes(units, GPU, tmp_path / "all", Card(9).fits)
+    assert find_sizes([u for u in units if u.facts["batch_index"] < 2], GPU, tmp_path / "few", Card(9).fits) == of_all
+    assert find_sizes(units, GPU, tmp_path / "few", Card(9).fits) == of_all
+
+
+def test_no_more_is_tried_than_rows_that_pay_or_the_engine_takes_uncut(
     tmp_path: Path, units: list[Unit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, card = [unit for unit in units if unit.attack == "tableak"][:6], Card(10**6)
+    monkeypatch.setitem(packing.ROWS_PER_PACK, "cuda", 3 * 3 * 6)
     assert set(find_sizes(few, GPU, tmp_path / "few", card.fits).values()) == {6}
     assert max(card.tried) == math.ceil(MARGIN * 6)
     monkeypatch.setattr(GradientInversion, "updates_at_once", lambda *_: 3)
@@ -152,6 +160,57 @@ def test_a_trial_runs_the_attack_for_few_steps_and_says_whether_memory_sufficed(
     monkeypatch.setattr(GradientInversion, "run_many", limited)
     assert [runs_at_once(units[0], number, CPU) for number in (1, 4, 5)] == [True, True, False]
     assert calls == [(1, TRIAL_STEPS), (4, TRIAL_STEPS), (5, TRIAL_STEPS)]
+
+
+@pytest.fixture
+def chunks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Updates and candidates of each chunk that attacks run; on a stand-in for a GPU that computes on the CPU."""
+    run_chunk, seen = GradientInversion._run_chunk, []
+
+    def watched(attack: GradientInversion, pairs: Any, device: Any, at_once: int, *rest: Any) -> Any:
+        seen.append((len(pairs), min(len(pairs) * attack.config.restarts, at_once)))
+        return run_chunk(attack, pairs, CPU, at_once, *rest)
+
+    monkeypatch.setattr(GradientInversion, "_run_chunk", watched)
+    return seen
+
+
+def test_a_trial_beyond_the_budget_is_one_call(
+    units: list[Unit], chunks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack, update = packing._attack(units[0]), units[0].observe()[0]
+    monkeypatch.setattr(attack_module, "MEMORY_SHARE", 1.0)
+    monkeypatch.setattr(attack_module, "bytes_per_restart", lambda *_: 2**20)
+    monkeypatch.setattr(attack_module, "card_memory", lambda device: 12 * 2**20)
+    assert attack.on_card(GPU).updates_at_once(update, GPU) == 4
+    assert runs_at_once(units[0], 5, GPU) and chunks == [(5, 15)]
+    # Where one unit alone is cut, so is its trial.
+    monkeypatch.setattr(attack_module, "card_memory", lambda device: 2 * 2**20)
+    assert runs_at_once(units[0], 1, GPU) and chunks[1:] == [(1, 2)]
+
+
+def test_a_pack_is_one_call_whatever_is_free_when_it_runs(
+    tmp_path: Path, units: list[Unit], chunks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attack_module, "bytes_per_restart", lambda *_: 2**20)
+    monkeypatch.setattr(attack_module, "free_memory", lambda device: 1)
+    monkeypatch.setattr(attack_module, "synchronize", lambda device: None)
+    run_pack(units[:5], tmp_path, GPU, "nothing", lambda _: None)
+    assert chunks == [(5, 15)]
+    row = json.loads(unit_file(tmp_path, units[0].id).read_text())
+    assert row["options"]["memory_mb"] is None  # as in the config
+
+
+def test_a_pack_that_runs_out_of_memory_names_the_remedy(
+    tmp_path: Path, units: list[Unit], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(GradientInversion, "run_many", full)
+    with pytest.raises(LightLeakError, match=r"tableak on 2 updates ran out .* remove packs.json .* memory_mb"):
+        run_pack(units[:2], tmp_path, CPU, "nothing", lambda _: None)
+    assert not (tmp_path / "units").exists()
 
 
 def test_units_of_a_kind_share_a_key_and_others_do_not(units: list[Unit]) -> None:

@@ -99,9 +99,20 @@ def test_the_table_fits_a_terminal() -> None:
 
 
 @pytest.mark.parametrize("fedavg", [False, True])
-def test_a_few_batches_of_the_training_are_timed(tiny: Any, tiny_fedavg: Any, fedavg: bool) -> None:
+def test_a_few_batches_of_the_training_are_timed(
+    tiny: Any, tiny_fedavg: Any, fedavg: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Any] = []
+    fork_rng = torch.random.fork_rng
+
+    def forked(devices: Any = None, enabled: bool = True) -> Any:
+        kept.append(devices)
+        return fork_rng(devices, enabled)
+
+    monkeypatch.setattr(torch.random, "fork_rng", forked)
     config = tiny_fedavg() if fedavg else tiny()
     cost = probe_training(config, prepare_experiment(config))
+    assert kept and all(devices == [] for devices in kept)  # on the CPU no GPU is touched
     assert cost.batches == (1 if fedavg else 11)  # 86 rows are left for training, in batches of 8
     assert cost.batch > 0 and cost.validation > 0
     assert cost.epoch == pytest.approx(cost.batches * cost.batch + cost.validation)

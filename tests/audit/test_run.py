@@ -209,6 +209,8 @@ def test_plan_counts_what_the_run_then_does(finished: Path, silent: Console, cap
         ({"attacks.tableak.steps": "many"}, "attacks.tableak: steps"),
         ({"monitor.attack": "nosuch"}, "unknown attack 'nosuch'"),
         ({"monitor.attack": "tableak", "monitor.options": {"foo": 1}}, "monitor.options: .*foo"),
+        ({"attacks.tableak.precision": "tf32", "device": "cpu"}, "precision 'tf32' needs a GPU"),
+        ({"monitor.attack": "tableak", "monitor.options": {"precision": "tf32"}, "device": "cpu"}, "needs a GPU"),
         ({"data.name": "fare"}, "did you mean 'fair'"),
         ({"data.options.rows": 3}, "option 'rows' of dataset 'synthetic' does not exist"),
         ({"target.network": "mlq"}, "did you mean 'mlp'"),
@@ -259,6 +261,17 @@ def test_a_capture_that_does_not_replay_is_refused_before_any_attack(
     monkeypatch.setattr(run, "run_units", lambda *_, **__: pytest.fail("an attack ran"))
     with pytest.raises(ObservationError, match="the recorded batch does not reproduce the raw gradient of step 11"):
         run_audit(tiny(), folder, console=silent)
+
+
+def test_a_capture_without_its_truth_gets_no_row(tmp_path: Path, tiny: Any, silent: Console) -> None:
+    config, folder = tiny(redact=True, training__epochs=1, attacks=["random"]), tmp_path / "run"
+    before = run_audit(config, folder, console=silent)["rows"]
+    assert run_audit(config, folder, console=silent)["rows"] == before
+    file = next((folder / "units").glob("random-[!i]*"))  # not of an initial client
+    file.unlink()
+    with pytest.raises(ObservationError, match="has no truth to score against"):
+        run_audit(config, folder, console=silent)
+    assert not file.exists()
 
 
 def test_a_capture_left_half_written_is_no_capture(tmp_path: Path, tiny: Any, silent: Console) -> None:

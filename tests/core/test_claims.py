@@ -117,6 +117,19 @@ def test_a_claim_is_held_by_one_and_released(tmp_path: Path) -> None:
     assert not list((tmp_path / "claims").iterdir())
 
 
+def test_a_machine_that_was_started_again_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    for text in ("first\n", "second\n", None):
+        file = tmp_path / str(text)
+        if text is not None:
+            file.write_text(text)
+        monkeypatch.setattr(module, "BOOT_ID", file)
+        names.append(this_machine())
+        assert Holder(pid=dead_process()).is_dead
+    assert len(set(names)) == 3 and names[0].endswith(" first") and names[0].startswith(names[2])
+    assert not Holder(machine=names[0], pid=dead_process()).is_dead
+
+
 def test_a_claim_is_released_where_its_block_fails(tmp_path: Path) -> None:
     claims = Claims(tmp_path)
     with pytest.raises(KeyError), claims.wait_for("x"):

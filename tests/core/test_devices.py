@@ -99,6 +99,14 @@ def test_settings_of_a_block_end_with_it() -> None:
     torch.set_num_threads(1)
 
 
+def test_products_that_stay_as_they_are_ask_torch_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Torch refuses to answer a program that has chosen by its newer settings."""
+    for name in ("get_float32_matmul_precision", "set_float32_matmul_precision"):
+        monkeypatch.delattr(torch, name)
+    with tf32_products(False):
+        pass
+
+
 def test_free_memory_counts_what_this_process_holds_without_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (100, 1000))
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 50)

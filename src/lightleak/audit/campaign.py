@@ -29,7 +29,7 @@ from lightleak.audit.lanes import lanes_here
 from lightleak.audit.packing import find_sizes, plan_packs
 from lightleak.audit.progress import CampaignProgress
 from lightleak.audit.progress import progress_bar as progress_bar
-from lightleak.audit.unit import Kept, Unit, run_pack, unit_file
+from lightleak.audit.unit import Kept, Unit, finished_files, run_pack, unit_file
 from lightleak.core.claims import Claims, pauses
 from lightleak.core.devices import one_thread
 from lightleak.core.errors import LightLeakError
@@ -135,21 +135,24 @@ def run_packs(
             progress = CampaignProgress(costs, files, folder / "units", report)
             lanes = lanes_here(device, workers, len(waiting))
             if len(lanes) == 1:
-                run_lane(packs, folder, lanes[0], progress.advance)
+                run_lane(packs, folder, lanes[0], progress.advance, progress.look)
             else:
                 _run_in_processes(plan, folder, lanes, progress)
-                if left := sum(not _is_done(packs[i], folder) for i in waiting):
+                present = finished_files(folder)
+                if left := sum(not _is_among(present, packs[i], folder) for i in waiting):
                     raise LightLeakError(f"every worker of this process was ended; {left} packs are not done")
             progress.finish()
     return [id for pack in packs for id in pack.ids]
 
 
-def run_lane(packs: Sequence[Pack], folder: Path, device: torch.device, told: Told) -> None:
+def run_lane(
+    packs: Sequence[Pack], folder: Path, device: torch.device, told: Told, look: Callable[[], object] = lambda: None
+) -> None:
     """Run packs one after the other until all are done, by this process or another.
 
     Costliest first, so that no long one is left to run alone at the end. Every pack is looked at once, then those that
     others held are looked at again, less and less often: thousands of packs cost a process thousands of looks, not
-    thousands for each.
+    thousands for each. While others work, ``look`` is called between two looks.
     """
     claims = Claims(folder / CLAIMS)
     left = sorted(range(len(packs)), key=lambda i: -packs[i].cost)
@@ -163,13 +166,14 @@ def run_lane(packs: Sequence[Pack], folder: Path, device: torch.device, told: To
                 with claims.hold(f"pack-{packs[i].ids[0]}") as ours:
                     if not ours:
                         held.append(i)
-                    elif not _is_done(packs[i], folder):
+                    elif not _is_among(finished_files(folder), packs[i], folder):
                         # A pack with a unit missing runs whole: other neighbours could round differently.
                         packs[i].run(folder, device, partial(told, i))
                         wait = pauses()
             left = held
             if left:
                 time.sleep(next(wait))
+                look()
 
 
 def finished_rows(units: Sequence[Unit], folder: Path) -> list[dict[str, Any]]:
@@ -179,12 +183,18 @@ def finished_rows(units: Sequence[Unit], folder: Path) -> list[dict[str, Any]]:
 
 def rows_of(ids: Iterable[str], folder: Path) -> list[dict[str, Any]]:
     """Rows of those units that are done."""
+    present = finished_files(folder)
     files = (unit_file(folder, id) for id in ids)
-    return [json.loads(file.read_text()) for file in files if file.is_file()]
+    return [json.loads(file.read_text()) for file in files if file.name in present]
 
 
 def _is_done(pack: Pack, folder: Path) -> bool:
+    """A quick look; ``False`` may be out of date (`finished_files`)."""
     return all(unit_file(folder, id).is_file() for id in pack.ids)
+
+
+def _is_among(present: set[str], pack: Pack, folder: Path) -> bool:
+    return all(unit_file(folder, id).name in present for id in pack.ids)
 
 
 def _run_in_processes(plan: PackPlan, folder: Path, lanes: Sequence[torch.device], progress: CampaignProgress) -> None:

@@ -76,7 +76,7 @@ EQUAL = (
     "Every unit of work has a seed of its own and is computed in a pack that is fixed in the plan: results are equal "
     "bit for bit on the same type of device, with the same versions and one thread per process on a CPU, whatever the "
     "number of workers and ranks and however often the run was interrupted. On a GPU the size of a pack follows from "
-    "its memory and is kept in packs.json: equal files give equal packs."
+    "the memory that was free when it was found, and is kept in packs.json: equal files give equal packs."
 )
 NOT_EQUAL = {
     "another device": "another type of device or processor sums in another order: equal within the intervals",

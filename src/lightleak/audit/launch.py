@@ -36,6 +36,9 @@ from lightleak.targets.trainer import OneProcess, find_free_port, on_device, qui
 TOLD = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 """Variables by which a process knows its place; Lightning sets and deletes some of them as it trains."""
 
+PARENT = "LIGHTLEAK_PARENT"
+"""Variable by which a process that `together` started knows the process that started it."""
+
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 10.0
 """What a process has to notice by itself that another of the training has died; then it is ended."""
@@ -97,17 +100,31 @@ def new_trainer(
     Raises:
         UsageError: an argument the Trainer does not have or refuses.
     """
-    chosen: dict[str, Any] = {"accelerator": "auto", "devices": 1}
-    if device != "auto":
-        chosen = on_device(device)
-        if {"accelerator", "devices"} & set(settings):
-            chosen["devices"] = 1  # the number of a GPU means nothing elsewhere
+    chosen = chosen_devices(settings, device)
     try:
         return lightning.Trainer(
-            **{**chosen, **settings, "enable_model_summary": False, **ours, "plugins": [environment]}
+            **{**settings, **chosen, "enable_model_summary": False, **ours, "plugins": [environment]}
         )
     except (ImportError, RuntimeError, TypeError, ValueError, MisconfigurationException) as error:
         raise UsageError(f"training.trainer: {error}") from error
+
+
+def chosen_devices(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """The arguments ``accelerator`` and ``devices`` of a Trainer: what is set wins, and a single GPU is ``device``'s.
+
+    >>> chosen_devices({"devices": 1}, "cuda:3")
+    {'accelerator': 'gpu', 'devices': [3]}
+    >>> chosen_devices({"devices": 2}, "cuda:3")
+    {'accelerator': 'gpu', 'devices': 2}
+    """
+    asked = {name: settings[name] for name in ("accelerator", "devices") if name in settings}
+    if device == "auto":
+        return {"accelerator": "auto", "devices": 1, **asked}
+    here = on_device(device)
+    is_gpu = here["accelerator"] == "gpu" and asked.get("accelerator", "gpu") in ("auto", "cuda", "gpu")
+    if not asked or (is_gpu and asked.get("devices", 1) in (1, "1")):
+        return here
+    return {**here, "devices": 1, **asked}  # the number of a GPU means nothing elsewhere
 
 
 def check_started(places: Places) -> None:
@@ -134,6 +151,11 @@ def check_started(places: Places) -> None:
         )
     elif places.strategy.root_device.type == "cpu" and devices > (cores := os.cpu_count() or 1):
         raise UsageError(f"training.trainer.devices must be at most {cores} (CPU cores), got {devices}")
+    elif devices > 1 and not hasattr(sys.modules["__main__"], "__file__"):
+        raise UsageError(
+            f"training.trainer.devices {devices} starts this program again for every further device, which cannot be "
+            "done for a notebook or an interactive Python. Put the audit into a file, or use `lightleak audit`"
+        )
 
 
 def check_one_device(settings: Mapping[str, Any], device: str) -> None:
@@ -169,11 +191,16 @@ def together(places: Places) -> Iterator[None]:
     """Within the block this process is one of those that train together; started by itself, it starts the others.
 
     Processes that were started go on with what the command does next, and each can still tell its place; no process
-    group is left. They are ended where the block is left by an error.
+    group is left. So a further training of the same program finds them there again: each runs the whole program. They
+    are ended where the block is left by an error, and this process is then alone, as before; and they end by themselves
+    when this process is gone, however it ended.
 
     Raises:
         LightLeakError: one of them ended before the block did.
     """
+    if is_companion():
+        threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
+    alone = {name: os.environ[name] for name in (*TOLD, "RANK") if name in os.environ}
     companions = _Companions(places.devices) if detect_ranks().world == 1 else None
     place = {name: os.environ[name] for name in TOLD if name in os.environ}
     try:
@@ -182,7 +209,9 @@ def together(places: Places) -> Iterator[None]:
         lost = isinstance(error, RuntimeError)  # what a lost connection is called differs by backend
         if lost and companions is not None:
             time.sleep(POLL_SECONDS)  # it is lost before the other process has quite ended
-        codes = [] if companions is None else companions.kill()
+        codes: list[int] = []
+        if companions is not None:
+            codes, place = companions.kill(), alone
         if codes and lost:
             raise LightLeakError(f"a process of the training ended before it was over, with code {codes[0]}") from error
         raise
@@ -192,7 +221,22 @@ def together(places: Places) -> Iterator[None]:
         if torch.distributed.is_initialized():
             with suppress(RuntimeError):  # of a group whose other processes have died
                 torch.distributed.destroy_process_group()
+        if place is alone:
+            for name in TOLD:
+                os.environ.pop(name, None)
         os.environ.update(place)
+
+
+def is_companion() -> bool:
+    """Whether `together` of another process started this one."""
+    return PARENT in os.environ
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is no longer the one that started it; that one was killed, or has ended."""
+    while os.getppid() == parent:
+        time.sleep(POLL_SECONDS)
+    os._exit(1)
 
 
 def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
@@ -232,8 +276,9 @@ class _Companions:
         os.environ.update(place, LOCAL_RANK="0")
         os.environ.pop("RANK", None)  # torchrun's: another launcher's would be wrong in all processes but one
         self.over = threading.Event()
+        told = {**os.environ, PARENT: str(os.getpid())}
         self._processes = [
-            subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env={**os.environ, "LOCAL_RANK": str(rank)})
+            subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env={**told, "LOCAL_RANK": str(rank)})
             for rank in range(1, count)
         ]
         threading.Thread(target=self._watch, daemon=True).start()

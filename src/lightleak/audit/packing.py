@@ -3,11 +3,12 @@
 Packs are fixed before anything runs, so that results do not depend on who runs them. How many units a GPU takes is
 found by trying, once for a run folder, and remembered there: a run that is resumed, or that other processes join,
 keeps the packs it began with.
+
+The trying, the share of a GPU's memory and TF32 have been tested with stand-ins for a card, never run on one.
 """
 
 import json
 import math
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
@@ -69,7 +70,8 @@ def plan_packs(units: Iterable[Unit], device: torch.device, sizes: Mapping[str, 
 def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: Trial | None = None) -> dict[str, int]:
     """How many units of each kind one call takes on a GPU, for `plan_packs`; empty for a CPU, where nothing is tried.
 
-    What was found is kept in ``folder/packs.json`` and found no second time; of several processes one does the trying.
+    The number is that of the device, however few units there are: more may come to the same folder later. What was
+    found is kept in ``folder/packs.json`` and found no second time; of several processes one does the trying.
 
     Args:
         units: the plan.
@@ -85,9 +87,11 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
     """
     if device.type == "cpu":
         return {}
-    file, counts = folder / PACKS_FILE, Counter(pack_key(unit) for unit in units)
-    firsts = {pack_key(unit): unit for unit in reversed(units)}
-    tried = [key for key in counts if isinstance(_attack(firsts[key]), RestartedInversion)]
+    file = folder / PACKS_FILE
+    firsts: dict[str, Unit] = {}
+    for unit in units:
+        firsts.setdefault(pack_key(unit), unit)
+    tried = [key for key in firsts if isinstance(_attack(firsts[key]), RestartedInversion)]
 
     def is_done() -> bool:
         return _read_sizes(file).keys() >= set(tried)
@@ -96,7 +100,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
         known = _read_sizes(file)
         for key in tried:
             if key not in known:
-                known[key] = _find_size(firsts[key], counts[key], device, fits or runs_at_once)
+                known[key] = _find_size(firsts[key], device, fits or runs_at_once)
         entries = [{**json.loads(key), "units": size} for key, size in known.items()]
         write_whole(file, json.dumps({"units_of_a_call": entries}, indent=1))
 
@@ -108,6 +112,10 @@ def runs_at_once(unit: Unit, number: int, device: torch.device) -> bool:
     """Whether the attack of ``unit`` runs on so many copies of its observation for a few steps."""
     update, _ = unit.observe()
     attack = ATTACKS.get(unit.attack)(**{**unit.options, "steps": TRIAL_STEPS})
+    if isinstance(attack, RestartedInversion):
+        attack = attack.on_card(device)
+        if not attack.is_cut(update, device):
+            attack = attack.uncut(update, number)  # else a trial beyond the budget would be several small calls
     try:
         attack.run_many([update] * number, range(number), device)
     except torch.OutOfMemoryError:
@@ -140,16 +148,16 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
     return middle if middle > found and fits(math.ceil(MARGIN * middle)) else found
 
 
-def _find_size(unit: Unit, number: int, device: torch.device, fits: Trial) -> int:
+def _find_size(unit: Unit, device: torch.device, fits: Trial) -> int:
     attack = _attack(unit)
     assert isinstance(attack, RestartedInversion)  # `find_sizes` tries no others
-    uncut = attack.updates_at_once(unit.observe()[0], device)
-    most = min(number, uncut, _size_by_rows(unit, device))
+    uncut = attack.on_card(device).updates_at_once(unit.observe()[0], device)
+    most = min(uncut, _size_by_rows(unit, device))
     found = largest_that_fits(partial(_fits, fits, unit, device), most)
     if not found:
         raise UsageError(
             f"one call of {unit.attack} on an update of batch size {unit.facts['batch_size']} does not fit into the "
-            f"memory of {device}: set memory_mb of the attack, or take fewer restarts"
+            f"memory that {device} has free: set memory_mb of the attack, or take fewer restarts"
         )
     return found
 

@@ -14,7 +14,7 @@ import torch
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.attack import RestartedInversion
 from lightleak.audit.packing import pack_key
-from lightleak.audit.unit import Kept, Unit, run_pack
+from lightleak.audit.unit import Kept, Unit, as_called, run_pack
 from lightleak.core.devices import one_thread, synchronize
 
 PROBE_SECONDS = 10.0
@@ -121,7 +121,7 @@ def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: flo
         torch.cuda.reset_peak_memory_stats(device)
 
     def run(number: int) -> float:
-        limited = ATTACKS.get(pack[0].attack)(**_with_steps(pack[0], number).options)
+        limited = as_called(ATTACKS.get(pack[0].attack)(**_with_steps(pack[0], number).options), device)
         return _timed(lambda: limited.run_many([update] * len(pack), range(len(pack)), device), device)
 
     of_step = slope(run, steps, seconds) / len(pack)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import yaml
 from rich.console import Console
 
+from lightleak.attacks.gradient_inversion.attack import RestartedInversion
 from lightleak.audit.attack_settings import (
     check_attacks,
     label_setting,
@@ -37,7 +38,7 @@ from lightleak.audit.training import (
     train,
     trains_together,
 )
-from lightleak.audit.unit import Observed, Unit, kept_cells, unit_file, write_whole
+from lightleak.audit.unit import Observed, Unit, finished_files, kept_cells, unit_file, write_whole
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
@@ -88,8 +89,9 @@ def run_audit(
     write_environment(folder, device, command)
     _train_once(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
+    present = finished_files(folder)
     for unit in units:
-        if unit.facts["source"] == "training" and not unit_file(folder, unit.id).is_file():
+        if unit.facts["source"] == "training" and unit_file(folder, unit.id).name not in present:
             unit.observe()  # a capture that its batch does not reproduce is refused before any attack
     try:
         run_units(
@@ -150,7 +152,7 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
     Raises:
         UsageError: what cannot be served, and why.
     """
-    monitor = config.monitor
+    monitor, device = config.monitor, resolve_device(config.device)
     attacks = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
     sizes = config.initial.batch_sizes if config.initial.batches else ()
     if config.rounds > 0:
@@ -163,6 +165,8 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
     firsts = [fresh.observe(size, 0)[0] for size in sorted(set(sizes))]
     for name, options, where in attacks:
         attack = make_attack(name, with_label_setting(config, name, options), where)
+        if isinstance(attack, RestartedInversion):
+            attack.check_device(device)
         for update in firsts:
             attack.check(update)
 
@@ -212,7 +216,7 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
         update = ClientUpdate.load(taken / "observation")
-        observed.append((taken.name, partial(load_capture, taken), capture_facts(update, i) | defended))
+        observed.append((taken.name, partial(load_own_capture, taken), capture_facts(update, i) | defended))
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
@@ -261,6 +265,21 @@ def load_capture(folder: Path) -> Observed:
     elif len(truth.inputs) != update.facts.n_rows:
         raise ObservationError(
             f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
+        )
+    return update, truth
+
+
+def load_own_capture(folder: Path) -> Observed:
+    """As `load_capture`, for an audit's own captures: without a truth a row would have no scores, and be kept.
+
+    Raises:
+        ObservationError: also where the truth is gone.
+    """
+    update, truth = load_capture(folder)
+    if truth is None:
+        raise ObservationError(
+            f"{folder} has no truth to score against (a redacted run removes it when all is done): "
+            "choose another --output, or attack it with `lightleak attack`"
         )
     return update, truth
 

@@ -9,6 +9,7 @@ import torch
 
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import Experiment
+from lightleak.audit.launch import places_of
 from lightleak.audit.training import make_trainer, prepare_training
 from lightleak.core.devices import synchronize
 from lightleak.targets.trainer import quiet_lightning
@@ -54,7 +55,10 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
     alone = {name: value for name, value in config.training.trainer.items() if name not in ONE_DEVICE}
     config = replace(config, training=replace(config.training, trainer=alone))
     prepared, clock = prepare_training(config, experiment), _Clock()
-    with TemporaryDirectory() as folder, torch.random.fork_rng(), quiet_lightning():
+    device = places_of(alone, config.device).strategy.root_device
+    # Only this device's generator: torch's default touches every GPU of the machine.
+    kept = torch.random.fork_rng([device] if device.type == "cuda" else [])
+    with TemporaryDirectory() as folder, kept, quiet_lightning():
         trainer = make_trainer(
             alone,
             config.device,

@@ -3,7 +3,9 @@
 No server, no collective that hangs when a process dies: processes on one machine or on many nodes come and go. A claim
 is kept alive by touching its file; one whose process is gone, or whose file has not been touched for a while, may be
 taken over. Two processes may in rare cases believe that they hold the same claim (a takeover while the holder was only
-slow), so claims save work and never guard results: what is done under them must be safe to do twice.
+slow), so claims save work and never guard results: what is done under them must be safe to do twice. A process that is
+suspended (a laptop that sleeps, SIGSTOP, a job that is set aside) is replaced after `STALE_SECONDS` like a dead one,
+but goes on when it wakes, beside the one that took over.
 
 A claim is taken over by a second file, named by the token of the holder that died; only one process can create it, and
 so on from heir to heir: the last of the chain holds the claim. Nobody removes the file of another's living claim, which
@@ -21,6 +23,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lightleak.core.ranks import launch_name
+
 BEAT_SECONDS = 5.0
 """Between two signs of life."""
 
@@ -31,13 +35,22 @@ known at once."""
 POLL_SECONDS, LONGEST_POLL_SECONDS = 0.05, 1.0
 """Between two looks at a claim that another process holds, at first and after a while."""
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+"""Where Linux tells a name that is drawn anew at every start of the machine."""
+
 
 def this_machine() -> str:
-    """Name of this machine and of its space of process ids: containers may share the first."""
-    try:
-        return f"{socket.gethostname()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return socket.gethostname()
+    """Name of this machine, of its space of process ids and of its start, as far as they can be known.
+
+    Containers may share the first, and on the first two of another machine with the same name, or of the same one
+    after a restart, a process id may be another's.
+    """
+    words = [socket.gethostname()]
+    with suppress(OSError):
+        words.append(os.readlink("/proc/self/ns/pid"))
+    with suppress(OSError):
+        words.append(BOOT_ID.read_text().strip())
+    return " ".join(words)
 
 
 @dataclass(frozen=True)
@@ -48,11 +61,13 @@ class Holder:
         machine: where it runs; process ids have a meaning there alone.
         pid: its process id there.
         token: unlike any other claim's.
+        launch: name of its launch, which the processes started with it share; empty if it was started by itself.
     """
 
     machine: str = field(default_factory=this_machine)
     pid: int = field(default_factory=os.getpid)
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    launch: str = field(default_factory=launch_name)
 
     @property
     def is_dead(self) -> bool:

@@ -79,9 +79,11 @@ def require_tf32(device: torch.device) -> None:
 @contextmanager
 def tf32_products(on: bool) -> Iterator[None]:
     """Within the block float32 matrix products on a GPU may round their factors to TF32, where ``on``."""
+    if not on:  # torch refuses to tell the setting where a program has chosen it by torch's newer settings
+        yield
+        return
     before = torch.get_float32_matmul_precision()
-    if on:
-        torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high")
     try:
         yield
     finally:

@@ -187,6 +187,8 @@ def test_a_plan_says_what_would_be_done(small) -> None:
         "5: no defence; Gaussian noise of scale 0.01; Gaussian noise of scale 10",
         "trainings 10, 2 at each point",
         "12 on 2 clients of 4 rows: tableak, random",
+        "not estimated, what is told below is the attacks'",
+        " of this run, beside its start",
     ):
         assert words in said, words
 

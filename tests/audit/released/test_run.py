@@ -205,6 +205,7 @@ def test_wrong_settings_are_refused_before_any_work(
 def test_the_plan_says_what_would_be_done(config: ReleasedConfig, capsys: pytest.CaptureFixture[str]) -> None:
     describe_released_plan(config, Console(width=200))
     said = capsys.readouterr().out
+    assert "time and memory: not estimated" in said
     assert "3 private: d0, d1, d2" in said and "plgmi, public_pseudo_labelled, public_random" in said
 
 

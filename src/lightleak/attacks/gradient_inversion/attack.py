@@ -1,6 +1,7 @@
 """Gradient inversion: restore labels, optimise restarts, match and pool, assess. Here for FedSGD gradients."""
 
 import copy
+import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
@@ -39,7 +40,8 @@ from lightleak.data.image_scale import is_image_state
 Config = TypeVar("Config", bound=EngineConfig)
 
 MEMORY_SHARE = 0.8
-"""Part of a GPU's free memory that a call plans to take: `RestartedInversion.bytes_per_restart` is an estimate."""
+"""Part of a GPU's free memory that a call plans to take: `RestartedInversion.bytes_per_restart` is an estimate. Of a
+campaign's calls, part of all its memory (`RestartedInversion.on_card`)."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +117,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         pairs, device = list(zip(updates, seeds, strict=True)), torch.device(device)
         for update in updates:
             self.check(update)
-        if self.config.precision == "tf32":
-            require_tf32(device)
+        self.check_device(device)
         attack = self._within_memory_of(device)
         results: dict[int, Reconstruction] = {}
         with tf32_products(self.config.precision == "tf32"):
@@ -127,6 +128,32 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
                     found = attack._run_chunk([pairs[i] for i in chunk], device, at_once, progress)
                     results |= zip(chunk, found, strict=True)
         return [results[i] for i in range(len(updates))]
+
+    def check_device(self, device: torch.device) -> None:
+        """Check that the device has the precision.
+
+        Raises:
+            UnsupportedError: it has not.
+        """
+        if self.config.precision == "tf32":
+            require_tf32(device)
+
+    def on_card(self, device: torch.device) -> Self:
+        """This attack with a budget from the size of a GPU, not from what is free: so its calls are always cut alike.
+
+        A budget in the settings stays, and so does a CPU's.
+        """
+        if self.config.memory_mb is not None or device.type == "cpu":
+            return self
+        return self._with_budget(int(MEMORY_SHARE * card_memory(device)) // 2**20)
+
+    def uncut(self, update: ClientUpdate, updates: int) -> Self:
+        """This attack with a budget in which a call on so many updates like this one is one chunk."""
+        return self._with_budget(math.ceil(updates * self.config.restarts * self.bytes_per_restart(update) / 2**20))
+
+    def is_cut(self, update: ClientUpdate, device: torch.device) -> bool:
+        """Whether a call on one update like this is more than one chunk of restarts."""
+        return self._within_memory_of(device)._restarts_at_once(update) < self.config.restarts
 
     def updates_at_once(self, update: ClientUpdate, device: torch.device) -> int:
         """How many updates like this one a call takes without being cut into chunks, by the engine's estimate."""
@@ -142,9 +169,11 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         """This attack with a budget for the device where the settings name none."""
         if self.config.memory_mb is not None or device.type == "cpu":
             return self
-        budget = max(1, int(MEMORY_SHARE * free_memory(device)) // 2**20)
+        return self._with_budget(int(MEMORY_SHARE * free_memory(device)) // 2**20)
+
+    def _with_budget(self, memory_mb: int) -> Self:
         attack = copy.copy(self)
-        attack.config = self.config.with_options(memory_mb=budget)
+        attack.config = self.config.with_options(memory_mb=max(1, memory_mb))
         return attack
 
     def _restarts_at_once(self, update: ClientUpdate) -> int:
@@ -282,6 +311,11 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         network, method = client_network(update), self.config.labels
         counts = restore_counts(network, update.parameters, update.buffers, update.update, n, dummy, method)
         return expand_counts(round_counts(counts, n))
+
+
+def card_memory(device: torch.device) -> int:
+    """Bytes of a GPU, free or not."""
+    return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def _unchanged(rows: Tensor) -> Tensor:

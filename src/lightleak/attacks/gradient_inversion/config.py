@@ -41,7 +41,7 @@ class EngineConfig:
         precision: floating-point type of the optimisation. ``bfloat16`` and ``tf32`` are float32 in all but the
             factors of matrix products: rounded to bfloat16 (plain ReLU networks alone), or to TF32 (a GPU alone).
         memory_mb: budget for one vectorised call; more work than that runs in chunks. ``None``: `CPU_MEMORY_MB`, and
-            on a GPU most of what is free there.
+            on a GPU most of what is free there (in a campaign, most of its memory).
         keep_ensemble: return the matched restarts.
 
     Raises:

@@ -14,11 +14,13 @@ from lightleak.audit.experiment import target_name
 from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.frontier.config import FrontierConfig
 from lightleak.audit.frontier.frontier_file import write_frontier
-from lightleak.audit.frontier.plan import SharedExperiment, packs_of, plan_frontier, prepare_frontier
+from lightleak.audit.frontier.plan import SharedExperiment, attack_units, packs_of, plan_frontier, prepare_frontier
 from lightleak.audit.frontier.summary import print_frontier
 from lightleak.audit.frontier.training import TrainingJob, training_words
 from lightleak.audit.launch import check_one_device
+from lightleak.audit.plan_text import print_estimate
 from lightleak.audit.run import check_served, open_run_folder
+from lightleak.audit.unit import kept_cells
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.targets.trainer import quiet_lightning
@@ -78,9 +80,9 @@ def check_frontier(config: FrontierConfig) -> SharedExperiment:
 
 
 def describe_frontier_plan(config: FrontierConfig, console: Console) -> None:
-    """Print what an audit would do, without doing it."""
-    experiment = check_frontier(config)
-    packs = packs_of(config, experiment, resolve_device(config.device))
+    """Print what an audit would do, without doing it, and what its attacks would take, by a short probe."""
+    device, experiment = resolve_device(config.device), check_frontier(config)
+    packs = packs_of(config, experiment, device)
     trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
     attacks = sum(len(pack.ids) for pack in packs) - trainings
     table = experiment.table
@@ -89,9 +91,11 @@ def describe_frontier_plan(config: FrontierConfig, console: Console) -> None:
         f"encoded width {experiment.encoder.width}",
         "target": f"{target_name(experiment.spec)}, {training_words(config)}",
         "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
-        "trainings": f"{trainings}, {config.seeds} at each point",
+        "trainings": f"{trainings}, {config.seeds} at each point; not estimated, what is told below is the attacks'",
         "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
         f"{', '.join(config.attacks)}",
     }
     for name, text in lines.items():
         console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+    units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
+    print_estimate(units, device, kept_cells(config.redact), config.workers, console)

@@ -156,6 +156,7 @@ def describe_released_plan(config: ReleasedConfig, console: Console) -> None:
     }
     for name, text in lines.items():
         console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+    console.print("time and memory: not estimated for this kind of audit", soft_wrap=True, highlight=False)
 
 
 def _shortened(names: Sequence[str], most: int = 8) -> str:

@@ -130,6 +130,7 @@ def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
     }
     for name, text in lines.items():
         console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+    console.print("time and memory: not estimated for this kind of audit", soft_wrap=True, highlight=False)
 
 
 def _write_norms(folder: Path) -> None:
