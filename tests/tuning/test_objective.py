@@ -35,6 +35,7 @@ def test_leakage_is_paired_with_guessing_on_the_same_update() -> None:
     leakage = ObjectiveConfig("leakage", "minimize", {"attack": "tableak"})
     assert leakage.by_observation(ROWS) == pytest.approx({"tableak-0": 0.3, "tableak-1": 0.2})
     assert leakage.of_rows(reversed(ROWS)) == pytest.approx(0.25)
+    assert leakage.of_rows([row("tableak", 0, 0.3), row("random", 0, 0.5)]) == 0.0, "one who guesses better guesses"
     assert leakage.of_rows(ROWS[:3]) is None, "without the baseline there is no leakage"
     assert leakage.of_rows([row("tableak", 0, 0.8), row("random", 0, 0.5, seed=1)]) is None, "another update's guess"
 

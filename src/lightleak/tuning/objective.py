@@ -62,12 +62,17 @@ class ObjectiveConfig:
     def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
         """Mean over the rows that count; ``None`` where none holds the number.
 
+        A mean leakage below 0 is 0: an attacker that does better by guessing guesses.
+
         >>> rows = [{"unit": i, "attack": name, "rmse": 4.0 - i} for i, name in enumerate("aab")]
         >>> ObjectiveConfig("rmse", "minimize", {"attack": "a"}).of_rows(rows)
         3.5
         """
         values = self.by_observation(list(rows))
-        return math.fsum(values.values()) / len(values) if values else None
+        if not values:
+            return None
+        mean = math.fsum(values.values()) / len(values)
+        return max(mean, 0.0) if self.metric == LEAKAGE else mean
 
     def by_observation(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         """Values of the rows that count, by unit."""

@@ -105,12 +105,14 @@ def parameter_value(value: Any) -> str:
 
 
 def short_names(parameters: Sequence[Parameter]) -> dict[str, str]:
-    """The shortest end of each dotted key that tells it from the others.
+    """The shortest end of each dotted key that tells it from the others, and what a name is of.
 
     >>> short_names([Parameter("attacks.tableak.learning_rate", "float"), Parameter("attacks.tableak.steps", "int")])
     {'attacks.tableak.learning_rate': 'learning rate', 'attacks.tableak.steps': 'steps'}
     >>> list(short_names([Parameter("target.width", "int"), Parameter("attack.width", "int")]).values())
     ['target width', 'attack width']
+    >>> list(short_names([Parameter("defense.name", "choice")]).values())
+    ['defense name']
     """
     keys = [one.key for one in parameters]
     return {key: _short_name(key, keys) for key in keys}
@@ -118,7 +120,8 @@ def short_names(parameters: Sequence[Parameter]) -> dict[str, str]:
 
 def _short_name(key: str, keys: Sequence[str]) -> str:
     parts = key.split(".")
-    ends = (".".join(parts[-depth:]) for depth in range(1, len(parts) + 1))
+    least = 2 if parts[-1] == "name" else 1
+    ends = (".".join(parts[-depth:]) for depth in range(least, len(parts) + 1))
     unique = (end for end in ends if sum(f".{other}".endswith(f".{end}") for other in keys) == 1)
     return next(unique, key).replace("_", " ").replace(".", " ")
 
