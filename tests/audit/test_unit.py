@@ -30,12 +30,12 @@ def test_what_breaks_off_leaves_the_old_text_and_nothing_else(tmp_path: Path, mo
     file = tmp_path / "row.json"
     write_whole(file, "old")
 
-    def breaks_off(self: Path, text: str) -> None:
-        with self.open("w") as half:
-            half.write(text[:2])
+    def breaks_off(self: Path, content: bytes) -> None:
+        with self.open("wb") as half:
+            half.write(content[:2])
         raise OSError("no space left")
 
-    monkeypatch.setattr(Path, "write_text", breaks_off)
+    monkeypatch.setattr(Path, "write_bytes", breaks_off)
     with pytest.raises(OSError, match="no space"):
         write_whole(file, "newer")
     assert file.read_text() == "old"
