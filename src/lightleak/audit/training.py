@@ -1,8 +1,6 @@
 """Training the target of an audit: captured, monitored, kept after every epoch, and resumed to the same bits."""
 
 import json
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import lightning
-import pandas as pd
-import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -36,6 +32,7 @@ from lightleak.audit.launch import (
 )
 from lightleak.audit.monitor import LeakageMonitor
 from lightleak.audit.unit import write_whole
+from lightleak.audit.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
 from lightleak.callbacks.capture_support import check_strategy
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
@@ -176,7 +173,7 @@ def _train(
         options = with_label_setting(config, config.monitor.attack, config.monitor.options)
         callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
     checkpoints = folder / "checkpoints"
-    callbacks.append(_WholeEpochs())
+    callbacks.append(WholeEpochs())
     # After the training part of the epoch, so that a resumed run repeats neither its validation nor its monitor.
     callbacks.append(
         ModelCheckpoint(checkpoints, "last", save_on_train_epoch_end=True, enable_version_counter=False, verbose=False)
@@ -197,7 +194,7 @@ def _train(
             default_root_dir=folder,
         )
         model, data = prepared.model, prepared.data
-        earlier = _metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext()
+        earlier = metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext()
         with earlier, interrupts(trainer):
             trainer.fit(model, datamodule=data, ckpt_path=str(last) if resumed else None, weights_only=True)
             after_fit()
@@ -334,72 +331,3 @@ def _check_places(config: AuditConfig, places: Places) -> None:
             check_strategy(places.strategy, places.world, at)
         except UsageError as error:
             raise UsageError(f"{error}. Or capture nothing: capture.epochs beyond the training, no monitor") from error
-
-
-class _WholeEpochs(lightning.Callback):
-    """Ctrl-C between an epoch's checkpoint and the logging of its metrics would lose the latter: it waits that long."""
-
-    def __init__(self) -> None:
-        self._handler: Any = None
-        self._asked = False
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        # The checkpoint follows: Lightning calls it after all other callbacks. Only the main thread may set handlers.
-        if threading.current_thread() is threading.main_thread():
-            self._handler = signal.signal(signal.SIGINT, self._ask)
-
-    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self._release()
-
-    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self._release()
-
-    def teardown(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        self._release()
-
-    def _ask(self, *_: object) -> None:
-        self._asked = True
-
-    def _release(self) -> None:
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
-            self._handler = None
-        if self._asked:
-            self._asked = False
-            raise KeyboardInterrupt
-
-
-class SeedEveryEpoch(lightning.Callback):
-    """Dropout of an epoch depends on the root seed and the epoch alone: a resumed run repeats it bit for bit."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-
-    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Seed the global generator."""
-        torch.manual_seed(derive_seed(self.seed, "epoch", trainer.current_epoch, trainer.global_rank))
-
-
-@contextmanager
-def _metrics_of_all_epochs(folder: Path) -> Iterator[None]:
-    """Lightning begins ``metrics.csv`` anew when it resumes; keep the epochs that are not repeated."""
-    file, kept = folder / "metrics.csv", folder / "checkpoints" / "metrics.csv"
-    if _has_rows(file):
-        _join(kept, file).to_csv(kept, index=False)
-    try:
-        yield
-    finally:
-        if _has_rows(kept):
-            _join(kept, file).to_csv(file, index=False)
-
-
-def _join(earlier: Path, later: Path) -> pd.DataFrame:
-    """Rows of both; where both hold an epoch, those of the later."""
-    frames = [pd.read_csv(path, float_precision="round_trip") for path in (earlier, later) if _has_rows(path)]
-    if len(frames) == 2:
-        frames[0] = frames[0][~frames[0]["epoch"].isin(frames[1]["epoch"])]
-    return pd.concat(frames)
-
-
-def _has_rows(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0

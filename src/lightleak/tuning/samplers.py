@@ -4,7 +4,8 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import UsageError
+from lightleak.core.optional import import_optional
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -113,16 +114,12 @@ def build_pruner(config: PrunerConfig, n_objectives: int = 1) -> "BasePruner":
 
 
 def import_optuna() -> Any:
-    """Optuna, which only tuning and one search of model inversion need.
+    """Optuna.
 
     Raises:
         UnsupportedError: it is not installed.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise UnsupportedError("tuning needs Optuna: pip install 'lightleak[tuning]'") from error
-    return optuna
+    return import_optional("optuna", "tuning needs Optuna", "tuning")
 
 
 def _check_options(

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import Progress
 from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, at_least, keep_lower
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import UsageError
+from lightleak.core.optional import import_optional
 
 Space = Literal["normal", "uniform"]
 
@@ -140,11 +141,7 @@ def import_optuna() -> Any:
     Raises:
         UnsupportedError: it is not installed.
     """
-    try:
-        import optuna
-    except ImportError as error:
-        raise UnsupportedError("search 'tpe' needs Optuna: pip install 'lightleak[inversion]'") from error
-    return optuna
+    return import_optional("optuna", "search 'tpe' needs Optuna", "inversion")
 
 
 @contextmanager

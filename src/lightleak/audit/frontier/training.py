@@ -13,8 +13,9 @@ import torch
 from lightleak.audit.experiment import Experiment, target_name
 from lightleak.audit.frontier.config import FrontierConfig
 from lightleak.audit.frontier.points import Point
-from lightleak.audit.training import SeedEveryEpoch, make_trainer, prepare_training
+from lightleak.audit.training import make_trainer, prepare_training
 from lightleak.audit.unit import unit_file, without_nan, write_whole
+from lightleak.audit.whole_epochs import SeedEveryEpoch
 from lightleak.targets.trainer import interrupts, quiet_lightning
 
 COST_OF_A_STEP = 750.0

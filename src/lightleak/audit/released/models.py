@@ -19,8 +19,9 @@ from torch.utils.data import TensorDataset
 from lightleak.audit.released.config import ReleasedConfig
 from lightleak.audit.released.judge import Judge, ModelScores, accuracy, logits_of
 from lightleak.audit.released.world import World, prepare_world
-from lightleak.audit.training import SeedEveryEpoch, make_trainer
+from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import unit_file, write_whole
+from lightleak.audit.whole_epochs import SeedEveryEpoch
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch_loader
 from lightleak.targets import NetworkSpec, build_network

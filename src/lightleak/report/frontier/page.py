@@ -2,10 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
-import lightleak
 from lightleak.report.frontier.charts import Plot, curve_styles, frontier_plot
 from lightleak.report.frontier.comparison import Frontier, compare
 from lightleak.report.frontier.headline import headline
@@ -14,6 +12,7 @@ from lightleak.report.frontier.result import FrontierResult
 from lightleak.report.frontier.run_folder import FrontierRun
 from lightleak.report.frontier.table import Row, table_rows
 from lightleak.report.frontier.wording import full_name
+from lightleak.report.page_head import page_head
 from lightleak.report.wording import attack_title, labels_phrase, what_travels
 
 TEMPLATE = "frontier.html.j2"
@@ -49,12 +48,7 @@ def frontier_context(runs: Sequence[FrontierRun], redact: bool = False) -> dict[
     frontiers = compare(results)
     styles = curve_styles(frontiers)
     return {
-        "runs": [run.folder for run in runs],
-        "title": _title(runs),
-        "subject": _subject(runs),
-        "today": date.today().isoformat(),
-        "version": lightleak.__version__,
-        "redact": redact,
+        **page_head(runs, _title(runs), _subject(runs), redact),
         "headline": headline(frontiers),
         "facts": _facts(results),
         "threat_models": _threat_models(results),

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import Any
 
-import lightleak
 from lightleak.report.charts import BASELINE_STYLE, series_style
+from lightleak.report.page_head import page_head
 from lightleak.report.released.class_tables import (
     KIND_TITLES,
     METRICS,
@@ -61,12 +60,7 @@ def released_context(runs: Sequence[ReleasedRun], redact: bool = False) -> dict[
     main = found[1] if found else None
     subjects = topics(entries, scenarios, main)
     return {
-        "runs": [run.folder for run in runs],
-        "title": _title(runs),
-        "subject": _subject(runs),
-        "today": date.today().isoformat(),
-        "version": lightleak.__version__,
-        "redact": redact,
+        **page_head(runs, _title(runs), _subject(runs), redact),
         "headline": headline(scenarios, entries),
         "facts": _facts(scenarios, entries),
         "threat_models": _threat_models(scenarios),

@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 from markupsafe import Markup
 
-import lightleak
 from lightleak.report.charts import Bar, bar_chart
 from lightleak.report.estimate import Estimate
+from lightleak.report.page_head import page_head
 from lightleak.report.tuning.headline import headline
 from lightleak.report.tuning.history import Plot, history_plot
 from lightleak.report.tuning.marks import COMPLETE, LegendEntry, legend
@@ -115,12 +114,7 @@ def tuning_context(runs: Sequence[TuningRun], redact: bool = False) -> dict[str,
     """
     check_comparable(runs)
     return {
-        "runs": [run.folder for run in runs],
-        "title": _title(runs),
-        "subject": _subject(runs),
-        "today": date.today().isoformat(),
-        "version": lightleak.__version__,
-        "redact": redact,
+        **page_head(runs, _title(runs), _subject(runs), redact),
         "headline": headline(runs),
         "is_single": runs[0].is_single,
         "objective_titles": [objective_title(one) for one in runs[0].study.objectives],

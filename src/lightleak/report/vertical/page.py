@@ -3,11 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
 from typing import Any
 
-import lightleak
 from lightleak.report.estimate import Estimate, estimate
+from lightleak.report.page_head import page_head
 from lightleak.report.vertical.comparison import Group, attacks, compare, most_telling, properties, undefended
 from lightleak.report.vertical.distributions import norm_sections
 from lightleak.report.vertical.headline import headline
@@ -40,12 +39,7 @@ def vertical_context(runs: Sequence[VerticalRun], redact: bool = False) -> dict[
     kinds = kind_table(measured)
     defenses = defense_panels(groups, redact)
     return {
-        "runs": [run.folder for run in runs],
-        "title": _title(runs),
-        "subject": _subject(runs),
-        "today": date.today().isoformat(),
-        "version": lightleak.__version__,
-        "redact": redact,
+        **page_head(runs, _title(runs), _subject(runs), redact),
         "headline": headline(measured, len(results), redact),
         "facts": _facts(groups),
         "adversaries": _adversaries(groups),

@@ -1,0 +1,87 @@
+"""A training that is interrupted and resumed as if it had not been: seeds by epoch, and epochs kept whole."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pandas as pd
+import torch
+
+from lightleak.core.seeds import derive_seed
+
+
+class WholeEpochs(lightning.Callback):
+    """Ctrl-C between an epoch's checkpoint and the logging of its metrics would lose the latter: it waits that long."""
+
+    def __init__(self) -> None:
+        self._handler: Any = None
+        self._asked = False
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Keep Ctrl-C waiting."""
+        # The checkpoint follows: Lightning calls it after all other callbacks. Only the main thread may set handlers.
+        if threading.current_thread() is threading.main_thread():
+            self._handler = signal.signal(signal.SIGINT, self._ask)
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Let it through."""
+        self._release()
+
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Let it through."""
+        self._release()
+
+    def teardown(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        """Let it through, also after an error."""
+        self._release()
+
+    def _ask(self, *_: object) -> None:
+        self._asked = True
+
+    def _release(self) -> None:
+        if self._handler is not None:
+            signal.signal(signal.SIGINT, self._handler)
+            self._handler = None
+        if self._asked:
+            self._asked = False
+            raise KeyboardInterrupt
+
+
+class SeedEveryEpoch(lightning.Callback):
+    """Dropout of an epoch depends on the root seed and the epoch alone: a resumed run repeats it bit for bit."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Seed the global generator."""
+        torch.manual_seed(derive_seed(self.seed, "epoch", trainer.current_epoch, trainer.global_rank))
+
+
+@contextmanager
+def metrics_of_all_epochs(folder: Path) -> Iterator[None]:
+    """Lightning begins ``metrics.csv`` anew when it resumes; keep the epochs that are not repeated."""
+    file, kept = folder / "metrics.csv", folder / "checkpoints" / "metrics.csv"
+    if _has_rows(file):
+        _join(kept, file).to_csv(kept, index=False)
+    try:
+        yield
+    finally:
+        if _has_rows(kept):
+            _join(kept, file).to_csv(file, index=False)
+
+
+def _join(earlier: Path, later: Path) -> pd.DataFrame:
+    """Rows of both; where both hold an epoch, those of the later."""
+    frames = [pd.read_csv(path, float_precision="round_trip") for path in (earlier, later) if _has_rows(path)]
+    if len(frames) == 2:
+        frames[0] = frames[0][~frames[0]["epoch"].isin(frames[1]["epoch"])]
+    return pd.concat(frames)
+
+
+def _has_rows(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
