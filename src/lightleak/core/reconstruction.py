@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 from torch import Tensor
 
+from lightleak.core.certificate import Certificate
 from lightleak.core.threat_model import ThreatModel
 
 
@@ -22,6 +23,7 @@ class Reconstruction:
         loss: the attack's objective at its best restart after projection.
         seconds: wall time of the attack, shared equally among the updates of one vectorised call.
         ensemble: ``[restarts, n, d]`` the pooled restarts, matched row by row; ``None`` unless asked for.
+        certificate: what the attack knows of its own success; ``None`` where it knows nothing.
     """
 
     attack: str
@@ -33,3 +35,4 @@ class Reconstruction:
     loss: float
     seconds: float
     ensemble: Tensor | None = None
+    certificate: Certificate | None = None
