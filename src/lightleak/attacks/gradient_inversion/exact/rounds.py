@@ -1,0 +1,178 @@
+"""The course of exact inversion: infer the columns, find rows, verify them, take them out, and again."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
+from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
+from lightleak.attacks.gradient_inversion.exact.residual import Residual
+from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
+from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space, largest_column
+from lightleak.attacks.gradient_inversion.exact.search import Candidates, RowSearch
+from lightleak.attacks.gradient_inversion.exact.spaces import Spaces, numerical_rank, spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.exact.verification import verify
+from lightleak.data.encoder import TableEncoder
+
+LAYER = 1
+"""Index of the layer whose gradient is searched: the second, whose input depends on one matrix alone."""
+
+ROW_TOLERANCE = 2e-5
+"""Part of ``(h_1, 1)`` that may lie outside the row space: rounding leaves about 1e-6 of it."""
+
+UNIT_FACTOR = 30.0
+"""The column space is known less well, as its vectors are 0 or 1 times a weight: its tolerance is that of rows times this."""
+
+COEFFICIENT_TOLERANCE = 0.02
+"""Relative error of a coefficient; those of different counts differ by a fifth or more."""
+
+FLOORS = (1e-6, 1e-3, 1e-2, 1e-1)
+"""Floors of `whitened` that searches draw from, more often those that found rows."""
+
+POLISHED = 64
+"""Candidates of a search that are polished and verified, or a third of them where that is more."""
+
+POLISH_ROUNDS = 5
+
+WIDEN_EVERY, SEARCH_MORE_EVERY = 2, 4
+"""Fruitless searches after which the tolerance grows by `WIDEN` and the number of chains doubles."""
+
+WIDEN, WIDEST = 4.0, 3e-3
+
+
+@dataclass(frozen=True)
+class Found:
+    """Where the rounds ended.
+
+    Attributes:
+        residual: explained rows and what is left.
+        cells: of the explained rows, as `TableEncoder.project` returns them.
+        rank: distinct rows that the gradient showed at the beginning.
+        space: rows that may be behind what is left.
+        searches: searches done.
+    """
+
+    residual: Residual
+    cells: tuple[Tensor, Tensor]
+    rank: int
+    space: RowSpace
+    searches: int
+
+
+class Rounds:
+    """Find the rows behind one gradient.
+
+    Args:
+        chain: the network, float64.
+        observed: ``[G_l gb_l]`` per layer, float64.
+        n_rows: rows of the batch.
+        encoder: on the same device.
+        prior: what is believed of cells.
+        config: how much work.
+        generator: of all random numbers, on the CPU.
+        progress: told the share of rows that were found since it was last told.
+    """
+
+    def __init__(
+        self,
+        chain: ReLUChain,
+        observed: tuple[Tensor, ...],
+        n_rows: int,
+        encoder: TableEncoder,
+        prior: RowPrior,
+        config: ExactConfig,
+        generator: torch.Generator,
+    ) -> None:
+        self.chain, self.encoder, self.prior, self.config, self.generator = chain, encoder, prior, config, generator
+        self.residual = Residual.of(chain, observed, n_rows)
+        self.scale = unit_scale(observed[LAYER])
+        self.largest = largest_column(observed[0], encoder)
+        self.space = infer_space(observed[0], encoder, prior, n_rows)
+        self.spaces = spaces_of(observed[LAYER], self.scale)
+        self.rank = self.spaces.rank
+        device = observed[0].device
+        self.cells = (
+            torch.empty(0, len(encoder.schema.categorical), dtype=torch.long, device=device),
+            torch.empty(0, len(encoder.schema.numerical), dtype=torch.float64, device=device),
+        )
+
+    def run(self) -> Found:
+        """Search until every distinct row is found or nothing new turns up."""
+        config, floors = self.config, torch.ones(len(FLOORS))
+        fruitless, chains, tolerance, searches = 0, config.chains, ROW_TOLERANCE, 0
+        while self.spaces.rank > 0 and fruitless < config.patience:
+            choice = int(torch.multinomial(floors, 1, generator=self.generator))
+            search = RowSearch(self.chain, self.space, self.spaces, FLOORS[choice], self.generator)
+            candidates = search.run(chains, config.sweeps)
+            kept = max(POLISHED, chains // 3)
+            best = Candidates(candidates.codes[:kept], candidates.numbers[:kept], candidates.distance[:kept])
+            accepted = self.accept(search.polish(best, POLISH_ROUNDS), tolerance)
+            searches += 1
+            floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
+            if accepted:
+                fruitless, tolerance = 0, max(ROW_TOLERANCE, tolerance / 2)
+                continue
+            fruitless += 1
+            if fruitless % WIDEN_EVERY == 0:
+                tolerance = min(WIDEST, WIDEN * tolerance)
+            if fruitless % SEARCH_MORE_EVERY == 0:
+                chains = min(config.most_chains, 2 * chains)
+        return Found(self.residual, self.cells, self.rank, self.space, searches)
+
+    def accept(self, candidates: Candidates, tolerance: float) -> int:
+        """Verify candidates, explain the gradient by those that pass, and see what is left; returns how many passed."""
+        cells = self.space.cells(candidates.codes, candidates.numbers)
+        cells, x = _distinct(cells, self.space.encode(cells))
+        verdict = verify(self.chain, LAYER, self.spaces, x, self.residual.n_rows)
+        passed = (
+            (verdict.row_distance < tolerance)
+            & (verdict.unit_distance < UNIT_FACTOR * tolerance)
+            & (verdict.coefficient_error < COEFFICIENT_TOLERANCE)
+        )
+        order = verdict.row_distance.argsort(stable=True)
+        chosen = self._unlike(cells, order[passed[order]])[: self.spaces.rank]
+        if not len(chosen):
+            return 0
+        self.residual = self.residual.with_rows(x[chosen], verdict.counts[chosen])
+        self.cells = (torch.cat([self.cells[0], cells[0][chosen]]), torch.cat([self.cells[1], cells[1][chosen]]))
+        left = self.spaces.rank - len(chosen)
+        self.spaces = spaces_of(self.residual.left[LAYER], self.scale, left)
+        if left:
+            rows = self.residual.rows_left
+            self.space = infer_space(
+                self.residual.left[0], self.encoder, self.prior, rows, self.largest, self.space.ties
+            )
+        return len(chosen)
+
+    def _unlike(self, cells: tuple[Tensor, Tensor], order: Tensor) -> Tensor:
+        """Of these candidates, best first, the ones unlike every better one and every row found before.
+
+        Two rows are alike where their categories are equal and their numbers nearly so: both cannot be true
+        when only one was found so far, and the second would be a wrong reading of the first.
+        """
+        codes, values = (torch.cat([old, new]) for old, new in zip(self.cells, cells, strict=True))
+        near = self.encoder.deviation * NEAR
+        kept: list[int] = list(range(len(self.cells[0])))
+        old = len(kept)
+        for i in order.tolist():
+            same = (codes[kept] == codes[old + i]).all(-1)
+            close = ((values[kept] - values[old + i]).abs() <= near).all(-1)
+            if not bool((same & close).any()):
+                kept.append(old + i)
+        return torch.tensor([i - old for i in kept[old:]], dtype=torch.long, device=order.device)
+
+
+NEAR = 0.1
+"""Deviations within which two numbers count as readings of one."""
+
+
+def _distinct(cells: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+    """Cells and encoded rows without repetitions."""
+    merged = torch.cat([cells[0].double(), cells[1]], -1)
+    _, group = merged.unique(dim=0, return_inverse=True)
+    first = torch.full((int(group.max()) + 1,), len(group), device=group.device)
+    first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
+    return (cells[0][first], cells[1][first]), x[first]

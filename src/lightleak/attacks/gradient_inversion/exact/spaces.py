@@ -1,0 +1,85 @@
+"""Row and column space of one layer's gradient, and what a row must satisfy to lie in both.
+
+``R = sum_i d_i v_i^T / n`` with ``v = (h_{l-1}, 1)`` and ``d = e_l``: as long as the v and the d of the distinct rows
+are linearly independent, every v lies in the row space of R, every d in its column space, and ``v_i^T pinv(R) d_i = n``:
+three tests that a wrong row fails (SPEAR, Dimitrov et al., NeurIPS 2024, uses the column space; DAGER, Petrov et al.,
+NeurIPS 2024, tests discrete tokens against the row space; MUSIC, Schmidt 1986, searches by the null space).
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+RANK_FLOOR = 2e-6
+"""Singular values below this part of the largest may be rounding of float32 sums ..."""
+
+RANK_DROP = 15.0
+"""... where the first of them is this many times smaller than the one before."""
+
+
+@dataclass(frozen=True)
+class Spaces:
+    """What a layer's (residual) gradient spans.
+
+    Attributes:
+        rank: number of distinct rows behind it.
+        row_null: basis of what every v is orthogonal to, ``[in + 1, in + 1 - rank]``.
+        unit_null: basis of what every scaled d is orthogonal to, ``[out, out - rank]``.
+        inverse: pseudo-inverse of the scaled gradient ``[in + 1, out]``.
+        unit_scale: by which every unit's gradient and every d are divided, so that all have one size, ``[out]``.
+    """
+
+    rank: int
+    row_null: Tensor
+    unit_null: Tensor
+    inverse: Tensor
+    unit_scale: Tensor
+
+
+def unit_scale(gradient: Tensor) -> Tensor:
+    """Norm of every unit's gradient; 1 for units that no row reaches."""
+    norms = gradient.norm(dim=1)
+    return torch.where(norms > 0, norms, torch.ones_like(norms))
+
+
+def numerical_rank(singular: Tensor, floor: float = RANK_FLOOR) -> int:
+    """Rank by the first gap into rounding.
+
+    >>> numerical_rank(torch.tensor([1.0, 0.1, 1e-8, 1e-9]))
+    2
+    """
+    relative = singular / singular[0]
+    for i, (here, following) in enumerate(zip(relative[:-1].tolist(), relative[1:].tolist(), strict=True)):
+        if following < floor and here > RANK_DROP * following:
+            return i + 1
+    return len(relative)
+
+
+def spaces_of(gradient: Tensor, scale: Tensor, rank: int | None = None) -> Spaces:
+    """Decompose a layer's gradient.
+
+    Args:
+        gradient: ``[out, in + 1]``, float64.
+        scale: see `unit_scale`; of the whole batch's gradient.
+        rank: known rank; default: `numerical_rank`.
+    """
+    left, singular, right = torch.linalg.svd(gradient / scale.unsqueeze(-1), full_matrices=True)
+    rank = numerical_rank(singular) if rank is None else min(rank, len(singular))
+    inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
+    return Spaces(rank, right[rank:].T.contiguous(), left[:, rank:].contiguous(), inverse, scale)
+
+
+def whitened(null: Tensor, sample: Tensor, floor: float) -> Tensor:
+    """A null basis in which the projections of random rows are uncorrelated and of one size.
+
+    Without this a few directions, along which all rows differ most, drown the others.
+
+    Args:
+        null: ``[in, q]``.
+        sample: vectors of random rows ``[n, in]``.
+        floor: eigenvalues of the second moment are raised to this part of the largest.
+    """
+    projected = sample @ null
+    values, vectors = torch.linalg.eigh(projected.T @ projected / len(sample))
+    return null @ (vectors / values.clamp_min(floor * float(values[-1])).sqrt())

@@ -1,0 +1,85 @@
+"""Is a candidate in the batch, how often, and with which labels: three tests in float64."""
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import combinations
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.exact.spaces import Spaces
+
+MOST_EQUAL = 3
+"""Equal rows of a batch that are told apart by their labels; more of them are found in several turns."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How candidates fare.
+
+    Attributes:
+        row_distance: part of ``v`` outside the row space ``[n]``.
+        unit_distance: part of the scaled ``d`` outside the column space, for the best label counts ``[n]``.
+        coefficient_error: relative distance of the coefficient from that of the counts ``[n]``.
+        counts: best label counts ``[n, classes]``.
+    """
+
+    row_distance: Tensor
+    unit_distance: Tensor
+    coefficient_error: Tensor
+    counts: Tensor
+
+
+@cache
+def label_hypotheses(n_classes: int) -> tuple[tuple[int, ...], ...]:
+    """Label counts that up to `MOST_EQUAL` equal rows can have: of one class or of two.
+
+    >>> label_hypotheses(2)[:5]
+    ((1, 0), (0, 1), (2, 0), (0, 2), (3, 0))
+    """
+    found = []
+    for times in range(1, MOST_EQUAL + 1):
+        for one in range(n_classes):
+            found.append(tuple(times if c == one else 0 for c in range(n_classes)))
+    for one, other in combinations(range(n_classes), 2):
+        for first, second in [(1, 1), (2, 1), (1, 2)] if n_classes == 2 else [(1, 1)]:
+            found.append(tuple(first if c == one else second if c == other else 0 for c in range(n_classes)))
+    return tuple(found)
+
+
+def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int) -> Verdict:
+    """Test rows against the spaces of a layer's gradient.
+
+    Args:
+        chain: the network, float64.
+        layer: index of the layer, from 0.
+        spaces: of that layer's gradient.
+        x: rows ``[n, d]``, float64.
+        n_rows: rows of the batch.
+    """
+    activations = chain.forward(x)
+    v = with_one(activations.hidden[layer])
+    hypotheses = x.new_tensor(label_hypotheses(chain.n_classes))
+    # [n, hypotheses, classes]: derivative by the logits of rows with these counts.
+    output = hypotheses.sum(-1, keepdim=True) * activations.probabilities.unsqueeze(1) - hypotheses
+    d = _errors_at(chain, layer, [m.unsqueeze(1) for m in activations.masks], output) / spaces.unit_scale
+    unit_distance = (d @ spaces.unit_null).norm(dim=-1) / d.norm(dim=-1).clamp_min(torch.finfo(d.dtype).tiny)
+    coefficient = ((v @ spaces.inverse).unsqueeze(1) * d).sum(-1) / n_rows
+    error = (coefficient - 1).abs()
+    # The coefficient tells counts apart whose directions are the same; the column space those that differ.
+    best = (error + unit_distance).argmin(1, keepdim=True)
+    return Verdict(
+        row_distance=(v @ spaces.row_null).norm(dim=1) / v.norm(dim=1),
+        unit_distance=unit_distance.gather(1, best).squeeze(1),
+        coefficient_error=error.gather(1, best).squeeze(1),
+        counts=hypotheses[best.squeeze(1)],
+    )
+
+
+def _errors_at(chain: ReLUChain, layer: int, masks: list[Tensor], output: Tensor) -> Tensor:
+    """``e`` of one layer, for several outputs of every row."""
+    error = output
+    for at in range(chain.depth - 1, layer, -1):
+        error = (error @ chain.weights[at]) * masks[at - 1]
+    return error
