@@ -1,7 +1,6 @@
 """The course of exact inversion: infer the columns, find rows, verify them, take them out, and again."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -9,11 +8,12 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
+from lightleak.attacks.gradient_inversion.exact.repair import repair_numbers
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space, largest_column
 from lightleak.attacks.gradient_inversion.exact.search import Candidates, RowSearch
-from lightleak.attacks.gradient_inversion.exact.spaces import Spaces, numerical_rank, spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces import spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.verification import verify
 from lightleak.data.encoder import TableEncoder
 
@@ -50,6 +50,7 @@ class Found:
     Attributes:
         residual: explained rows and what is left.
         cells: of the explained rows, as `TableEncoder.project` returns them.
+        certain: which of them passed the tests at the tolerance of rounding, bool ``[r]``.
         rank: distinct rows that the gradient showed at the beginning.
         space: rows that may be behind what is left.
         searches: searches done.
@@ -57,6 +58,7 @@ class Found:
 
     residual: Residual
     cells: tuple[Tensor, Tensor]
+    certain: Tensor
     rank: int
     space: RowSpace
     searches: int
@@ -73,7 +75,6 @@ class Rounds:
         prior: what is believed of cells.
         config: how much work.
         generator: of all random numbers, on the CPU.
-        progress: told the share of rows that were found since it was last told.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Rounds:
             torch.empty(0, len(encoder.schema.categorical), dtype=torch.long, device=device),
             torch.empty(0, len(encoder.schema.numerical), dtype=torch.float64, device=device),
         )
+        self.certain = torch.empty(0, dtype=torch.bool, device=device)
 
     def run(self) -> Found:
         """Search until every distinct row is found or nothing new turns up."""
@@ -120,7 +122,8 @@ class Rounds:
                 tolerance = min(WIDEST, WIDEN * tolerance)
             if fruitless % SEARCH_MORE_EVERY == 0:
                 chains = min(config.most_chains, 2 * chains)
-        return Found(self.residual, self.cells, self.rank, self.space, searches)
+        residual, cells = repair_numbers(self.residual, self.cells, self.space)
+        return Found(residual, cells, self.certain, self.rank, self.space, searches)
 
     def accept(self, candidates: Candidates, tolerance: float) -> int:
         """Verify candidates, explain the gradient by those that pass, and see what is left; returns how many passed."""
@@ -138,6 +141,7 @@ class Rounds:
             return 0
         self.residual = self.residual.with_rows(x[chosen], verdict.counts[chosen])
         self.cells = (torch.cat([self.cells[0], cells[0][chosen]]), torch.cat([self.cells[1], cells[1][chosen]]))
+        self.certain = torch.cat([self.certain, torch.full_like(chosen, tolerance <= ROW_TOLERANCE, dtype=torch.bool)])
         left = self.spaces.rank - len(chosen)
         self.spaces = spaces_of(self.residual.left[LAYER], self.scale, left)
         if left:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, with_one
-from lightleak.attacks.gradient_inversion.exact.rows import RowSpace, RowTables
+from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.spaces import Spaces, whitened
 
 SAMPLE = 2000
