@@ -8,7 +8,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
-from lightleak.attacks.gradient_inversion.exact.repair import repair_numbers
+from lightleak.attacks.gradient_inversion.exact.refit import refit_numbers
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space, largest_column
@@ -36,6 +36,9 @@ POLISHED = 64
 """Candidates of a search that are polished and verified, or a third of them where that is more."""
 
 POLISH_ROUNDS = 5
+
+REFITS = 2
+"""Corrections of all rows found after every new ones."""
 
 WIDEN_EVERY, SEARCH_MORE_EVERY = 2, 4
 """Fruitless searches after which the tolerance grows by `WIDEN` and the number of chains doubles."""
@@ -94,6 +97,8 @@ class Rounds:
         self.space = infer_space(observed[0], encoder, prior, n_rows)
         self.spaces = spaces_of(observed[LAYER], self.scale)
         self.rank = self.spaces.rank
+        self.first_scale = unit_scale(observed[0])
+        self.first_rank = spaces_of(observed[0], self.first_scale).rank
         device = observed[0].device
         self.cells = (
             torch.empty(0, len(encoder.schema.categorical), dtype=torch.long, device=device),
@@ -122,8 +127,7 @@ class Rounds:
                 tolerance = min(WIDEST, WIDEN * tolerance)
             if fruitless % SEARCH_MORE_EVERY == 0:
                 chains = min(config.most_chains, 2 * chains)
-        residual, cells = repair_numbers(self.residual, self.cells, self.space)
-        return Found(residual, cells, self.certain, self.rank, self.space, searches)
+        return Found(self.residual, self.cells, self.certain, self.rank, self.space, searches)
 
     def accept(self, candidates: Candidates, tolerance: float) -> int:
         """Verify candidates, explain the gradient by those that pass, and see what is left; returns how many passed."""
@@ -143,6 +147,13 @@ class Rounds:
         self.cells = (torch.cat([self.cells[0], cells[0][chosen]]), torch.cat([self.cells[1], cells[1][chosen]]))
         self.certain = torch.cat([self.certain, torch.full_like(chosen, tolerance <= ROW_TOLERANCE, dtype=torch.bool)])
         left = self.spaces.rank - len(chosen)
+        for _ in range(REFITS):
+            # The spaces of what is left sharpen with every correction.
+            self.spaces = spaces_of(self.residual.left[LAYER], self.scale, left)
+            first = spaces_of(self.residual.left[0], self.first_scale, min(left, self.first_rank))
+            self.residual, self.cells = refit_numbers(
+                self.residual, self.cells, self.space, (first, self.spaces), turns=1
+            )
         self.spaces = spaces_of(self.residual.left[LAYER], self.scale, left)
         if left:
             rows = self.residual.rows_left
