@@ -16,6 +16,7 @@ from lightleak.attacks.gradient_inversion.exact.search import Candidates, RowSea
 from lightleak.attacks.gradient_inversion.exact.spaces import spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.verification import verify
 from lightleak.data.encoder import TableEncoder
+from lightleak.data.schema import ColumnKind
 
 LAYER = 1
 """Index of the layer whose gradient is searched: the second, whose input depends on one matrix alone."""
@@ -127,6 +128,10 @@ class Rounds:
                 tolerance = min(WIDEST, WIDEN * tolerance)
             if fruitless % SEARCH_MORE_EVERY == 0:
                 chains = min(config.most_chains, 2 * chains)
+        whole = [column.kind is ColumnKind.INTEGER for column in self.encoder.schema.numerical]
+        integer = torch.tensor(whole, device=self.cells[1].device)
+        self.cells = (self.cells[0], torch.where(integer, self.cells[1].round(), self.cells[1]))
+        self.residual = self.residual.explaining(self.space.encode(self.cells), self.residual.counts)
         return Found(self.residual, self.cells, self.certain, self.rank, self.space, searches)
 
     def accept(self, candidates: Candidates, tolerance: float) -> int:
@@ -163,25 +168,23 @@ class Rounds:
         return len(chosen)
 
     def _unlike(self, cells: tuple[Tensor, Tensor], order: Tensor) -> Tensor:
-        """Of these candidates, best first, the ones unlike every better one and every row found before.
+        """Of these candidates, best first, those that are no second reading of a better one.
 
-        Two rows are alike where their categories are equal and their numbers nearly so: both cannot be true
-        when only one was found so far, and the second would be a wrong reading of the first.
+        Candidates of equal categories and nearly equal numbers are taken one at a time: should both be true, the other
+        passes again once the first is taken out.
         """
-        codes, values = (torch.cat([old, new]) for old, new in zip(self.cells, cells, strict=True))
-        near = self.encoder.deviation * NEAR
-        kept: list[int] = list(range(len(self.cells[0])))
-        old = len(kept)
+        codes, values = cells
+        kept: list[int] = []
         for i in order.tolist():
-            same = (codes[kept] == codes[old + i]).all(-1)
-            close = ((values[kept] - values[old + i]).abs() <= near).all(-1)
+            same = (codes[kept] == codes[i]).all(-1)
+            close = ((values[kept] - values[i]).abs() <= NEAR * self.encoder.deviation).all(-1)
             if not bool((same & close).any()):
-                kept.append(old + i)
-        return torch.tensor([i - old for i in kept[old:]], dtype=torch.long, device=order.device)
+                kept.append(i)
+        return torch.tensor(kept, dtype=torch.long, device=order.device)
 
 
 NEAR = 0.1
-"""Deviations within which two numbers count as readings of one."""
+"""Deviations within which two numbers may be readings of one."""
 
 
 def _distinct(cells: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:

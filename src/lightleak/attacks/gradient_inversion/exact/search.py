@@ -120,23 +120,42 @@ class RowSearch:
         return value.index_put(open_, self.units(hidden[open_]).square().sum(-1), accumulate=True)
 
     def polish(self, candidates: Candidates, rounds: int) -> Candidates:
-        """Numbers by undamped Gauss-Newton steps in float64, masks fixed within a step; kept where they improve."""
-        codes, numbers = candidates.codes, candidates.numbers
-        if not self.space.free:
-            return candidates
+        """Numbers by undamped Gauss-Newton steps in float64, and whole numbers rounded.
+
+        Columns are rounded one after the other, the narrowest first, and the others follow: where few equations leave
+        a line of solutions, or two rows of equal categories a whole line between them, a whole number on it decides.
+
+        Args:
+            candidates: rows.
+            rounds: steps before anything is rounded; after each rounding one.
+        """
+        space, numbers = self.space, candidates.numbers
+        open_ = torch.ones(len(space.free), dtype=torch.bool, device=self.device)
+        for _ in range(rounds if space.free else 0):
+            numbers = self._newton(candidates.codes, numbers, open_)
+        for i in space.unit.argsort().tolist():
+            if bool(space.integer[i]):
+                whole = (space.center[i] + numbers[:, i] * space.unit[i]).round()
+                numbers[:, i] = (whole - space.center[i]) / space.unit[i]
+                open_[i] = False
+                if bool(open_.any()):
+                    numbers = self._newton(candidates.codes, numbers, open_)
+        return Candidates(candidates.codes, space.clamp(numbers), candidates.distance)
+
+    def _newton(self, codes: Tensor, numbers: Tensor, open_: Tensor) -> Tensor:
+        """One step of the open numbers, kept where it improves; masks are fixed within it."""
         metric = self.row_metric
-        for _ in range(rounds):
-            preactivation = self.exact_tables.of(codes, numbers)
-            value = preactivation.relu() @ metric[:-1] + metric[-1]
-            jacobian = torch.einsum(
-                "fh,nh,hq->nqf", self.exact_tables.numbers, (preactivation > 0).double(), metric[:-1]
-            )
-            step = (torch.linalg.pinv(jacobian, rtol=1e-9) @ value.unsqueeze(-1)).squeeze(-1)
-            moved = self.space.clamp(numbers - step)
-            after = self.exact_tables.of(codes, moved).relu() @ metric[:-1] + metric[-1]
-            better = after.square().sum(-1) < value.square().sum(-1)
-            numbers = torch.where(better.unsqueeze(-1), moved, numbers)
-        return Candidates(codes, numbers, candidates.distance)
+        preactivation = self.exact_tables.of(codes, numbers)
+        value = preactivation.relu() @ metric[:-1] + metric[-1]
+        each = self.exact_tables.numbers[open_]
+        jacobian = torch.einsum("fh,nh,hq->nqf", each, (preactivation > 0).double(), metric[:-1])
+        step = (torch.linalg.pinv(jacobian, rtol=1e-9) @ value.unsqueeze(-1)).squeeze(-1)
+        moved = numbers.clone()
+        moved[:, open_] = moved[:, open_] - step
+        moved = self.space.clamp(moved)
+        after = self.exact_tables.of(codes, moved).relu() @ metric[:-1] + metric[-1]
+        better = after.square().sum(-1) < value.square().sum(-1)
+        return torch.where(better.unsqueeze(-1), moved, numbers)
 
     def _reduced(self, metric: Tensor) -> Tensor:
         """At most `DIRECTIONS` random combinations of the null directions."""
