@@ -26,7 +26,7 @@ class ExactConfig:
     chains: int = 192
     most_chains: int = 2048
     sweeps: int = 15
-    patience: int = 24
+    patience: int = 12
     enumerate_below: int = 40
     prior: PriorSource = "auto"
 

@@ -36,6 +36,10 @@ FLOORS = (1e-6, 1e-3, 1e-2, 1e-1)
 POLISHED = 64
 """Candidates of a search that are polished and verified, or a third of them where that is more."""
 
+SPARE_TESTS = 4
+"""Equations left to refute a row before it counts as certain: a wrong row meets each of them within the tolerance once
+in thousands of times, and a search looks at millions of rows."""
+
 POLISH_ROUNDS = 5
 
 REFITS = 2
@@ -148,9 +152,10 @@ class Rounds:
         chosen = self._unlike(cells, order[passed[order]])[: self.spaces.rank]
         if not len(chosen):
             return 0
+        proven = tolerance <= ROW_TOLERANCE and self._spare_tests() >= SPARE_TESTS
         self.residual = self.residual.with_rows(x[chosen], verdict.counts[chosen])
         self.cells = (torch.cat([self.cells[0], cells[0][chosen]]), torch.cat([self.cells[1], cells[1][chosen]]))
-        self.certain = torch.cat([self.certain, torch.full_like(chosen, tolerance <= ROW_TOLERANCE, dtype=torch.bool)])
+        self.certain = torch.cat([self.certain, torch.full_like(chosen, proven, dtype=torch.bool)])
         left = self.spaces.rank - len(chosen)
         for _ in range(REFITS):
             # The spaces of what is left sharpen with every correction.
@@ -166,6 +171,10 @@ class Rounds:
                 self.residual.left[0], self.encoder, self.prior, rows, self.largest, self.space.ties
             )
         return len(chosen)
+
+    def _spare_tests(self) -> int:
+        """Equations on a row beyond those that its free numbers can satisfy alone."""
+        return self.spaces.row_null.shape[1] + self.spaces.unit_null.shape[1] - len(self.space.free)
 
     def _unlike(self, cells: tuple[Tensor, Tensor], order: Tensor) -> Tensor:
         """Of these candidates, best first, those that are no second reading of a better one.
