@@ -16,7 +16,7 @@ from lightleak.attacks.gradient_inversion.exact.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.attacks.gradient_inversion.problem import client_network
-from lightleak.core.certificate import Certificate, RowStatus
+from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.devices import synchronize
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
@@ -105,19 +105,21 @@ class ExactInversion(UpdateAttack):
         prior = RowPrior.of(update, encoder, self.config.prior)
         chain, observed = ReLUChain.of(update, device), observed_gradient(update, device)
         draws = generator(seed, "exact")
-        found = Rounds(chain, observed, update.facts.n_rows, encoder, prior, self.config, draws).run()
+        feasibility = estimate_feasibility(observed, update.facts.n_rows)
+        rounds = Rounds(chain, observed, update.facts.n_rows, encoder, prior, self.config, draws)
+        found = rounds.found() if feasibility.expected == "approximate" else rounds.run()
         synchronize(device)
-        reconstruction = self._reconstruction(update, encoder, prior, found, draws, began)
+        reconstruction = self._reconstruction(encoder, prior, found, feasibility, draws, began)
         if progress is not None:
             progress(1.0)
         return reconstruction
 
     def _reconstruction(
         self,
-        update: ClientUpdate,
         encoder: TableEncoder,
         prior: RowPrior,
         found: Found,
+        feasibility: Feasibility,
         draws: torch.Generator,
         began: float,
     ) -> Reconstruction:
@@ -147,6 +149,6 @@ class ExactInversion(UpdateAttack):
                 residual=residual.relative,
                 status=tuple(status),
                 multiplicity=(*times[source].tolist(), *[1] * len(guessed_labels)),
-                feasibility=estimate_feasibility(residual.observed, update.facts.n_rows),
+                feasibility=feasibility,
             ),
         )

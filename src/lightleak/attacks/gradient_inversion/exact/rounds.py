@@ -25,7 +25,8 @@ ROW_TOLERANCE = 2e-5
 """Part of ``(h_1, 1)`` that may lie outside the row space: rounding leaves about 1e-6 of it."""
 
 UNIT_FACTOR = 30.0
-"""The column space is known less well, as its vectors are 0 or 1 times a weight: its tolerance is that of rows times this."""
+"""The column space is known less well, as its vectors are 0 or 1 times a weight: its tolerance is this many times that
+of rows."""
 
 COEFFICIENT_TOLERANCE = 0.02
 """Relative error of a coefficient; those of different counts differ by a fifth or more."""
@@ -96,20 +97,24 @@ class Rounds:
         generator: torch.Generator,
     ) -> None:
         self.chain, self.encoder, self.prior, self.config, self.generator = chain, encoder, prior, config, generator
-        self.residual = Residual.of(chain, observed, n_rows)
-        self.scale = unit_scale(observed[LAYER])
-        self.largest = largest_column(observed[0], encoder)
-        self.space = infer_space(observed[0], encoder, prior, n_rows)
-        self.spaces = spaces_of(observed[LAYER], self.scale)
-        self.rank = self.spaces.rank
-        self.first_scale = unit_scale(observed[0])
-        self.first_rank = spaces_of(observed[0], self.first_scale).rank
+        self.n_rows = n_rows
+        self._begin(observed)
         device = observed[0].device
         self.cells = (
             torch.empty(0, len(encoder.schema.categorical), dtype=torch.long, device=device),
             torch.empty(0, len(encoder.schema.numerical), dtype=torch.float64, device=device),
         )
         self.certain = torch.empty(0, dtype=torch.bool, device=device)
+
+    def _begin(self, observed: tuple[Tensor, ...]) -> None:
+        """Nothing found yet of this gradient."""
+        self.residual = Residual.of(self.chain, observed, self.n_rows)
+        self.scale, self.first_scale = unit_scale(observed[LAYER]), unit_scale(observed[0])
+        self.largest = largest_column(observed[0], self.encoder)
+        self.space = infer_space(observed[0], self.encoder, self.prior, self.n_rows)
+        self.spaces = spaces_of(observed[LAYER], self.scale)
+        self.first_rank = spaces_of(observed[0], self.first_scale).rank
+        self.rank = self.spaces.rank
 
     def run(self) -> Found:
         """Search until every distinct row is found or nothing new turns up."""
@@ -132,6 +137,10 @@ class Rounds:
                 tolerance = min(WIDEST, WIDEN * tolerance)
             if fruitless % SEARCH_MORE_EVERY == 0:
                 chains = min(config.most_chains, 2 * chains)
+        return self.found(searches)
+
+    def found(self, searches: int = 0) -> Found:
+        """Where the rounds stand, with whole numbers rounded."""
         whole = [column.kind is ColumnKind.INTEGER for column in self.encoder.schema.numerical]
         integer = torch.tensor(whole, device=self.cells[1].device)
         self.cells = (self.cells[0], torch.where(integer, self.cells[1].round(), self.cells[1]))
@@ -143,11 +152,17 @@ class Rounds:
         cells = self.space.cells(candidates.codes, candidates.numbers)
         cells, x = _distinct(cells, self.space.encode(cells))
         verdict = verify(self.chain, LAYER, self.spaces, x, self.residual.n_rows)
+        inside = verdict.row_distance < tolerance
         passed = (
-            (verdict.row_distance < tolerance)
+            inside
             & (verdict.unit_distance < UNIT_FACTOR * tolerance)
             & (verdict.coefficient_error < COEFFICIENT_TOLERANCE)
         )
+        if not len(self.residual.x) and not bool(passed.any()):
+            factor = common_factor(verdict.single[inside & (verdict.single_distance < UNIT_FACTOR * tolerance)])
+            if factor is not None:
+                self._begin(tuple(layer * factor for layer in self.residual.observed))
+                return self.accept(candidates, tolerance)
         order = verdict.row_distance.argsort(stable=True)
         chosen = self._unlike(cells, order[passed[order]])[: self.spaces.rank]
         if not len(chosen):
@@ -194,6 +209,27 @@ class Rounds:
 
 NEAR = 0.1
 """Deviations within which two numbers may be readings of one."""
+
+
+SCALED_WITHIN, LEAST_SCALED = 0.01, 3
+"""Coefficients of at least this many rows within 1% of their median say that the client scaled its gradient."""
+
+
+def common_factor(coefficients: Tensor) -> float | None:
+    """What all of a gradient must be multiplied by, where a client clipped it: rows that are alone agree on it.
+
+    >>> common_factor(torch.tensor([3.0, 3.001, 2.999, 1.5]))
+    3.0
+    >>> common_factor(torch.tensor([3.0, 1.5, 0.2])) is None
+    True
+    """
+    if len(coefficients) < LEAST_SCALED:
+        return None
+    # Two rows that are equal have half the coefficient: they stay in the minority.
+    median = coefficients.quantile(0.5) if len(coefficients) % 2 else coefficients.sort().values[len(coefficients) // 2]
+    agree = (coefficients / median - 1).abs() < SCALED_WITHIN
+    enough = int(agree.sum()) >= max(LEAST_SCALED, (len(agree) + 1) // 2)
+    return float(median) if enough and float(median) > 0 else None
 
 
 def _distinct(cells: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:

@@ -222,7 +222,7 @@ class _State:
 
 @dataclass(frozen=True)
 class UnitDirections:
-    """From ``h_1`` to the direction of ``e_2``, which no label changes with two classes: there ``e_L`` is along (1, -1).
+    """From ``h_1`` to the direction of ``e_2``; with two classes no label changes it, as ``e_L`` is along (1, -1).
 
     Attributes:
         weights: transposed weights of the hidden layers from the second on.

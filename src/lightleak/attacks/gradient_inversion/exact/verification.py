@@ -23,12 +23,17 @@ class Verdict:
         unit_distance: part of the scaled ``d`` outside the column space, for the best label counts ``[n]``.
         coefficient_error: relative distance of the coefficient from that of the counts ``[n]``.
         counts: best label counts ``[n, classes]``.
+        single: coefficient of a row that is alone, for the label that suits the column space best among those for
+            which it is positive ``[n]``: 1 for a true row, and the inverse of what a client scaled its gradient by.
+        single_distance: part of the scaled ``d`` outside the column space for that label ``[n]``.
     """
 
     row_distance: Tensor
     unit_distance: Tensor
     coefficient_error: Tensor
     counts: Tensor
+    single: Tensor
+    single_distance: Tensor
 
 
 @cache
@@ -69,11 +74,16 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int)
     error = (coefficient - 1).abs()
     # The coefficient tells counts apart whose directions are the same; the column space those that differ.
     best = (error + unit_distance).argmin(1, keepdim=True)
+    single, single_distance = coefficient[:, : chain.n_classes], unit_distance[:, : chain.n_classes]
+    single_distance = torch.where(single > 0, single_distance, torch.full_like(single_distance, torch.inf))
+    nearest = single_distance.argmin(1, keepdim=True)
     return Verdict(
         row_distance=(v @ spaces.row_null).norm(dim=1) / v.norm(dim=1),
         unit_distance=unit_distance.gather(1, best).squeeze(1),
         coefficient_error=error.gather(1, best).squeeze(1),
         counts=hypotheses[best.squeeze(1)],
+        single=single.gather(1, nearest).squeeze(1),
+        single_distance=single_distance.gather(1, nearest).squeeze(1),
     )
 
 
