@@ -2,8 +2,9 @@
 
 ``R = sum_i d_i v_i^T / n`` with ``v = (h_{l-1}, 1)`` and ``d = e_l``: as long as the v and the d of the distinct rows
 are linearly independent, every v lies in the row space of R, every d in its column space, and
-``v_i^T pinv(R) d_i = n``: three tests that a wrong row fails (SPEAR, Dimitrov et al., NeurIPS 2024, uses the column space; DAGER, Petrov et al.,
-NeurIPS 2024, tests discrete tokens against the row space; MUSIC, Schmidt 1986, searches by the null space).
+``v_i^T pinv(R) d_i = n``: three tests that a wrong row fails. SPEAR (Dimitrov et al., NeurIPS 2024) uses the
+column space, DAGER (Petrov et al., NeurIPS 2024) tests discrete tokens against the row space, and MUSIC (Schmidt 1986)
+searches by the null space.
 """
 
 from dataclasses import dataclass
