@@ -31,10 +31,6 @@ CITATION = (
     "and Petrov et al., DAGER: Exact Gradient Inversion for Large Language Models, NeurIPS 2024"
 )
 
-EXPLAINED = 1e-5
-"""Part of the gradient that may be left of a batch that counts as explained whole: rounding leaves 1e-7, and a single
-wrong category 1e-2."""
-
 
 class ExactInversion(UpdateAttack):
     """Recover every row of a FedSGD batch, labels included, and say which rows are proven.
@@ -125,7 +121,6 @@ class ExactInversion(UpdateAttack):
     ) -> Reconstruction:
         """Rows in the order in which they were found, rows of one kind side by side, guesses last."""
         residual, counts = found.residual, found.residual.counts.long()
-        explained = residual.relative < EXPLAINED
         times = counts.sum(-1)
         source = torch.repeat_interleave(torch.arange(len(times), device=times.device), times)
         classes = torch.arange(residual.chain.n_classes, device=times.device)
@@ -133,8 +128,8 @@ class ExactInversion(UpdateAttack):
         cells = (found.cells[0][source], found.cells[1][source])
         guessed_cells, guessed_labels = guess_rows(residual, found.space, prior, draws)
         cells = (torch.cat([cells[0], guessed_cells[0]]), torch.cat([cells[1], guessed_cells[1]]))
-        proven = [explained or bool(certain) for certain in found.certain[source].tolist()]
-        status: list[RowStatus] = ["certified" if p else "likely" for p in proven] + ["missing"] * len(guessed_labels)
+        proven: list[RowStatus] = ["certified" if p else "likely" for p in found.certain[source].tolist()]
+        status: list[RowStatus] = [*proven, *["missing"] * len(guessed_labels)]  # type: ignore[list-item]
         encoded = encoder.assemble(*cells).cpu()
         return Reconstruction(
             attack=self.name,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, with_one
 
 
 @dataclass(frozen=True)
@@ -54,3 +54,12 @@ class Residual:
         """Norm of what is left relative to the observed gradient's, over all layers."""
         left, whole = (torch.stack([t.square().sum() for t in part]).sum() for part in (self.left, self.observed))
         return float((left / whole).sqrt())
+
+    @property
+    def own_parts(self) -> Tensor:
+        """Norm of every explained row's own part of the gradient, over all layers, ``[r]``."""
+        activations = self.chain.forward(self.x)
+        output = (self.counts.sum(-1, keepdim=True) * activations.probabilities - self.counts) / self.n_rows
+        errors = self.chain.errors(activations, output)
+        pairs = zip(errors, activations.hidden, strict=True)
+        return torch.stack([e.square().sum(-1) * with_one(h).square().sum(-1) for e, h in pairs]).sum(0).sqrt()

@@ -7,11 +7,14 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
+from lightleak.attacks.gradient_inversion.exact.enumeration import enumerate_rows
+from lightleak.attacks.gradient_inversion.exact.lattice import points_of_lines
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
+from lightleak.attacks.gradient_inversion.exact.proof import proven_rows
 from lightleak.attacks.gradient_inversion.exact.refit import refit_numbers
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
-from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space, largest_column
+from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space
 from lightleak.attacks.gradient_inversion.exact.search import Candidates, RowSearch
 from lightleak.attacks.gradient_inversion.exact.spaces import spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.verification import verify
@@ -37,10 +40,6 @@ FLOORS = (1e-6, 1e-3, 1e-2, 1e-1)
 POLISHED = 64
 """Candidates of a search that are polished and verified, or a third of them where that is more."""
 
-SPARE_TESTS = 4
-"""Equations left to refute a row before it counts as certain: a wrong row meets each of them within the tolerance once
-in thousands of times, and a search looks at millions of rows."""
-
 POLISH_ROUNDS = 5
 
 REFITS = 2
@@ -59,7 +58,7 @@ class Found:
     Attributes:
         residual: explained rows and what is left.
         cells: of the explained rows, as `TableEncoder.project` returns them.
-        certain: which of them passed the tests at the tolerance of rounding, bool ``[r]``.
+        certain: which of them are proven, see `proven_rows`, bool ``[r]``.
         rank: distinct rows that the gradient showed at the beginning.
         space: rows that may be behind what is left.
         searches: searches done.
@@ -104,29 +103,29 @@ class Rounds:
             torch.empty(0, len(encoder.schema.categorical), dtype=torch.long, device=device),
             torch.empty(0, len(encoder.schema.numerical), dtype=torch.float64, device=device),
         )
-        self.certain = torch.empty(0, dtype=torch.bool, device=device)
 
     def _begin(self, observed: tuple[Tensor, ...]) -> None:
         """Nothing found yet of this gradient."""
         self.residual = Residual.of(self.chain, observed, self.n_rows)
         self.scale, self.first_scale = unit_scale(observed[LAYER]), unit_scale(observed[0])
-        self.largest = largest_column(observed[0], self.encoder)
         self.space = infer_space(observed[0], self.encoder, self.prior, self.n_rows)
-        self.spaces = spaces_of(observed[LAYER], self.scale)
-        self.first_rank = spaces_of(observed[0], self.first_scale).rank
-        self.rank = self.spaces.rank
+        self.spaces = (spaces_of(observed[0], self.first_scale), spaces_of(observed[LAYER], self.scale))
+        self.whole = self.spaces
+        self.first_rank, self.rank = self.spaces[0].rank, self.spaces[LAYER].rank
 
     def run(self) -> Found:
         """Search until every distinct row is found or nothing new turns up."""
         config, floors = self.config, torch.ones(len(FLOORS))
         fruitless, chains, tolerance, searches = 0, config.chains, ROW_TOLERANCE, 0
-        while self.spaces.rank > 0 and fruitless < config.patience:
+        while self.spaces[LAYER].rank > 0 and self.residual.rows_left > 0 and fruitless < config.patience:
             choice = int(torch.multinomial(floors, 1, generator=self.generator))
-            search = RowSearch(self.chain, self.space, self.spaces, FLOORS[choice], self.generator)
+            search = RowSearch(self.chain, self.space, self.spaces[LAYER], FLOORS[choice], self.generator)
             candidates = search.run(chains, config.sweeps)
             kept = max(POLISHED, chains // 3)
             best = Candidates(candidates.codes[:kept], candidates.numbers[:kept], candidates.distance[:kept])
-            accepted = self.accept(search.polish(best, POLISH_ROUNDS), tolerance)
+            accepted = self.accept(search.polish(best, POLISH_ROUNDS), tolerance, LAYER)
+            if not accepted and self.residual.rows_left <= config.enumerate_below:
+                accepted = self._enumerate(tolerance)
             searches += 1
             floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
             if accepted:
@@ -145,51 +144,76 @@ class Rounds:
         integer = torch.tensor(whole, device=self.cells[1].device)
         self.cells = (self.cells[0], torch.where(integer, self.cells[1].round(), self.cells[1]))
         self.residual = self.residual.explaining(self.space.encode(self.cells), self.residual.counts)
-        return Found(self.residual, self.cells, self.certain, self.rank, self.space, searches)
+        certain = proven_rows(self.residual, self.whole, free=len(self.encoder.schema.numerical))
+        return Found(self.residual, self.cells, certain, self.rank, self.space, searches)
 
-    def accept(self, candidates: Candidates, tolerance: float) -> int:
-        """Verify candidates, explain the gradient by those that pass, and see what is left; returns how many passed."""
+    def _enumerate(self, tolerance: float) -> int:
+        """Rows that the first layer's row space admits, verified there.
+
+        Of rows that share every mask of the second layer only a sum lies in that layer's spaces; the first layer tells
+        them apart once few rows are left.
+        """
+        found = enumerate_rows(self.residual.left[0], self.space, self.spaces[0].rank)
+        if not len(found.codes):
+            return 0
+        accepted = self.accept(Candidates(found.codes, found.numbers, found.distance), tolerance, layer=0)
+        points = None if accepted else points_of_lines(self.space, self.spaces[0], found.codes)
+        if points is None:
+            return accepted
+        return self.accept(Candidates(*points, torch.zeros(len(points[0]))), tolerance, layer=0)
+
+    def accept(self, candidates: Candidates, tolerance: float, layer: int) -> int:
+        """Verify candidates, explain the gradient by those that pass, and see what is left.
+
+        Args:
+            candidates: rows.
+            tolerance: part of a row that may lie outside of the row space.
+            layer: index of the layer whose spaces they are held against.
+
+        Returns:
+            How many passed.
+        """
         cells = self.space.cells(candidates.codes, candidates.numbers)
         cells, x = _distinct(cells, self.space.encode(cells))
-        verdict = verify(self.chain, LAYER, self.spaces, x, self.residual.n_rows)
+        verdict = verify(self.chain, layer, self.spaces[layer], x, self.residual.n_rows)
         inside = verdict.row_distance < tolerance
         passed = (
             inside
             & (verdict.unit_distance < UNIT_FACTOR * tolerance)
             & (verdict.coefficient_error < COEFFICIENT_TOLERANCE)
         )
-        if not len(self.residual.x) and not bool(passed.any()):
+        if not len(self.residual.x):
             factor = common_factor(verdict.single[inside & (verdict.single_distance < UNIT_FACTOR * tolerance)])
-            if factor is not None:
+            if factor is not None and abs(factor - 1) > COEFFICIENT_TOLERANCE:
                 self._begin(tuple(layer * factor for layer in self.residual.observed))
-                return self.accept(candidates, tolerance)
+                return self.accept(candidates, tolerance, layer)
         order = verdict.row_distance.argsort(stable=True)
-        chosen = self._unlike(cells, order[passed[order]])[: self.spaces.rank]
+        chosen = self._unlike(cells, order[passed[order]])[: self.spaces[layer].rank]
+        chosen = chosen[verdict.counts[chosen].sum(-1).cumsum(0) <= self.residual.rows_left]
         if not len(chosen):
             return 0
-        proven = tolerance <= ROW_TOLERANCE and self._spare_tests() >= SPARE_TESTS
         self.residual = self.residual.with_rows(x[chosen], verdict.counts[chosen])
         self.cells = (torch.cat([self.cells[0], cells[0][chosen]]), torch.cat([self.cells[1], cells[1][chosen]]))
-        self.certain = torch.cat([self.certain, torch.full_like(chosen, proven, dtype=torch.bool)])
-        left = self.spaces.rank - len(chosen)
+        rows = self.residual.rows_left
+        left = max(self.spaces[LAYER].rank - len(chosen), min(1, rows))
         for _ in range(REFITS):
             # The spaces of what is left sharpen with every correction.
-            self.spaces = spaces_of(self.residual.left[LAYER], self.scale, left)
-            first = spaces_of(self.residual.left[0], self.first_scale, min(left, self.first_rank))
-            self.residual, self.cells = refit_numbers(
-                self.residual, self.cells, self.space, (first, self.spaces), turns=1
-            )
-        self.spaces = spaces_of(self.residual.left[LAYER], self.scale, left)
-        if left:
-            rows = self.residual.rows_left
+            self._decompose(left)
+            self.residual, self.cells = refit_numbers(self.residual, self.cells, self.space, self.spaces, turns=1)
+        self._decompose(left)
+        if rows:
             self.space = infer_space(
-                self.residual.left[0], self.encoder, self.prior, rows, self.largest, self.space.ties
+                self.residual.left[0], self.encoder, self.prior, rows, self.residual.observed[0], self.space.ties
             )
         return len(chosen)
 
-    def _spare_tests(self) -> int:
-        """Equations on a row beyond those that its free numbers can satisfy alone."""
-        return self.spaces.row_null.shape[1] + self.spaces.unit_null.shape[1] - len(self.space.free)
+    def _decompose(self, rank: int) -> None:
+        """Spaces of what is left; equal masks may make the second layer's rank less than the number of rows."""
+        first = min(self.residual.rows_left, self.first_rank)
+        self.spaces = (
+            spaces_of(self.residual.left[0], self.first_scale, first),
+            spaces_of(self.residual.left[LAYER], self.scale, rank),
+        )
 
     def _unlike(self, cells: tuple[Tensor, Tensor], order: Tensor) -> Tensor:
         """Of these candidates, best first, those that are no second reading of a better one.
