@@ -1,8 +1,8 @@
 """Which of the rows that were found are proven: judged once, at the end, on the rows as they are returned.
 
 A row is proven in one of two ways. Either the batch explains the gradient to rounding, and what is left of it is
-nothing beside the row's own part. Or the row alone passes the tests of `verification` against the whole observed gradient, with
-enough of them left over beyond those that its own numbers could be bent to meet.
+nothing beside the row's own part. Or the row alone passes the tests of `verification` against the whole observed
+gradient, with enough of them left over beyond those that its own numbers could be bent to meet.
 """
 
 from collections.abc import Sequence
