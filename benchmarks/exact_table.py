@@ -1,0 +1,198 @@
+"""What `exact.py` beside it prints of its lines: a table with goals, and seconds over batch size, bars and drawing."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightleak.metrics.inversion.wilson import wilson_interval
+from lightleak.metrics.summary import summarise
+from lightleak.report.svg import chart, element, line, mark, text
+
+Row = dict[str, Any]
+Goals = Callable[[Row], Mapping[str, float]]
+"""From a case to what it is to reach: least shares and accuracies, or most seconds."""
+
+SETTING = ("dataset", "hidden", "rows", "local", "trained", "noise", "clients")
+"""Fields of a case that say what is attacked."""
+HEAD = ("part", "attacked", "attack", "n", "cells % [95%]", "worst", "s mean / max (CPU)", "all cells")
+HEAD += ("and labels [95%]", "exact rows %", "certified %", "of them wrong, inexact", "TabLeak restored / true", "goal")
+
+
+def read_lines(file: Path | None) -> list[Row]:
+    return [json.loads(one) for one in file.read_text().splitlines()] if file is not None and file.is_file() else []
+
+
+def is_partner(row: Row, case: Row, attack: str) -> bool:
+    """Whether a line is about another attack, with what it usually knows of columns, on the same setting."""
+    other = row["case"]
+    same = all(other[name] == case[name] for name in SETTING)
+    return same and other["attack"] == attack and "prior" not in other["options"]
+
+
+def described(case: Row) -> str:
+    """What is attacked, in words."""
+    told = [f"{case['dataset']} {'-'.join(map(str, case['hidden']))}", f"{case['rows']} rows"]
+    told += [f"{case['clients']} clients"] if case["clients"] > 1 else []
+    told += ["{} epochs x {} batches".format(*case["local"])] if case["local"] else []
+    told += [f"trained {case['trained']} epochs"] if case["trained"] else []
+    told += [f"noise {case['noise']:g}"] if case["noise"] else []
+    return ", ".join(told)
+
+
+def attacker(case: Row) -> str:
+    """The attack, what it is told, and how it is limited."""
+    told = [case["attack"]] + ([f"prior {case['options']['prior']}"] if "prior" in case["options"] else [])
+    told += ["true labels"] if case["labels"] else []
+    return ", ".join([*told, f"in the time of {case['within']}"] if case["within"] else told)
+
+
+def mean(values: Iterable[float | None]) -> float:
+    return summarise(values).mean
+
+
+def reached(rows: Sequence[Row], done: Sequence[Row]) -> dict[str, float]:
+    """What goals are about: shares of batches, cell accuracies, mean seconds, lead over TabLeak in equal time."""
+    cells = [row["cell_accuracy"] for row in rows]
+    others = [row for row in done if row["case"]["within"] and is_partner(row, rows[0]["case"], "tableak")]
+    other = {row["seed"]: row["cell_accuracy"] for row in others}
+    return {
+        "cells right": mean(row["cells_right"] for row in rows),
+        "all right": mean(row["all_right"] for row in rows),
+        "mean": mean(cells),
+        "worst": min(cells),
+        "seconds": mean(row["seconds"] for row in rows),
+        "ahead": mean(row["cell_accuracy"] - other[row["seed"]] for row in rows if row["seed"] in other),
+    }
+
+
+def judged(rows: Sequence[Row], done: Sequence[Row], goals: Mapping[str, float]) -> str:
+    """Every goal with its verdict, and the lead where that is one."""
+    values, told = reached(rows, done), []
+    for name, goal in goals.items():
+        met = values[name] <= goal if name == "seconds" else values[name] >= goal
+        asked = f"at most {goal:g}" if name == "seconds" else f"at least {100 * goal:.3g}%"
+        lead = f", is {100 * values[name]:.1f}" if name == "ahead" and math.isfinite(values[name]) else ""
+        told.append(f"{name} {asked}{lead}: {'yes' if met else 'NO'}")
+    return "; ".join(told) or "-"
+
+
+def table_line(rows: Sequence[Row], done: Sequence[Row], goals: Mapping[str, float]) -> list[str]:
+    """A line of the table, as in `HEAD`: all batches of one case."""
+    case, n = rows[0]["case"], len(rows)
+    cells, right = summarise(row["cell_accuracy"] for row in rows), sum(row["all_right"] for row in rows)
+    low, high = wilson_interval(torch.tensor(right), torch.tensor(n))
+    knows = [row for row in rows if row["certified_rows"] is not None]
+    wall, cpu = ([row[name] for row in rows] for name in ("seconds", "cpu_seconds"))
+    return [
+        case["part"],
+        described(case),
+        attacker(case),
+        str(n),
+        f"{100 * cells.mean:.2f}" + (f" [{100 * cells.low:.2f}, {100 * cells.high:.2f}]" if n > 1 else ""),
+        f"{100 * min(row['cell_accuracy'] for row in rows):.1f}",
+        f"{mean(wall):.2f} / {max(wall):.2f} ({mean(cpu):.2f})",
+        f"{sum(row['cells_right'] for row in rows)}/{n}",
+        f"{right}/{n} [{100 * low:.0f}, {100 * high:.0f}]",
+        f"{100 * mean(row['exact_match_rate'] for row in rows):.1f}",
+        f"{100 * mean(row['certified_share'] for row in knows):.1f}" if knows else "-",
+        "{}, {} of {}".format(*(sum(r[f"certified_{of}"] for r in knows) for of in ("wrong", "inexact", "rows")))
+        if knows
+        else "-",
+        " / ".join(_tableak(case, labels, done) for labels in (False, True)),
+        judged(rows, done, goals),
+    ]
+
+
+def _tableak(case: Row, labels: bool, done: Sequence[Row]) -> str:
+    """Cells and CPU seconds of TabLeak on the same setting."""
+    name = "tableak" if case["local"] is None else "tableak_fedavg"
+    rows = [row for row in done if is_partner(row, case, name) and row["case"]["labels"] == labels]
+    return (
+        f"{100 * mean(r['cell_accuracy'] for r in rows):.1f} ({mean(r['cpu_seconds'] for r in rows):.0f} s)"
+        if rows
+        else "-"
+    )
+
+
+def print_table(done: Sequence[Row], goals: Goals) -> None:
+    """All cases in the order in which they stand in the file, as Markdown."""
+    groups: dict[str, list[Row]] = {}
+    for row in done:
+        groups.setdefault(json.dumps(row["case"]), []).append(row)
+    lines = [list(HEAD), *(table_line(rows, done, goals(rows[0]["case"])) for rows in groups.values())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    lines.insert(1, ["-" * width for width in widths])
+    for cells in lines:
+        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |")
+
+
+Costs = Mapping[str, Mapping[int, float]]
+"""Mean CPU seconds by attack and rows: on one thread, what the clock of an idle machine shows."""
+
+
+def costs(done: Sequence[Row]) -> Costs:
+    """Costs of batches of untrained networks of two hidden layers of 100 units on Adult, without noise."""
+    plain = {"dataset": "adult", "hidden": [100, 100], "local": None, "trained": 0, "noise": 0.0, "clients": 1}
+    seconds: dict[str, dict[int, list[float]]] = {}
+    for row in done:
+        case = row["case"]
+        if all(case[name] == value for name, value in plain.items()) and "prior" not in case["options"]:
+            seconds.setdefault(attacker(case), {}).setdefault(case["rows"], []).append(row["cpu_seconds"])
+    return {name: {size: mean(sizes[size]) for size in sorted(sizes)} for name, sizes in seconds.items()}
+
+
+def print_bars(found: Costs, width: int = 50) -> None:
+    """Bars of text, all to one scale."""
+    most = max((value for sizes in found.values() for value in sizes.values()), default=1.0)
+    for name, sizes in found.items():
+        for size, value in sizes.items():
+            print(f"{name:>24} {size:>4} rows {value:>8.2f} s  {'#' * max(1, round(width * value / most))}")
+
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b2558a", "#b87f00")
+STYLE = "svg{overflow:visible}text{font:12px sans-serif;fill:#333}.grid{stroke:#ddd}.link{stroke-width:2}"
+STYLE += "".join(f".s{i}{{stroke:{c};fill:{c}}}.s{i} text{{fill:{c};stroke:none}}" for i, c in enumerate(COLOURS))
+WIDTH, HEIGHT = 720, 360
+LEFT, RIGHT, TOP, BOTTOM = 0.1, 0.7, 32, HEIGHT - 50
+LABEL = 16
+"""Pixels between the names of two lines, which stand at the right where the lines end or below."""
+
+
+def cost_figure(found: Costs) -> str:
+    """Seconds over rows, both on logarithmic scales, as a drawing that stands alone."""
+    sizes = sorted({size for one in found.values() for size in one})
+    values = [value for one in found.values() for value in one.values()]
+    first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+
+    def place(size: int, seconds: float) -> tuple[float, float]:
+        along = math.log(size / sizes[0]) / math.log(sizes[-1] / sizes[0]) if len(sizes) > 1 else 0.5
+        up = (math.log10(seconds) - first) / max(last - first, 1)
+        return LEFT + (RIGHT - LEFT) * along, BOTTOM - (BOTTOM - TOP) * up
+
+    shapes = [element("style", STYLE)]
+    for power in range(first, last + 1):
+        height = place(sizes[0], 10.0**power)[1]
+        shapes.append(line(LEFT, height, RIGHT, height, "grid"))
+        shapes.append(text(f"{10.0**power:g} s", LEFT, height + 4, anchor="end", dx=-8))
+    shapes += [text(str(size), place(size, 1.0)[0], BOTTOM + 20) for size in sizes]
+    shapes.append(text("CPU seconds per batch", LEFT, TOP - 18, anchor="start"))
+    shapes.append(text("rows in the batch", (LEFT + RIGHT) / 2, BOTTOM + 42))
+    for index, one in enumerate(found.values()):
+        points = [place(size, seconds) for size, seconds in one.items()]
+        drawn = [line(*here, *there, "link") for here, there in pairwise(points)]
+        drawn += [mark("circle", *point, "") for point in points]
+        shapes.append(element("g", *drawn, class_=f"s{index % len(COLOURS)}"))
+    below = -math.inf
+    for height, index, name in sorted(
+        (place(*list(one.items())[-1])[1], i, n) for i, (n, one) in enumerate(found.items())
+    ):
+        below = max(height + 4, below + LABEL)
+        label = text(name, RIGHT, below, anchor="start", dx=14)
+        shapes.append(element("g", label, class_=f"s{index % len(COLOURS)}"))
+    inner = chart("CPU seconds per batch over its rows", HEIGHT, *shapes)
+    return str(element("svg", inner, xmlns="http://www.w3.org/2000/svg", width=WIDTH, height=HEIGHT))
