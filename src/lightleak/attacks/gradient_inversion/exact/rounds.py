@@ -27,6 +27,10 @@ LAYER = 1
 ROW_TOLERANCE = 2e-5
 """Part of ``(h_1, 1)`` that may lie outside the row space: rounding leaves about 1e-6 of it."""
 
+BLUR = 1e-6
+"""Tolerance of rows whose part of the gradient is 1, by rounding: 1e-7 of the gradient, and ten times that for what the
+pseudo-inverse makes of it."""
+
 UNIT_FACTOR = 30.0
 """The column space is known less well, as its vectors are 0 or 1 times a weight: its tolerance is this many times that
 of rows."""
@@ -129,7 +133,7 @@ class Rounds:
             searches += 1
             floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
             if accepted:
-                fruitless, tolerance = 0, max(ROW_TOLERANCE, tolerance / 2)
+                fruitless, tolerance = 0, max(self._blur(), tolerance / 2)
                 continue
             fruitless += 1
             if fruitless % WIDEN_EVERY == 0:
@@ -137,6 +141,11 @@ class Rounds:
             if fruitless % SEARCH_MORE_EVERY == 0:
                 chains = min(config.most_chains, 2 * chains)
         return self.found(searches)
+
+    def _blur(self) -> float:
+        """Tolerance of rows: rounding is that of the whole gradient, however little of it is left."""
+        left, whole = self.residual.left[LAYER].norm(), self.residual.observed[LAYER].norm()
+        return max(ROW_TOLERANCE, min(WIDEST, BLUR * float(whole / left.clamp_min(torch.finfo(left.dtype).tiny))))
 
     def found(self, searches: int = 0) -> Found:
         """Where the rounds stand, with whole numbers rounded."""
