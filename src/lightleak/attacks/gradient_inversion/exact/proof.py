@@ -27,6 +27,10 @@ ROW_TOLERANCE, UNIT_TOLERANCE, COEFFICIENT_TOLERANCE = 2e-5, 6e-4, 1e-3
 FIRST_LAYER_FACTOR = 10.0
 """The first layer's row space is blurred more, as rare categories make its smallest singular values small."""
 
+CLEAR_GAP = 100.0
+"""A spectrum that runs into rounding without a gap tells no rank, and its spaces are not those of the rows. Batches of
+96 at width 100 still have a gap of 300."""
+
 SPARE_TESTS = 4
 """Equations left over to refute a row that is proven alone: a wrong row meets each within the tolerance once in
 thousands of times, and a search looks at millions of rows."""
@@ -59,6 +63,7 @@ def _proven_alone(residual: Residual, whole: Sequence[Spaces], free: int) -> Ten
         proven &= verdict.row_distance < factor * ROW_TOLERANCE
         if layer > 0:
             # Only distinct rows with independent errors have coefficients: the first layer has fewer inputs than rows.
+            proven &= spaces.gap > CLEAR_GAP
             tests += spaces.row_null.shape[1] + spaces.unit_null.shape[1]
             proven &= verdict.unit_distance < UNIT_TOLERANCE
             proven &= verdict.coefficient_error < COEFFICIENT_TOLERANCE

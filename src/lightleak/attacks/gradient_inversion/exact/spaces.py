@@ -29,6 +29,7 @@ class Spaces:
         unit_null: basis of what every scaled d is orthogonal to, ``[out, out - rank]``.
         inverse: pseudo-inverse of the scaled gradient ``[in + 1, out]``.
         unit_scale: by which every unit's gradient and every d are divided, so that all have one size, ``[out]``.
+        gap: the last singular value that counts, relative to the first that does not.
     """
 
     rank: int
@@ -36,6 +37,7 @@ class Spaces:
     unit_null: Tensor
     inverse: Tensor
     unit_scale: Tensor
+    gap: float
 
 
 def unit_scale(gradient: Tensor) -> Tensor:
@@ -68,7 +70,13 @@ def spaces_of(gradient: Tensor, scale: Tensor, rank: int | None = None) -> Space
     left, singular, right = torch.linalg.svd(gradient / scale.unsqueeze(-1), full_matrices=True)
     rank = numerical_rank(singular) if rank is None else min(rank, len(singular))
     inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
-    return Spaces(rank, right[rank:].T.contiguous(), left[:, rank:].contiguous(), inverse, scale)
+    return Spaces(rank, right[rank:].T.contiguous(), left[:, rank:].contiguous(), inverse, scale, _gap(singular, rank))
+
+
+def _gap(singular: Tensor, rank: int) -> float:
+    if not 0 < rank < len(singular):
+        return float("inf")
+    return float(singular[rank - 1] / singular[rank].clamp_min(torch.finfo(singular.dtype).tiny))
 
 
 def whitened(null: Tensor, sample: Tensor, floor: float) -> Tensor:
