@@ -4,6 +4,8 @@ Two rows of equal categories span a line, and every point of it lies in their ro
 column is a whole number only the two rows themselves are likely to have whole numbers in all columns.
 """
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -23,11 +25,13 @@ def points_of_lines(space: RowSpace, spaces: Spaces, codes: Tensor) -> tuple[Ten
     Args:
         space: the rows.
         spaces: of the first layer's (residual) gradient.
-        codes: combinations of categories ``[n, K]``.
+        codes: combinations of categories ``[n, K]``; none: every combination, where they are few.
 
     Returns:
         Codes ``[k, K]`` and numbers ``[k, F]``; ``None`` where no column is narrow, or too many combinations are asked.
     """
+    if not len(codes):
+        codes = _combinations(space)
     whole = [i for i in range(len(space.free)) if bool(space.integer[i])]
     span = (space.upper - space.lower) * space.unit
     narrow = min(whole, key=lambda i: float(span[i]), default=None)
@@ -43,3 +47,15 @@ def points_of_lines(space: RowSpace, spaces: Spaces, codes: Tensor) -> tuple[Ten
         missed = rows.of(codes, numbers) @ null[:-1] + null[-1]
         numbers[..., others] = -missed @ torch.linalg.pinv(rows.numbers[others] @ null[:-1])
     return codes.flatten(0, 1), space.clamp(numbers.flatten(0, 1))
+
+
+def _combinations(space: RowSpace) -> Tensor:
+    """Every combination of present categories, or none where they are more than `MOST_ROWS`."""
+    device = space.center.device
+    if prod(space.sizes) > MOST_ROWS:
+        return torch.empty(0, len(space.sizes), dtype=torch.long, device=device)
+    codes = torch.zeros(1, 0, dtype=torch.long, device=device)
+    for size in space.sizes:
+        options = torch.arange(size, device=device).repeat(len(codes)).unsqueeze(1)
+        codes = torch.cat([codes.repeat_interleave(size, 0), options], 1)
+    return codes

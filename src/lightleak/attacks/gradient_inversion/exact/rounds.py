@@ -163,9 +163,8 @@ class Rounds:
         them apart once few rows are left.
         """
         found = enumerate_rows(self.residual.left[0], self.space, self.spaces[0].rank)
-        if not len(found.codes):
-            return 0
-        accepted = self.accept(Candidates(found.codes, found.numbers, found.distance), tolerance, layer=0)
+        candidates = Candidates(found.codes, found.numbers, found.distance)
+        accepted = self.accept(candidates, tolerance, layer=0) if len(found.codes) else 0
         points = None if accepted else points_of_lines(self.space, self.spaces[0], found.codes)
         if points is None:
             return accepted
