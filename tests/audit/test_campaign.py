@@ -26,9 +26,10 @@ from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.offline import captured_units
 from lightleak.audit.packing import plan_packs
 from lightleak.audit.run import audit_units, plan_units, run_audit
-from lightleak.audit.unit import Unit, run_pack, unit_file, unscored, without_nan
+from lightleak.audit.unit import Unit, run_pack, scored, unit_file, unscored, without_nan
 from lightleak.core.claims import Claims
 from lightleak.core.errors import LightLeakError, ObservationError, UsageError
+from lightleak.data.encoder import TableEncoder
 
 CPU = torch.device("cpu")
 
@@ -433,9 +434,13 @@ def test_numbers_json_has_no_word_for_become_null() -> None:
 
 
 def test_cells_without_truth_have_the_columns_of_those_with(several: AuditConfig) -> None:
-    update, _ = _units(several)[0].observe()
-    cells = unscored(ATTACKS.get("random")().run(update))
-    assert list(cells.columns) == ["row", "column", "true", "reconstructed", "correct", "entropy"]
+    update, truth = _units(several)[0].observe()
+    assert truth is not None
+    found = ATTACKS.get("random")().run(update)
+    cells = unscored(found)
+    with_truth = scored(found, truth, TableEncoder.from_state(update.encoder, update.encoder_tensors))
+    assert list(cells.columns) == ["row", "column", "true", "reconstructed", "correct", "entropy", "status"]
+    assert list(with_truth.columns) == list(cells.columns)
     assert list(cells["row"]) == [0] * 4 + [1] * 4 + [2] * 4
     assert (cells["true"] == "").all() and (cells["correct"] == "").all()
 

@@ -25,7 +25,7 @@ def test_defaults_are_those_of_the_classes(tmp_path: Path) -> None:
     config = load_config(written(tmp_path, "data: {name: fair}"))
     assert config == AuditConfig(data=config.data)
     assert (config.data.name, config.target.network, config.labels) == ("fair", "mlp", "true")
-    assert config.attacks == {"tableak": {}, "random": {}}
+    assert config.attacks == {"tableak": {}, "audit_max": {}, "random": {}}
 
 
 def test_dotted_overrides_win_over_the_file(tmp_path: Path) -> None:

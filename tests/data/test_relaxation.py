@@ -118,3 +118,108 @@ def test_without_relaxation_rows_pass_through() -> None:
     z = torch.randn(3, 5, dtype=torch.float64)
     relax = relaxation(layout, categorical="none", numerical="none")
     torch.testing.assert_close(relax(z), z, rtol=0, atol=0)
+
+
+def test_clamped_numbers_are_in_deviations_within_their_bounds() -> None:
+    layout = layout_of([1, 3, 1])
+    shift, scale, lower, upper = constants(layout.width, torch.float64)
+    unit = torch.tensor([0.5, 9.0, 9.0, 9.0, 4.0], dtype=torch.float64)
+    relax = Relaxation(layout, shift, scale, lower, upper, numerical="clamp", unit=unit)
+    z = torch.randn(6, layout.width, dtype=torch.float64)
+    x = relax(z)
+    torch.testing.assert_close(x[:, [0, 4]], z[:, [0, 4]] * unit[[0, 4]])
+    torch.testing.assert_close(x[:, 1:4], relaxation(layout)(z)[:, 1:4])
+    assert relax.bounds is not None and relaxation(layout).bounds is None
+    for bound, reached in zip(relax.bounds, (lower, upper), strict=True):
+        torch.testing.assert_close(relax(bound.clamp(-1e9, 1e9))[[0, 4]], reached[[0, 4]])
+        assert bound[1:4].isinf().all()
+
+
+def test_logits_are_taken_as_they_are() -> None:
+    layout = layout_of([4, 1])
+    shift, scale, *_ = constants(layout.width, torch.float64)
+    z = torch.randn(3, layout.width, dtype=torch.float64)
+    raw = relaxation(layout, logits=True)(z) * scale + shift
+    torch.testing.assert_close(raw[:, :4], z[:, :4].softmax(-1))
+
+
+@pytest.mark.parametrize("logits", [True, False])
+def test_the_temperature_falls_geometrically_and_divides_the_logits(logits: bool) -> None:
+    layout = layout_of([4, 1, 2])
+    shift, scale, *_ = constants(layout.width, torch.float64)
+    relax = relaxation(layout, logits=logits, temperature_end=0.25)
+    z = torch.randn(3, layout.width, dtype=torch.float64)
+    for share, temperature in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.25)):
+        raw, plain = relax.at(share)(z) * scale + shift, relaxation(layout)(z)
+        for at in (slice(0, 4), slice(5, 7)):
+            logit = z[:, at] if logits else z[:, at] * scale[at] + shift[at]
+            torch.testing.assert_close(raw[:, at], (logit / temperature).softmax(-1))
+        torch.testing.assert_close(relax.at(share)(z)[:, 4], plain[:, 4])
+        leaf = z.clone().requires_grad_()
+        assert torch.autograd.gradcheck(relax.at(share), (leaf,))
+    hot = relaxation(layout)
+    assert hot.at(0.7) is hot
+
+
+def test_absent_categories_get_no_weight_per_update() -> None:
+    layout = layout_of([3, 1, 2])
+    shift, scale, *_ = constants(layout.width, torch.float64)
+    present = torch.tensor([[1, 0, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0]]).bool()[:, None, None]
+    z = torch.randn(2, 3, 4, layout.width, dtype=torch.float64)
+    plain, relax = relaxation(layout), relaxation(layout).only(present)
+    x, state = relax.forward(z)
+    raw = x * scale + shift
+    assert raw[0, ..., 1].abs().max() < 1e-12 and raw[1, ..., 2].abs().max() < 1e-12
+    torch.testing.assert_close(raw[..., :3].sum(-1), torch.ones(2, 3, 4, dtype=torch.float64))
+    kept = (z * scale + shift)[0, ..., [0, 2]].softmax(-1)
+    torch.testing.assert_close(raw[0, ..., [0, 2]], kept)
+    # A block that nothing is left of keeps everything, and numbers have no categories.
+    torch.testing.assert_close(x[..., 3:], plain(z)[..., 3:])
+    assert not relax.backward(torch.ones_like(z), state)[0, ..., 1].any()
+    torch.testing.assert_close(plain(z), relaxation(layout)(z), rtol=0, atol=0)  # the first one is as it was
+
+
+@pytest.mark.parametrize("numerical", get_args(NumericalRelaxation))
+def test_numbers_can_be_chosen(numerical: str) -> None:
+    layout = layout_of([1, 3, 1])
+    unit = torch.full((layout.width,), 0.7, dtype=torch.float64)
+    relax = Relaxation(layout, *constants(layout.width, torch.float64), numerical=numerical, unit=unit)
+    _, _, lower, upper = constants(layout.width, torch.float64)
+    x = lower + (upper - lower) * torch.tensor([0.3, 0.5, 0.5, 0.5, 0.9], dtype=torch.float64)
+    z = torch.randn(2, layout.width, dtype=torch.float64)
+    changed = relax.with_numbers(z, x.expand_as(z))
+    assert torch.equal(changed[:, 1:4], z[:, 1:4])
+    torch.testing.assert_close(relax(changed)[:, [0, 4]], x[[0, 4]].expand(2, 2))
+    at_bound = relax.with_numbers(z, lower.expand_as(z))
+    assert at_bound.isfinite().all()
+    torch.testing.assert_close(relax(at_bound)[:, [0, 4]], lower[[0, 4]].expand(2, 2), rtol=0, atol=2e-3)
+
+
+def test_a_sigmoid_without_span_has_a_start() -> None:
+    layout = layout_of([1, 2])
+    shift, scale, lower, _ = constants(layout.width, torch.float64)
+    relax = Relaxation(layout, shift, scale, lower, lower)
+    start = relax.with_numbers(torch.zeros(1, 3, dtype=torch.float64), lower.expand(1, 3))
+    torch.testing.assert_close(relax(start)[:, 0], lower[:1])
+
+
+def test_followers_are_an_affine_function_of_the_others() -> None:
+    layout = layout_of([1, 3, 1, 1])
+    follows = torch.zeros(2, 1, layout.width, 2, dtype=torch.float64)
+    follows[0, 0, 1:4, 0] = torch.tensor([1.0, 2.0, 5.0])  # the first number follows a category of the first update
+    follows[1, 0, 0, 0] = 1  # and is free in the second
+    follows[:, 0, 1:4, 1] = -1.0
+    offset = torch.tensor([[3.0, 0.5], [0.0, 0.25]], dtype=torch.float64)[:, None, None]
+    relax = relaxation(layout, numerical="none").following([0, 4], offset, follows)
+    z = torch.randn(2, 3, 5, layout.width, dtype=torch.float64, requires_grad=True)
+    plain = relaxation(layout, numerical="none")(z)
+    tied = torch.stack([plain[0, ..., 1:4] @ follows[0, 0, 1:4, 0] + 3, plain[1, ..., 0]])
+    last = torch.stack([0.5 - plain[0, ..., 1:4].sum(-1), 0.25 - plain[1, ..., 1:4].sum(-1)])
+    expected = torch.cat([tied[..., None], plain[..., 1:4], last[..., None], plain[..., 5:]], -1)
+    weights = torch.randn_like(z)
+    (by_z,) = torch.autograd.grad(expected, z, weights)
+    x = relax(z)
+    torch.testing.assert_close(x, expected)
+    kept = weights.clone()
+    torch.testing.assert_close(torch.autograd.grad(x, z, weights)[0], by_z)
+    assert torch.equal(weights, kept)

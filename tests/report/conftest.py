@@ -76,6 +76,7 @@ ACCURACY = {
     "tableak": {8: 0.95, 32: 0.79, 128: 0.71},
     "tableak_no_pooling": {8: 0.93, 32: 0.72, 128: 0.60},
     "inverting_gradients": {8: 0.91, 32: 0.57, 128: 0.45},
+    "audit_max": {8: 1.0, 32: 0.92, 128: 0.75},
     "random": {8: 0.53, 32: 0.53, 128: 0.53},
 }
 GUESSABLE = {
@@ -86,6 +87,12 @@ GUESSABLE = {
     "fnlwgt": -0.2,
     "age": -0.2,
 }
+STATUSES = {8: (8, 0), 32: (24, 6), 128: (0, 128)}
+"""Certified and likely rows of ``audit_max`` by batch size; the others are missing."""
+FEASIBILITY = {
+    "ranks": [32, 32], "row_constraints": [74, 69], "unit_constraints": [68, 68], "noise": 0.0, "expected": "exact",
+    "reason": "69 + 68 equations of layer 2 test every row",
+}  # fmt: skip
 THREAT = "An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics."
 
 
@@ -112,6 +119,7 @@ class RunMaker:
             for attack in attacks:
                 for batch in range(n_batches):
                     accuracy = ACCURACY[attack][size] + 0.05 * np.sin(3 * batch) + 0.015 * rng.standard_normal()
+                    accuracy = min(accuracy, 1.0)
                     row = self._row(rng, attack, size, batch, accuracy, "initial", None, keep_rows)
                     rows.append(row | (extra or {}))
         for epoch in range(epochs):
@@ -133,7 +141,7 @@ class RunMaker:
         if keep_rows:
             self._cells(rng, unit, size, columns)
         quartiles = attack != "random"
-        return {
+        return self._certificate(attack, size) | {
             "dataset": "adult", "target": "mlp-100-100", "protocol": "fedsgd", "attack": attack, "batch_size": size,
             "labels": "true", "defense": "none", "seed": 0, "batch_index": batch, "source": source, "epoch": epoch,
             "cell_accuracy": accuracy, "categorical_accuracy": min(accuracy + 0.04, 1.0),
@@ -147,15 +155,34 @@ class RunMaker:
             "options": {"restarts": 30, "steps": 1500}, "reconstruction": f"reconstructions/{unit}.csv",
         }  # fmt: skip
 
+    def _certificate(self, attack: str, size: int) -> dict[str, Any]:
+        if attack != "audit_max":
+            return dict.fromkeys(("certified_rows", "certified_share", "expected", "row_status"))
+        status = self.statuses(size)
+        certified = status.count("certified")
+        right = 1.0 if certified else None
+        return {
+            "certified_rows": certified, "certified_share": certified / size,
+            "certificate_residual": 1.3e-7 if certified == size else 0.21, "expected": "exact", "row_status": status,
+            "feasibility": FEASIBILITY, "certified_accuracy": right, "certified_exact": right,
+        }  # fmt: skip
+
+    @staticmethod
+    def statuses(size: int) -> list[str]:
+        """Of the rows of ``audit_max``, in their order."""
+        certified, likely = STATUSES[size]
+        return ["certified"] * certified + ["likely"] * likely + ["missing"] * (size - certified - likely)
+
     def _cells(self, rng, unit: str, size: int, columns: dict[str, float]) -> None:
         folder = self.folder / "reconstructions"
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{unit}.csv").open("w", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["row", "column", "true", "reconstructed", "correct", "entropy"])
+            status = self.statuses(size) if unit.startswith("audit_max") else [""] * size
+            writer.writerow(["row", "column", "true", "reconstructed", "correct", "entropy", "status"])
             for row in range(size):
                 for name in COLUMNS:
-                    right = rng.random() < columns[name]
+                    right = rng.random() < columns[name] or status[row] == "certified"
                     sure = np.clip(rng.beta(2, 6) if right else rng.beta(5, 3), 0, 1)
                     if name in CATEGORIES:
                         options = CATEGORIES[name]
@@ -167,7 +194,7 @@ class RunMaker:
                         true = int(low + (high - low) * rng.random() ** 2)
                         found = true + int((0.01 if right else 0.3) * (high - low))
                         entropy = 1.42 + np.log(sure + 1e-3)
-                    writer.writerow([row, name, true, found, int(right), f"{entropy:.4f}"])
+                    writer.writerow([row, name, true, found, int(right), f"{entropy:.4f}", status[row]])
 
     def _write(self, rows: list[dict[str, Any]], epochs: int, without: tuple[str, ...]) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

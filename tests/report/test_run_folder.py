@@ -93,7 +93,7 @@ def test_values_of_cells_stay_text(make_run) -> None:
     cells = load_cells(run, run.results[0])
     assert cells is not None
     assert cells.iloc[0].to_dict() == {
-        "row": "0", "column": "zip", "true": "007", "reconstructed": "NA", "correct": "0", "entropy": "",
+        "row": "0", "column": "zip", "true": "007", "reconstructed": "NA", "correct": "0", "entropy": "", "status": "",
     }  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lightleak.attacks import ATTACKS, UpdateAttack
+from lightleak.attacks.gradient_inversion.exact.audit_max import STAGES, ComposedAttack
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.federation_config import LABEL_METHODS
 from lightleak.core.errors import UsageError
@@ -31,15 +32,31 @@ def check_attacks(attacks: Mapping[str, Mapping[str, Any]]) -> None:
 
 def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]) -> dict[str, Any]:
     """The attack's settings with the config's label settings, where the attack uses labels and sets none itself."""
-    known = ATTACKS.get(attack)().options()
+    made = ATTACKS.get(attack)()
+    known = made.options()
     if "labels" not in known:
         return options
+    if isinstance(made, ComposedAttack):
+        return _of_composed(config, options)
     on_fedavg = "label_order" in known
     restored = config.label_method or LABEL_METHODS["fedavg" if on_fedavg else "fedsgd"][0]
     chosen = {"labels": "true" if config.labels == "true" else restored, **options}
     if on_fedavg and chosen["labels"] == "true":
         return {"label_order": config.protocol.label_order, **chosen}
     return chosen
+
+
+def _of_composed(config: AuditConfig, options: dict[str, Any]) -> dict[str, Any]:
+    """The same for an attack whose last stage alone uses labels, and is named after the protocol's own attack."""
+    labels = options.get("labels", config.labels)
+    last: dict[str, Any] = {}
+    if labels == "restored" and config.label_method is not None:
+        last = {"labels": config.label_method}
+    elif labels == "true" and config.protocol.is_fedavg:
+        last = {"label_order": config.protocol.label_order}
+    stage = STAGES["delta" if config.protocol.is_fedavg else "gradient"][-1]
+    of_stage = {**last, **(options.get(stage) or {})}
+    return {"labels": labels, **options, **({stage: of_stage} if of_stage else {})}
 
 
 def label_setting(config: AuditConfig, options: Mapping[str, Any]) -> str:
@@ -59,7 +76,8 @@ def label_sharing(config: AuditConfig) -> ShareLabels:
     given = [options for attack in _all_attacks(config) if (options := attack.options()).get("labels") == "true"]
     if not given:
         return "none"
-    return "batches" if any(options.get("label_order") == "batches" for options in given) else "counts"
+    orders = [options.get("label_order", options.get(STAGES["delta"][-1], {}).get("label_order")) for options in given]
+    return "batches" if "batches" in orders else "counts"
 
 
 def shares_statistics(config: AuditConfig) -> bool:

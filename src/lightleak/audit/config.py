@@ -235,7 +235,7 @@ class AuditConfig:
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     initial: InitialConfig = field(default_factory=InitialConfig)
     monitor: MonitorConfig = field(default_factory=MonitorConfig)
-    attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "random": {}})
+    attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "audit_max": {}, "random": {}})
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
     kind: Literal["horizontal"] = "horizontal"

@@ -18,7 +18,7 @@ import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.attacks.gradient_inversion.attack import RestartedInversion
-from lightleak.audit.unit import Unit, write_whole
+from lightleak.audit.unit import Unit, candidates, write_whole
 from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
 
@@ -167,8 +167,7 @@ def _fits(fits: Trial, unit: Unit, device: torch.device, number: int) -> bool:
 
 
 def _size_by_rows(unit: Unit, device: torch.device) -> int:
-    restarts = _attack(unit).options().get("restarts", 1)
-    return max(1, int(ROWS_PER_PACK[device.type] // (restarts * unit.rows)))
+    return max(1, int(ROWS_PER_PACK[device.type] // (candidates(_attack(unit).options()) * unit.rows)))
 
 
 def _attack(unit: Unit) -> UpdateAttack:

@@ -13,6 +13,7 @@ from rich.console import Console
 from lightleak.audit.attack_settings import check_attacks
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
+from lightleak.audit.feasibility_text import feasibility_lines
 from lightleak.audit.federation_config import defense_of
 from lightleak.audit.lanes import lanes_here
 from lightleak.audit.launch import places_of
@@ -69,6 +70,8 @@ def describe_plan(config: AuditConfig, console: Console, seconds: float = PROBE_
     if defense is not None:
         lines["defence"] = defense.describe()
     _print_lines(lines, console)
+    for i, line in enumerate(feasibility_lines(config, experiment)):
+        _print_lines({"exact" if i == 0 else "": line}, console)
     alone = [[unit] for unit in monitored]
     found = estimate([*packs, *alone], device, kept_cells(config.redact), seconds)
     attacks = [one for one in found if one.source != MONITOR]

@@ -18,7 +18,8 @@ from lightleak.audit.unit import Kept, Unit, as_called, run_pack
 from lightleak.core.devices import one_thread, synchronize
 
 PROBE_SECONDS = 10.0
-"""About what the probes of a plan take together; a kind of unit of which one step takes longer gets that step."""
+"""About what the probes of a plan take together; a kind of unit of which one step takes longer gets that step, and an
+attack without steps, such as exact inversion, runs one unit whole."""
 
 SETUP_UNITS = 4
 """Units that are observed, scored and written to learn what that takes beside the steps."""

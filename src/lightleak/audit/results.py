@@ -64,6 +64,7 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
             "cells": _percent(group.get("cell_accuracy")),
             "95% interval": _interval(group.get("cell_accuracy")),
             "rows": _percent(group.get("exact_match_rate")),
+            "proven": _percent(group.get("certified_share")),
             "n": str(group["seconds"]["n"]),
             "s/batch": f"{group['seconds']['mean']:.2f}",
         }
@@ -75,9 +76,11 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
     shared = [name for name in ("dataset", "target", "labels") if len({line[name] for line in lines}) == 1]
     told = [*(f"{name} {lines[0][name]}" for name in shared), *_protocol_and_defense(groups)]
     told.append("cells and rows: share that was recovered")
+    if certifies := any(line["proven"] != "-" for line in lines):
+        told.append("proven: share of rows that the attack has certified, without the truth")
     console.print("; ".join(told), soft_wrap=True, highlight=False)
     grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
-    names = [name for name in lines[0] if name not in shared]
+    names = [name for name in lines[0] if name not in shared and (certifies or name != "proven")]
     for name in names:
         is_number = name not in ("dataset", "target", "labels", "clients", "attack")
         grid.add_column(name, justify="right" if is_number else "left", no_wrap=True)

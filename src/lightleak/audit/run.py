@@ -11,6 +11,7 @@ import yaml
 from rich.console import Console
 
 from lightleak.attacks.gradient_inversion.attack import RestartedInversion
+from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
 from lightleak.audit.attack_settings import (
     check_attacks,
     label_setting,
@@ -165,7 +166,7 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
     firsts = [fresh.observe(size, 0)[0] for size in sorted(set(sizes))]
     for name, options, where in attacks:
         attack = make_attack(name, with_label_setting(config, name, options), where)
-        if isinstance(attack, RestartedInversion):
+        if isinstance(attack, RestartedInversion | ComposedAttack):
             attack.check_device(device)
         for update in firsts:
             attack.check(update)

@@ -4,7 +4,7 @@ import json
 import math
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +14,13 @@ import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.attacks.gradient_inversion.attack import RestartedInversion
+from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
 from lightleak.core.errors import LightLeakError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.data.encoder import TableEncoder
+from lightleak.metrics.certificate import certificate_facts, certified_accuracy, status_by_true_row
 from lightleak.metrics.score import matched, score
 
 Observed = tuple[ClientUpdate, GroundTruth | None]
@@ -50,12 +52,27 @@ class Unit:
     def cost(self) -> float:
         """Relative work, for the progress bar: candidates, rows, the epochs that take each, and steps."""
         settings = ATTACKS.get(self.attack)(**self.options).options()
-        return float(settings.get("restarts", 1) * settings.get("steps", 1) * self.rows)
+        return float(candidates(settings) * largest(settings, "steps") * self.rows)
 
     @property
     def rows(self) -> int:
         """Rows that one candidate is made of: a FedAvg client takes its own in every local epoch."""
         return int(self.facts["batch_size"] * (self.facts.get("local_epochs") or 1))
+
+
+def candidates(settings: Mapping[str, Any]) -> int:
+    """How many candidates an attack with these settings works on at once; of a composed one, its largest stage.
+
+    >>> candidates({"restarts": 30}), candidates({"labels": "true", "exact": {"chains": 192}, "tableak": {}})
+    (30, 192)
+    """
+    return max(largest(settings, "restarts"), largest(settings, "chains"))
+
+
+def largest(settings: Mapping[str, Any], name: str) -> int:
+    """A setting of an attack, the largest among its stages' where it is composed; 1 where it has none."""
+    stages = [value for value in settings.values() if isinstance(value, Mapping)]
+    return int(max(of.get(name, 1) for of in (settings, *stages)))
 
 
 Kept = Literal["values", "marks", "nothing"]
@@ -101,7 +118,7 @@ def finished_files(folder: Path) -> set[str]:
 
 def as_called(attack: UpdateAttack, device: torch.device) -> UpdateAttack:
     """An attack as a campaign calls it on a device: what one call takes does not depend on what is free there."""
-    return attack.on_card(device) if isinstance(attack, RestartedInversion) else attack
+    return attack.on_card(device) if isinstance(attack, RestartedInversion | ComposedAttack) else attack
 
 
 def run_pack(
@@ -152,6 +169,8 @@ def _row(
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
     row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder)
+    row |= certificate_facts(reconstruction.certificate)
+    row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder)
     row |= {
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
@@ -160,7 +179,7 @@ def _row(
         "reconstruction": None,
     }
     if kept != "nothing":
-        cells = unscored(reconstruction) if truth is None else matched(reconstruction, truth, encoder)
+        cells = unscored(reconstruction) if truth is None else scored(reconstruction, truth, encoder)
         if kept == "marks":
             cells[["true", "reconstructed"]] = ""
         file = Path("reconstructions") / f"{unit.id}.csv"
@@ -170,11 +189,18 @@ def _row(
     return cleaned
 
 
+def scored(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> pd.DataFrame:
+    """Cells in the long form of `matched`, and ``status``: what the attack knows of the row without the truth."""
+    cells = matched(reconstruction, truth, encoder)
+    status = status_by_true_row(reconstruction, truth, encoder)
+    return cells.assign(status="" if status is None else [status[row] for row in cells["row"]])
+
+
 def unscored(reconstruction: Reconstruction) -> pd.DataFrame:
-    """Cells in the long form of `matched`; for want of a truth ``true`` and ``correct`` are empty."""
+    """As `scored`; for want of a truth ``true`` and ``correct`` are empty."""
     names = list(reconstruction.rows.columns)
-    n = len(reconstruction.rows)
-    return pd.DataFrame(
+    n, certificate = len(reconstruction.rows), reconstruction.certificate
+    cells = pd.DataFrame(
         {
             "row": [row for row in range(n) for _ in names],
             "column": names * n,
@@ -184,6 +210,7 @@ def unscored(reconstruction: Reconstruction) -> pd.DataFrame:
             "entropy": [reconstruction.uncertainty[name].iloc[row] for row in range(n) for name in names],
         }
     )
+    return cells.assign(status="" if certificate is None else [certificate.status[row] for row in cells["row"]])
 
 
 def without_nan(value: Any) -> Any:

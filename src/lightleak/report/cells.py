@@ -3,13 +3,15 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import pandas as pd
 
+from lightleak.core.certificate import RowStatus
 from lightleak.report.comparison import Group, at_start, strongest_first
 from lightleak.report.digits import column_decimals, shorten
 from lightleak.report.result import Result
-from lightleak.report.run_folder import RunFolder, cells_file, load_cells
+from lightleak.report.run_folder import STATUS, RunFolder, cells_file, load_cells
 
 MOST_ROWS = 64
 """Rows of a batch that are shown; more makes a page that nobody reads and a file that is hard to send."""
@@ -50,6 +52,7 @@ class Batch:
         place: (rank, number) of this batch by accuracy, 1 the most accurate; None where the truth is unknown.
         columns: names in the order of the table.
         rows: (row number counted from 1, its cells in the order of ``columns``; None for a cell the file lacks).
+        statuses: of each of these rows, what the attack knew of it without the truth; None where it knows nothing.
         n_rows: rows the file holds.
         redacted: whether values are left out.
     """
@@ -61,17 +64,25 @@ class Batch:
     rows: tuple[tuple[int, tuple[Cell | None, ...]], ...]
     n_rows: int
     redacted: bool
+    statuses: tuple[RowStatus | None, ...]
+
+    @property
+    def known_statuses(self) -> list[RowStatus]:
+        """The different ones, the surest first."""
+        return [status for status in get_args(RowStatus) if status in self.statuses]
 
 
 def typical_batch(runs: Sequence[RunFolder], groups: Sequence[Group], redact: bool) -> Batch | None:
     """The median batch of the strongest attack that kept its reconstructions; None where no run kept any.
 
-    The median and not the best, since the best batch of many shows luck. Where the truth is unknown, the first batch.
+    The median and not the best, since the best batch of many shows luck. Where the truth is unknown, the first batch of
+    the attack that proved most rows.
     """
     by_name = {run.name: run for run in runs}
     attacks = [group for group in at_start(groups) if not group.is_baseline]
     ranked = strongest_first(attacks)
-    for group in (*ranked, *(other for other in attacks if other not in ranked)):
+    unscored = sorted((other for other in attacks if other not in ranked), key=lambda group: -group.proven_share)
+    for group in (*ranked, *unscored):
         run = by_name[group.setting.run]
         kept = [result for result in group.results if cells_file(run, result) is not None]
         # A damaged file costs its batch, not the section.
@@ -131,7 +142,10 @@ def _batch(group: Group, result: Result, cells: pd.DataFrame, place: tuple[int, 
         )
     shown = list(found.values())[:MOST_ROWS]
     rows = tuple((number, tuple(row.get(name) for name in columns)) for number, row in enumerate(shown, start=1))
-    return Batch(group, result, place, columns, rows, len(found), redact)
+    said = dict(zip(cells["row"], cells[STATUS], strict=True))
+    words: dict[str, RowStatus] = {word: word for word in get_args(RowStatus)}
+    statuses = tuple(words.get(said[row]) for row in list(found)[:MOST_ROWS])
+    return Batch(group, result, place, columns, rows, len(found), redact, statuses)
 
 
 def _flag(text: str) -> bool | None:

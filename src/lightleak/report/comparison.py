@@ -56,6 +56,17 @@ class Group:
         return self.metrics.get("cell_accuracy")
 
     @property
+    def certifies(self) -> bool:
+        """Whether the attack says of rows that they are proven or not."""
+        return "certified_share" in self.metrics
+
+    @property
+    def proven_share(self) -> float:
+        """Mean share of rows that the attack has certified; 0 where it certifies none."""
+        share = self.metrics.get("certified_share")
+        return 0.0 if share is None else share.mean
+
+    @property
     def column_accuracy(self) -> dict[str, float]:
         """Mean fraction of right cells by column, in the order of the table."""
         values: dict[str, list[float]] = defaultdict(list)

@@ -26,6 +26,13 @@ LIMITS = (
     "It holds for the data, network, batch size and assumptions listed here, not for another training.",
     "It is a lower bound: another attack may recover more, so a low number is no proof of safety.",
 )
+BESIDE_PROVEN = (
+    LIMITS[0],
+    "Of rows that are not certified it does not say that the server knows which cells are right: there it has only its "
+    "own confidence. Of certified rows it does know.",
+    *LIMITS[2:],
+)
+"""The same where the attack proved rows."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ def headline(groups: Sequence[Group]) -> Headline:
         verdict=verdict(group),
         tiles=_tiles(group, accuracy),
         selection=_selection(group, candidates, groups),
-        limits=LIMITS,
+        limits=BESIDE_PROVEN if group.proven_share else LIMITS,
     )
 
 
@@ -80,9 +87,16 @@ def _nothing_measured(groups: Sequence[Group]) -> str:
         return "No attack has finished yet: this run holds no results."
     if all(group.is_baseline for group in groups):
         return "Only the guessing baseline has finished: no attack has been measured yet."
-    return (
+    unknown = (
         "The rows behind the attacked updates are not part of this run, so how much was recovered rightly is unknown. "
-        "The attacker's own confidence and the time spent are still listed."
+    )
+    proven = max(groups, key=lambda group: group.proven_share)
+    if not proven.proven_share:
+        return f"{unknown}The attacker's own confidence and the time spent are still listed."
+    return (
+        f"Without any truth to compare with, {percent(proven.proven_share)} of the rows behind the updates that "
+        f"{proven.title} attacked are certified: they pass tests against the update that wrong rows fail. How much of "
+        "the rest was recovered rightly is unknown, as the rows are not part of this run."
     )
 
 
@@ -95,7 +109,10 @@ def _sentence(group: Group, accuracy: Estimate) -> str:
     if group.baseline is not None and group.baseline.accuracy is not None:
         found += f"; guessing without the update gets {percent(group.baseline.accuracy.mean)}"
     exact = group.metrics.get("exact_match_rate")
-    return found + (f"; {percent(exact.mean)} of whole rows are exact." if exact else ".")
+    found += f"; {percent(exact.mean)} of whole rows are exact." if exact else "."
+    if group.proven_share:
+        found += f" It proved {percent(group.proven_share)} of the rows by the update alone."
+    return found
 
 
 def verdict(group: Group) -> str:
@@ -151,6 +168,9 @@ def _tiles(group: Group, accuracy: Estimate) -> tuple[Tile, ...]:
         base = group.baseline.metrics.get("exact_match_rate") if group.baseline else None
         detail = "every value equal" + (f"; guessing: {percent(base.mean)}" if base else "")
         tiles.append(Tile(percent(exact.mean), "of whole rows exact", detail))
+    if group.proven_share:
+        detail = "certified by the update itself, without the truth"
+        tiles.append(Tile(percent(group.proven_share), "of rows proven", detail))
     return tuple(tiles)
 
 

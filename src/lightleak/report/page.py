@@ -15,6 +15,7 @@ from lightleak.core.errors import UsageError
 from lightleak.report import wording
 from lightleak.report.cells import SHADES, typical_batch
 from lightleak.report.certainty import certainty
+from lightleak.report.certificates import MARKS, MEANINGS, certificates, place_words, residual_words
 from lightleak.report.charts import legend_mark
 from lightleak.report.columns import column_leakage
 from lightleak.report.comparison import Group, at_start, compare
@@ -142,6 +143,7 @@ def _templates() -> Environment:
         "duration": wording.duration,
         "key": legend_mark,
         "flatten": flatten,
+        "residual": residual_words,
         **FILTERS,
         **RELEASED_FILTERS,
     }
@@ -175,6 +177,7 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
     strongest = found.group
     peers = [group for group in main if strongest is not None and _same_place(group, strongest)]
     shown = scenarios(main, styles)
+    proven = certificates(groups)
     return {
         "runs": runs,
         "title": _title(runs),
@@ -197,6 +200,10 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
         "columns": column_leakage(strongest) if strongest else None,
         "batch": typical_batch(runs, groups, redact),
         "shades": range(1, SHADES + 1),
+        "proven": proven,
+        "places": place_words(proven),
+        "marks": MARKS,
+        "meanings": MEANINGS,
         "certainty": certainty(peers or [group for group in main if not group.is_baseline]),
         "seconds": _seconds(groups),
         "options": _options(groups),

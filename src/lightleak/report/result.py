@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
+from lightleak.core.certificate import Outcome, RowStatus
 from lightleak.core.errors import UsageError
 from lightleak.report.row_values import number, text, whole
 
@@ -18,6 +19,9 @@ METRICS = (
     "top25_numerical",
     "bottom25_numerical",
     "label_count_error",
+    "certified_share",
+    "certified_accuracy",
+    "certified_exact",
     "seconds",
 )
 
@@ -64,6 +68,39 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Proof:
+    """What an attack knew of its own success, without the truth.
+
+    Attributes:
+        status: per row of the reconstruction.
+        residual: part of the update that the rows leave unexplained; None where the run does not say.
+        expected: what was expected before any work; None likewise.
+        reason: why.
+        ranks: of every hidden layer's gradient, the first layer first.
+        row_constraints: per hidden layer, equations that its row space puts on every row.
+        unit_constraints: the same of its column space.
+    """
+
+    status: tuple[RowStatus, ...]
+    residual: float | None = None
+    expected: Outcome | None = None
+    reason: str | None = None
+    ranks: tuple[int, ...] = ()
+    row_constraints: tuple[int, ...] = ()
+    unit_constraints: tuple[int, ...] = ()
+
+    @property
+    def certified(self) -> int:
+        """Number of certified rows."""
+        return sum(one == "certified" for one in self.status)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row is certified."""
+        return self.certified == len(self.status)
+
+
+@dataclass(frozen=True)
 class Result:
     """One attack on one observation.
 
@@ -77,6 +114,7 @@ class Result:
         options: settings of the attack as text.
         threat_model: one plain sentence.
         reconstruction: path of the reconstructed rows, relative to the run folder.
+        proof: what the attack knew of its own success; None where it knows nothing.
     """
 
     setting: Setting
@@ -88,6 +126,7 @@ class Result:
     options: Mapping[str, str]
     threat_model: str | None = None
     reconstruction: str | None = None
+    proof: Proof | None = None
 
 
 def parse_result(raw: Any, run: str, where: str) -> Result:
@@ -99,7 +138,7 @@ def parse_result(raw: Any, run: str, where: str) -> Result:
     {'cell_accuracy': 0.8}
 
     Raises:
-        UsageError: the row is no mapping or names no attack.
+        UsageError: the row is no mapping or names no attack, or its certificate is none.
     """
     if not isinstance(raw, Mapping) or not isinstance(raw.get("attack"), str):
         raise UsageError(f"{where}: expected a mapping with the name of an 'attack', got {raw!r}")
@@ -115,9 +154,47 @@ def parse_result(raw: Any, run: str, where: str) -> Result:
         if isinstance(columns, Mapping)
         else {},
         threat_model=text(raw.get("threat_model")),
-        options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
+        options=_flat(options) if isinstance(options, Mapping) else {},
         reconstruction=text(raw.get("reconstruction")),
+        proof=_proof(raw, where),
     )
+
+
+def _flat(options: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
+    """Settings as text; those of a stage of a composed attack under ``stage.name``."""
+    found: dict[str, str] = {}
+    for name, value in options.items():
+        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": str(value)}
+    return found
+
+
+def _proof(raw: Mapping[str, Any], where: str) -> Proof | None:
+    status = raw.get("row_status")
+    if status is None:
+        return None
+    known, outcomes = get_args(RowStatus), get_args(Outcome)
+    if not isinstance(status, list) or not status or any(one not in known for one in status):
+        raise UsageError(f"{where}: row_status must be a list of {', '.join(known)}, got {str(status)[:80]}")
+    if raw.get("certified_rows") != (certified := status.count("certified")):
+        raise UsageError(
+            f"{where}: certified_rows must be {certified}, the certified of row_status, got {raw.get('certified_rows')}"
+        )
+    if (expected := raw.get("expected")) not in (None, *outcomes):
+        raise UsageError(f"{where}: expected must be one of {', '.join(outcomes)}, got {expected!r}")
+    told = raw.get("feasibility")
+    planned: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
+    return Proof(
+        tuple(status),
+        number(raw.get("certificate_residual")),
+        expected,
+        text(planned.get("reason")),
+        *(_numbers(planned.get(name)) for name in ("ranks", "row_constraints", "unit_constraints")),
+    )
+
+
+def _numbers(value: Any) -> tuple[int, ...]:
+    found = [whole(one) for one in value] if isinstance(value, list) else []
+    return tuple(one for one in found if one is not None)
 
 
 def _setting(raw: Mapping[str, Any], run: str) -> Setting:

@@ -15,6 +15,8 @@ from lightleak.report.result import Result, parse_result
 SCHEMA_VERSION = 1
 RESULTS = "results.json"
 CELL_COLUMNS = ("row", "column", "true", "reconstructed", "correct", "entropy")
+STATUS = "status"
+"""A column that earlier versions did not write."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def cells_file(run: RunFolder, result: Result) -> Path | None:
 def load_cells(run: RunFolder, result: Result) -> pd.DataFrame | None:
     """The reconstructed cells of one result in long form, every value as text; None where no readable file is there.
 
-    Columns are ``row, column, true, reconstructed, correct, entropy``.
+    Columns are ``row, column, true, reconstructed, correct, entropy, status``; the last is empty where an earlier
+    version or an attack without certificates wrote the file.
     """
     file = cells_file(run, result)
     if file is None:
@@ -105,7 +108,9 @@ def load_cells(run: RunFolder, result: Result) -> pd.DataFrame | None:
         return None
     if not set(CELL_COLUMNS) <= set(cells.columns) or cells.empty:
         return None
-    return cells[list(CELL_COLUMNS)]
+    if STATUS not in cells.columns:
+        cells[STATUS] = ""
+    return cells[[*CELL_COLUMNS, STATUS]]
 
 
 def _read_json(file: Path) -> Any:

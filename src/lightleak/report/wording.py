@@ -21,6 +21,10 @@ _ATTACKS = {
     "deep_gradient_leakage": "Deep Gradient Leakage",
     "gradinversion": "GradInversion",
     "random": "Guessing",
+    "exact": "Exact inversion",
+    "exact_joint": "Exact inversion of all rows jointly",
+    "exact_fedavg": "Exact inversion for FedAvg",
+    "audit_max": "Exact + TabLeak",
     "provfl_b": "ProVFL-B",
     "provfl_b_mixture": "ProVFL-B, mixture",
     "provfl_m": "ProVFL-M",
@@ -96,8 +100,8 @@ def duration(seconds: float | None) -> str:
 def attack_title(name: str) -> str:
     """The attack as the literature calls it.
 
-    >>> attack_title("tableak"), attack_title("audit_max")
-    ('TabLeak', 'audit max')
+    >>> attack_title("tableak"), attack_title("my_attack")
+    ('TabLeak', 'my attack')
     """
     return _ATTACKS.get(name, name.replace("_", " "))
 

@@ -53,12 +53,22 @@ BAD = [
     ("stop_below", "never", "stop_below must be a finite number, got 'never'"),
     ("sign", 1, "sign must be true or false, got 1"),
     ("keep_ensemble", "no", "keep_ensemble must be true or false, got 'no'"),
-    ("objective", "l2", "objective must be one of cosine, squared_error, got 'l2'"),
+    ("objective", "l2", "objective must be one of cosine, squared_error, relative_error, got 'l2'"),
     ("categorical", "gumbel", "categorical must be one of softmax, none, got 'gumbel'"),
-    ("numerical", "tanh", "numerical must be one of sigmoid, none, got 'tanh'"),
+    ("numerical", "tanh", "numerical must be one of sigmoid, none, clamp, got 'tanh'"),
     ("pooling", "mode", "pooling must be one of median, mean, none, got 'mode'"),
     ("labels", "restored", "labels must be one of true, geng, bias, got 'restored'"),
-    ("initialisation", "zero", "initialisation must be one of unit, symmetric, normal, got .zero."),
+    ("initialisation", "zero", "initialisation must be one of unit, symmetric, normal, prior, got .zero."),
+    ("schedule", "linear", "schedule must be one of step, cosine, got 'linear'"),
+    ("numerical_learning_rate", 0.0, "numerical_learning_rate must be above 0, got 0.0"),
+    ("whitening", -1e-2, "whitening must be above 0, got -0.01"),
+    ("mask_derivative", "soft", "mask_derivative must be one of zero, straight_through, got 'soft'"),
+    ("mask_width", 0.0, "mask_width must be above 0, got 0.0"),
+    ("mask_width_end", -0.1, "mask_width_end must be above 0, got -0.1"),
+    ("prior_weight", -1.0, "prior_weight must be at least 0, got -1.0"),
+    ("temperature_end", 0.0, "temperature_end must be above 0, got 0.0"),
+    ("mask_absent", 1, "mask_absent must be true or false, got 1"),
+    ("tie_numbers", "yes", "tie_numbers must be true or false, got 'yes'"),
     ("learning_rate_decay", 1.5, "learning_rate_decay must be above 0 and at most 1, got 1.5"),
     ("decay_every", 0, "decay_every must be at least 1, got 0"),
     ("entropy", "hard", "entropy must be one of frequency, soft, got 'hard'"),
@@ -76,6 +86,31 @@ def test_a_value_without_meaning_is_refused_when_it_is_set(name: str, value: obj
 
 def test_every_setting_has_a_case() -> None:
     assert {name for name, *_ in BAD} == {field.name for field in fields(InversionConfig)}
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"schedule": "cosine", "learning_rate_decay": 0.5}, "schedule 'cosine' needs learning_rate_decay 1, got 0.5"),
+        ({"initialisation": "prior"}, "initialisation 'prior': needs categorical 'softmax', got 'none'"),
+        ({"temperature_end": 0.5, "mask_absent": True}, "temperature_end, mask_absent: needs categorical 'softmax'"),
+        ({"prior_weight": 1.0}, "prior_weight: needs categorical 'softmax', got 'none'"),
+    ],
+    ids=str,
+)
+def test_settings_without_meaning_beside_each_other_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        InversionConfig(**({} if "schedule" in settings else {"categorical": "none"}), **settings)
+
+
+def test_what_settings_need_is_told() -> None:
+    plain, full = (
+        InversionConfig(),
+        InversionConfig(whitening=0.1, mask_derivative="straight_through", prior_weight=1.0),
+    )
+    assert plain.needs_closed_form == plain.needs_prior == ()
+    assert full.needs_closed_form == ("mask_derivative 'straight_through'", "whitening")
+    assert full.needs_prior == (*full.needs_closed_form, "prior_weight")
 
 
 def test_without_a_budget_a_call_takes_a_cpus() -> None:

@@ -1,6 +1,6 @@
 """The engine: its step is Adam's, restarts keep to themselves, and what has converged stays where it is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -152,3 +152,60 @@ def test_progress_sums_to_the_steps(encoder: TableEncoder, relaxation: Relaxatio
     told: list[int] = []
     invert(start_of(encoder), relaxation, Bowl(center_of(encoder)), InversionConfig(steps=steps), told.append)
     assert sum(told) == steps and min(told) >= 0
+
+
+@dataclass
+class Course(Bowl):
+    """A bowl that notes the shares of the steps it is asked at."""
+
+    shares: list[float] = field(default_factory=list)
+
+    def at(self, share: float) -> "Course":
+        self.shares.append(share)
+        return self
+
+
+def test_a_matcher_that_changes_is_told_how_far_the_work_is(encoder: TableEncoder, relaxation: Relaxation) -> None:
+    course = Course(center_of(encoder))
+    invert(start_of(encoder), relaxation, course, InversionConfig(steps=4))
+    assert course.shares == [0.0, 0.25, 0.5, 0.75]
+
+
+def test_the_temperature_falls_to_its_end(encoder: TableEncoder) -> None:
+    constants = encoder.shift, encoder.scale, *encoder.encoded_bounds()
+    cooling = Relaxation(encoder.layout, *constants, temperature_end=0.1)
+    start, bowl, config = start_of(encoder), Bowl(center_of(encoder)), InversionConfig(steps=1, learning_rate=1e-12)
+    torch.testing.assert_close(invert(start, cooling, bowl, config).x, cooling.at(1.0)(start))
+    torch.testing.assert_close(invert(start, cooling, bowl, config).loss, bowl.value_and_grad(cooling(start))[0])
+
+
+def test_a_cosine_takes_the_rate_down_to_nearly_nothing(encoder: TableEncoder, relaxation: Relaxation) -> None:
+    start, bowl = start_of(encoder), Bowl(center_of(encoder))
+    free = encoder.relaxation("none", "none", dtype=torch.float64)
+    steps = 8
+    cosine = InversionConfig(steps=steps, learning_rate=1e-6, schedule="cosine", categorical="softmax")
+    moved = invert(start, free, bowl, cosine).x - start
+    # So small a step never turns, so that Adam on signs moves by the rate itself.
+    factors = [0.5 * (1 + torch.cos(torch.tensor(torch.pi * k / steps))) + 2e-3 for k in range(steps)]
+    torch.testing.assert_close(moved.abs(), torch.full_like(moved, 1e-6 * float(sum(factors))), rtol=1e-3, atol=0)
+
+
+def test_numbers_have_their_own_rate(encoder: TableEncoder) -> None:
+    start, bowl = start_of(encoder), Bowl(center_of(encoder))
+    free = encoder.relaxation("none", "none", dtype=torch.float64)
+    settings = {"steps": 20, "learning_rate": 0.04, "sign": False}
+    found = invert(start, free, bowl, InversionConfig(**settings, numerical_learning_rate=0.01)).x
+    at, expected = encoder.numerical_positions, invert(start, free, bowl, InversionConfig(**settings)).x
+    slow = invert(start, free, bowl, InversionConfig(**(settings | {"learning_rate": 0.01}))).x
+    expected[..., at] = slow[..., at]
+    torch.testing.assert_close(found, expected)
+
+
+def test_clamped_numbers_never_leave_their_bounds(encoder: TableEncoder) -> None:
+    constants = encoder.shift, encoder.scale, *encoder.encoded_bounds()
+    relax = Relaxation(encoder.layout, *constants, numerical="clamp")
+    assert relax.bounds is not None
+    outside = torch.full((4, encoder.width), 50.0, dtype=torch.float64)
+    found = invert(start_of(encoder), relax, Bowl(outside), InversionConfig(steps=60, learning_rate=0.5, sign=False))
+    at, (_, upper) = encoder.numerical_positions, relax.bounds
+    torch.testing.assert_close(found.x[..., at], upper[at].expand_as(found.x[..., at]))

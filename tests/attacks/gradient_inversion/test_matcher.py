@@ -63,6 +63,8 @@ class Problem:
         if objective == "squared_error":
             return torch.stack([(g - t).square().mean() for g, t in pairs]).sum()
         g, t = (torch.cat([tensor.flatten() for tensor in tensors]) for tensors in zip(*pairs, strict=True))
+        if objective == "relative_error":
+            return (g - t).square().sum() / t.square().sum()
         return 1 - g @ t / (g.norm() * t.norm())
 
     def slow(self, objective: str) -> tuple[Tensor, Tensor]:

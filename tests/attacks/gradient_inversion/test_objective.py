@@ -24,6 +24,8 @@ def definition(name: str, gradient: list[Tensor], target: list[Tensor]) -> Tenso
     if name == "squared_error":
         return sum(((g - t).square().mean() for g, t in zip(gradient, target, strict=True)), torch.zeros(()))
     g, t = torch.cat(gradient), torch.cat(target)
+    if name == "relative_error":
+        return (g - t).square().sum() / t.square().sum()
     return 1 - g @ t / (g.norm() * t.norm())
 
 

@@ -5,7 +5,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.attack import Progress, UpdateAttack
+from lightleak.attacks.gradient_inversion.chain_options import chain_options, require_options, restricted
 from lightleak.attacks.gradient_inversion.checks import alike, require_batch_statistics, require_fit
-from lightleak.attacks.gradient_inversion.codec import RowCodec, table_codec
+from lightleak.attacks.gradient_inversion.codec import RowCodec, TableCodec, table_codec
 from lightleak.attacks.gradient_inversion.config import EngineConfig, InversionConfig, Precision
-from lightleak.attacks.gradient_inversion.engine import initial_candidates, invert
+from lightleak.attacks.gradient_inversion.engine import RowRelaxation, initial_candidates, invert
 from lightleak.attacks.gradient_inversion.labels import (
     DUMMY_ROWS,
     expand_counts,
@@ -27,6 +28,7 @@ from lightleak.attacks.gradient_inversion.labels import (
 )
 from lightleak.attacks.gradient_inversion.matcher import Matcher
 from lightleak.attacks.gradient_inversion.pooling import align_rows, pool
+from lightleak.attacks.gradient_inversion.priors import BelievedMatcher, RowBelief
 from lightleak.attacks.gradient_inversion.problem import build_matcher, bytes_per_restart, client_network, relu_chain
 from lightleak.core.devices import free_memory, require_tf32, synchronize, tf32_products
 from lightleak.core.errors import ObservationError, UnsupportedError
@@ -70,7 +72,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         name: registry name.
         citation: the paper.
         config: the settings.
-        threat_model: what the attack may know with these settings.
+        threat_model: what the attack may know with these settings; options that use a prior of the rows add marginals.
 
     Attributes:
         precisions: those that it can work in.
@@ -86,7 +88,8 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
             raise UnsupportedError(
                 f"{name}: precision must be one of {', '.join(self.precisions)}, got {config.precision!r}"
             )
-        self.name, self.citation, self.config, self.threat_model = name, citation, config, threat_model
+        knows = replace(threat_model, marginals=threat_model.marginals or bool(config.needs_prior))
+        self.name, self.citation, self.config, self.threat_model = name, citation, config, knows
 
     def options(self) -> dict[str, Any]:
         """The settings of the attack."""
@@ -117,6 +120,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         pairs, device = list(zip(updates, seeds, strict=True)), torch.device(device)
         for update in updates:
             self.check(update)
+            require_options(self.name, update, self.config)
         self.check_device(device)
         attack = self._within_memory_of(device)
         results: dict[int, Reconstruction] = {}
@@ -192,15 +196,16 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         dtype = torch.float64 if config.precision == "float64" else torch.float32
         codec = self.codec(pairs[0][0], device)
         posed = self.pose(pairs, codec, device, dtype)
-        relaxation = codec.relaxation(config, dtype, device)
+        posed, relaxation, start = self._informed(posed, [update for update, _ in pairs], codec, device, dtype)
         width = max(1, min(config.restarts, at_once // len(pairs)))
         ends, losses = [], []
         for first in range(0, config.restarts, width):
             restarts = range(first, min(first + width, config.restarts))
-            begin = initial_candidates(seeds, restarts, posed.variables, codec.width, config.initialisation)
+            drawn = initial_candidates(seeds, restarts, posed.variables, codec.width, config.initialisation)
+            begin = start(drawn.to(device, dtype))
             share = len(pairs) * len(restarts) / (config.steps * config.restarts)
             report = None if progress is None else partial(_report, progress, share)
-            end = posed.rows(invert(begin.to(device, dtype), relaxation, posed.matcher, config, report).x)
+            end = posed.rows(invert(begin, relaxation, posed.matcher, config, report).x)
             ends.append(end)
             losses.append(posed.matcher.value_and_grad(posed.variables_of(codec.project(end)))[0])
         ensemble, loss = torch.cat(ends, 1), torch.cat(losses, 1)
@@ -208,6 +213,34 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         seconds = (time.perf_counter() - began) / len(pairs)
         each = zip(ensemble, loss, posed.labels, strict=True)
         return [self._finish(codec, of_update, of_restart, y, seconds) for of_update, of_restart, y in each]
+
+    def _informed(
+        self,
+        posed: Posed,
+        updates: Sequence[ClientUpdate],
+        codec: RowCodec,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> tuple[Posed, RowRelaxation, Callable[[Tensor], Tensor]]:
+        """The problem with what is known of rows beforehand, its relaxation, and the map from drawn numbers to starts.
+
+        What is known: what the first layer shows of them, and a prior.
+        """
+        config = self.config
+        if not isinstance(codec, TableCodec):
+            return posed, codec.relaxation(config, dtype, device), _unchanged  # the check refuses these options
+        relaxation = codec.relaxation(config, dtype, device)
+        if config.mask_absent or config.tie_numbers:
+            relaxation = restricted(relaxation, updates, codec.encoder, config)
+        if config.initialisation != "prior" and config.prior_weight == 0:
+            return posed, relaxation, _unchanged
+        belief = RowBelief.of(updates, codec.encoder, device, dtype)
+        if config.prior_weight > 0:
+            # A row may have several variables, one per epoch: together they count once.
+            weight = config.prior_weight * posed.labels.shape[1] / posed.variables
+            posed = replace(posed, matcher=BelievedMatcher(posed.matcher, belief, weight))
+        start = partial(belief.start, relaxation=relaxation) if config.initialisation == "prior" else _unchanged
+        return posed, relaxation, start
 
     def _finish(
         self, codec: RowCodec, ensemble: Tensor, loss: Tensor, labels: Tensor, seconds: float
@@ -275,6 +308,12 @@ class GradientInversion(RestartedInversion[InversionConfig]):
                 f"{self.name}: precision 'bfloat16' is for plain ReLU networks without l2_prior, whose derivative is "
                 f"known in closed form; got {update.network['name']!r}, l2_prior {config.l2_prior}; use tf32 or float32"
             )
+        require_options(self.name, update, config)
+        if config.needs_closed_form and config.l2_prior > 0:
+            raise UnsupportedError(
+                f"{self.name}: {', '.join(config.needs_closed_form)} needs l2_prior 0, which the closed form does not "
+                f"serve; got {config.l2_prior}"
+            )
         if config.labels != "true":
             require_restorable(network, config.labels)
         if config.batch_norm_prior > 0:
@@ -290,7 +329,10 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         """One variable per row of the batch."""
         updates = [update for update, _ in pairs]
         labels = torch.stack([self._labels(update, seed) for update, seed in pairs])
-        matcher = build_matcher(updates, labels, self.config, device, dtype)
+        options = chain_options(updates, self.config, device, dtype)
+        matcher = build_matcher(
+            updates, labels, self.config, device, dtype, options.straight_through, options.whitening
+        )
         return Posed(matcher, labels, updates[0].facts.n_rows, _unchanged, _unchanged)
 
     def bytes_per_restart(self, update: ClientUpdate) -> int:
@@ -318,8 +360,8 @@ def card_memory(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
-def _unchanged(rows: Tensor) -> Tensor:
-    return rows
+def _unchanged(values: Tensor) -> Tensor:
+    return values
 
 
 def _groups(updates: Sequence[ClientUpdate]) -> list[list[int]]:

@@ -14,6 +14,9 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.relaxation import Relaxation
 
+RANK_DEVIATION = 12**-0.5
+"""Standard deviation of a rank, which is even in [0, 1]."""
+
 
 class RowCodec(Protocol):
     """Encoded rows and what they stand for, so that one attack serves tables and images.
@@ -52,7 +55,27 @@ class TableCodec:
 
     def relaxation(self, config: EngineConfig, dtype: torch.dtype, device: torch.device) -> Relaxation:
         """See `RowCodec`."""
-        return self.encoder.relaxation(config.categorical, config.numerical, dtype, device)
+        encoder, unit = self.encoder, torch.ones_like(self.encoder.scale)
+        # A quantile encoding's numbers are ranks, whatever their deviation in the table.
+        unit[encoder.numerical_positions] = (
+            RANK_DEVIATION
+            if encoder.encoding == "quantile"
+            else encoder.deviation / encoder.scale[encoder.numerical_positions]
+        )
+        constants = (encoder.shift, encoder.scale, *encoder.encoded_bounds())
+        shift, scale, lower, upper, unit = (value.to(device, dtype) for value in (*constants, unit))
+        return Relaxation(
+            encoder.layout,
+            shift,
+            scale,
+            lower,
+            upper,
+            config.categorical,
+            config.numerical,
+            unit,
+            logits=config.initialisation == "prior",
+            temperature_end=config.temperature_end,
+        )
 
     def project(self, rows: Tensor) -> Tensor:
         """See `RowCodec`."""

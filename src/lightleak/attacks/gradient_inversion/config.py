@@ -7,15 +7,26 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 from lightleak.core.errors import UsageError
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation
 
-Initialisation = Literal["unit", "symmetric", "normal"]
+Initialisation = Literal["unit", "symmetric", "normal", "prior"]
 Pooling = Literal["median", "mean", "none"]
-ObjectiveName = Literal["cosine", "squared_error"]
+ObjectiveName = Literal["cosine", "squared_error", "relative_error"]
+RateSchedule = Literal["step", "cosine"]
+MaskDerivative = Literal["zero", "straight_through"]
 LabelMethod = Literal["true", "geng", "bias"]
 EntropyMethod = Literal["frequency", "soft"]
 Precision = Literal["float32", "float64", "bfloat16", "tf32"]
 
 CPU_MEMORY_MB = 1024
 """Budget of a call where nothing says otherwise and the device is a CPU, which other programs share."""
+
+_ABOVE_ZERO = (
+    "learning_rate",
+    "numerical_learning_rate",
+    "mask_width",
+    "mask_width_end",
+    "whitening",
+    "temperature_end",
+)
 
 
 @dataclass(frozen=True)
@@ -28,12 +39,32 @@ class EngineConfig:
         learning_rate: Adam's step.
         learning_rate_decay: factor of the step after every ``decay_every`` steps; 1 keeps it.
         decay_every: see ``learning_rate_decay``.
+        schedule: ``step`` as the two settings above say, or ``cosine``: down to nearly nothing along half a cosine.
+        numerical_learning_rate: Adam's step of numbers; None: ``learning_rate``.
         sign: step along the sign of the gradient (Geiping et al. 2020) instead of the gradient.
         initialisation: where candidates start: uniform in [0, 1] (``unit``, TabLeak's Algorithm 1), uniform in [-1, 1]
-            (``symmetric``, its published code), or standard ``normal``.
+            (``symmetric``, its published code), standard ``normal``, or at the ``prior``: logits, whatever the
+            encoding's scale, at half the log shares of the categories plus normal noise, numbers near their mean, or
+            at their lower bound where most rows lie there.
         objective: distance between gradients.
+        whitening: compare gradients by their squared difference in coordinates in which the terms of random rows are
+            uncorrelated, relative to the client's, in place of ``objective``; the value is the ridge, as share of the
+            largest eigenvalue of their second moments. Plain ReLU networks alone.
+        mask_derivative: derivative of a ReLU's mask 1[a > 0]: ``zero``, as autograd has it, or ``straight_through``:
+            that of a logistic. Plain ReLU networks alone.
+        mask_width: width of that logistic at the beginning, in deviations of the layer's pre-activations over random
+            rows.
+        mask_width_end: width at the end; geometric in between.
+        prior_weight: weight of the rows' prior: cross-entropy of the categories to their shares and half the squared
+            deviation of numbers, summed over rows. For noised updates.
         categorical: relaxation of categorical blocks.
-        numerical: relaxation of numbers.
+        temperature_end: temperature of the softmax at the end, from 1 at the beginning; geometric in between.
+        mask_absent: give no weight to categories whose column of the first layer's gradient is zero. Plain ReLU
+            networks alone.
+        tie_numbers: let numbers follow that the first layer's gradient shows to be the same in every row or a function
+            of a categorical column. Plain ReLU networks alone.
+        numerical: relaxation of numbers: ``sigmoid`` into their bounds, ``none``, or ``clamp``: moved freely in units
+            of their deviation, and put back inside their bounds after every step.
         pooling: how matched restarts are merged; ``none`` keeps the one of least loss.
         entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published
             code).
@@ -53,10 +84,20 @@ class EngineConfig:
     learning_rate: float = 0.06
     learning_rate_decay: float = 1.0
     decay_every: int = 10
+    schedule: RateSchedule = "step"
+    numerical_learning_rate: float | None = None
     sign: bool = True
     initialisation: Initialisation = "unit"
     objective: ObjectiveName = "cosine"
+    whitening: float | None = None
+    mask_derivative: MaskDerivative = "zero"
+    mask_width: float = 0.2
+    mask_width_end: float = 0.02
+    prior_weight: float = 0.0
     categorical: CategoricalRelaxation = "softmax"
+    temperature_end: float = 1.0
+    mask_absent: bool = False
+    tie_numbers: bool = False
     numerical: NumericalRelaxation = "sigmoid"
     pooling: Pooling = "median"
     entropy: EntropyMethod = "frequency"
@@ -71,10 +112,28 @@ class EngineConfig:
         for name in ("restarts", "steps", "memory_mb", "decay_every"):
             if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if not self.learning_rate > 0:
-            raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
+        for name in _ABOVE_ZERO:
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise UsageError(f"{name} must be above 0, got {getattr(self, name)}")
         if not 0 < self.learning_rate_decay <= 1:
             raise UsageError(f"learning_rate_decay must be above 0 and at most 1, got {self.learning_rate_decay}")
+        self.not_negative("prior_weight")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse settings that have no meaning beside each other."""
+        if self.schedule == "cosine" and self.learning_rate_decay != 1:
+            raise UsageError(f"schedule 'cosine' needs learning_rate_decay 1, got {self.learning_rate_decay}")
+        soft = {
+            "initialisation 'prior'": self.initialisation == "prior",
+            "temperature_end": self.temperature_end != 1,
+            "mask_absent": self.mask_absent,
+            "tie_numbers": self.tie_numbers,
+            "prior_weight": self.prior_weight > 0,
+        }
+        needing = [name for name, asked in soft.items() if asked]
+        if needing and self.categorical != "softmax":
+            raise UsageError(f"{', '.join(needing)}: needs categorical 'softmax', got {self.categorical!r}")
 
     def with_options(self, **options: Any) -> Self:
         """A copy with some settings changed.
@@ -89,6 +148,25 @@ class EngineConfig:
                 f"a gradient-inversion attack has no setting {', '.join(unknown)}; settings: {', '.join(known)}"
             )
         return replace(self, **options)
+
+    @property
+    def needs_closed_form(self) -> tuple[str, ...]:
+        """Settings that only the closed form of plain ReLU networks serves, those that are on.
+
+        >>> EngineConfig(whitening=0.01).needs_closed_form
+        ('whitening',)
+        """
+        asked = {
+            "mask_derivative 'straight_through'": self.mask_derivative == "straight_through",
+            "whitening": self.whitening is not None,
+        }
+        return tuple(name for name, on in asked.items() if on)
+
+    @property
+    def needs_prior(self) -> tuple[str, ...]:
+        """Settings that use what is believed of rows before an update, those that are on."""
+        asked = {"initialisation 'prior'": self.initialisation == "prior", "prior_weight": self.prior_weight > 0}
+        return (*self.needs_closed_form, *(name for name, on in asked.items() if on))
 
     @property
     def memory_bytes(self) -> int:

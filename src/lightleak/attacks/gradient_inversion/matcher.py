@@ -7,7 +7,7 @@ equal.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,14 @@ class Matcher(Protocol):
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Loss ``[updates, restarts]`` and its derivative, for ``x`` ``[updates, restarts, n, d]``."""
+
+
+@runtime_checkable
+class Annealed(Protocol):
+    """A relaxation or a matcher that changes as the optimisation goes on."""
+
+    def at(self, share: float) -> Self:
+        """Itself after that share of the steps, 0 to 1."""
 
 
 class Targets:

@@ -1,6 +1,8 @@
 """The fast path: gradient matching of a ReLU network in closed form, as matrix products."""
 
+import copy
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -9,6 +11,27 @@ from torch.nn.functional import one_hot
 from lightleak.attacks.gradient_inversion.matcher import Targets, inner_product
 from lightleak.attacks.gradient_inversion.matrix_products import MatrixProducts
 from lightleak.attacks.gradient_inversion.objective import Objective
+from lightleak.attacks.gradient_inversion.straight_through import StraightThrough
+from lightleak.attacks.gradient_inversion.whitening import Whitening
+
+
+@dataclass
+class _Pass:
+    """What a forward and backward leave; lists go by layer, rows are ``[updates, restarts * n, ...]``.
+
+    Attributes:
+        hidden: ``h_{l-1}``.
+        errors: ``e_l``.
+        masks: ``m_l`` of the hidden layers.
+        bends: with straight-through masks the derivative of ``e_l`` by ``a_l``, cell by cell, of the hidden layers.
+        probabilities: of the classes.
+    """
+
+    hidden: list[Tensor]
+    errors: list[Tensor]
+    masks: list[Tensor]
+    probabilities: Tensor
+    bends: list[Tensor] = field(default_factory=list)
 
 
 class MLPMatcher:
@@ -17,7 +40,8 @@ class MLPMatcher:
     With ``a_l = h_{l-1} W_l^T + b_l``, ``h_l = relu(a_l)``, ``m_l = 1[a_l > 0]`` and ``e_l`` the derivative of the loss
     by ``a_l``: ``e_L = (softmax(a_L) - y) / n``, ``e_l = (e_{l+1} W_{l+1}) m_l``, and the gradients are
     ``G_l = e_l^T h_{l-1}``. The reverse pass carries the derivative of the objective by every ``G_l`` back to
-    ``h_0 = x``; masks are constant.
+    ``h_0 = x``. Masks are constant, or have the derivative that ``straight_through`` gives them: then the derivative of
+    ``e_l`` by ``a_l`` is ``(e_{l+1} W_{l+1}) m'_l``.
 
     Args:
         weights: per layer ``[updates, out, in]``.
@@ -27,6 +51,8 @@ class MLPMatcher:
         labels: LongTensor ``[updates, n]``.
         objective: distance of gradients.
         products: in which precision matrices are multiplied.
+        straight_through: derivative of the masks; None: zero.
+        whitening: compares gradients in place of the objective.
     """
 
     def __init__(
@@ -38,6 +64,8 @@ class MLPMatcher:
         labels: Tensor,
         objective: Objective,
         products: MatrixProducts | None = None,
+        straight_through: StraightThrough | None = None,
+        whitening: Whitening | None = None,
     ) -> None:
         self.products = products or MatrixProducts()
         self.weights, self.biases = [self.products.rounded(w) for w in weights], [b.unsqueeze(1) for b in biases]
@@ -45,25 +73,49 @@ class MLPMatcher:
         self.weight_targets, self.bias_targets = list(weight_targets), [t.unsqueeze(1) for t in bias_targets]
         self.targets = Targets([*weight_targets, *bias_targets])
         self.one_hot = one_hot(labels, biases[-1].shape[-1]).to(weights[0].dtype).unsqueeze(1)
-        self.objective = objective
+        self.objective, self.straight_through, self.whitening = objective, straight_through, whitening
+
+    def at(self, share: float) -> "MLPMatcher":
+        """This matcher after that share of the optimisation; see `Annealed`."""
+        if self.straight_through is None:
+            return self
+        moved = copy.copy(self)
+        moved.straight_through = self.straight_through.at(share)
+        return moved
 
     @torch.no_grad()
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `Matcher`."""
+        found = self._pass(x)
+        compared = self._objective if self.whitening is None else self._whitened
+        value, by_hidden, by_errors = compared(found, x.shape[2])
+        return value, self._back(found, by_hidden, by_errors, x.shape[2]).view_as(x)
+
+    def _pass(self, x: Tensor) -> _Pass:
         updates, restarts, n, _ = x.shape
-        depth, products = len(self.weights), self.products
-        hidden, masks = [products.rounded(x.reshape(updates, restarts * n, -1))], []
-        for weight, bias in zip(self.transposed[:-1], self.biases[:-1], strict=True):
+        depth, products, straight = len(self.weights), self.products, self.straight_through
+        hidden, masks, slopes = [products.rounded(x.reshape(updates, restarts * n, -1))], [], []
+        for layer, (weight, bias) in enumerate(zip(self.transposed[:-1], self.biases[:-1], strict=True)):
             activation = products.baddbmm(bias, hidden[-1], weight)
             masks.append((activation > 0).to(x.dtype))
+            if straight is not None:
+                slopes.append(straight.slope(layer, activation))
             hidden.append(products.rounded(activation.relu_()))
         probabilities = products.baddbmm(self.biases[-1], hidden[-1], self.transposed[-1]).softmax(-1)
         error = (probabilities.view(updates, restarts, n, -1) - self.one_hot).div_(n).view_as(probabilities)
         errors = [error]
         for i in range(depth - 1, 0, -1):
-            error = products.bmm(error, self.weights[i]).mul_(masks[i - 1])
+            unmasked = products.bmm(error, self.weights[i])
+            if straight is not None:
+                slopes[i - 1].mul_(unmasked)
+            error = unmasked.mul_(masks[i - 1])
             errors.insert(0, error)
+        return _Pass(hidden, errors, masks, probabilities, slopes)
 
+    def _objective(self, found: _Pass, n: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The objective, and its derivatives by hidden values and errors."""
+        hidden, errors, products, depth = found.hidden, found.errors, self.products, len(self.weights)
+        updates, restarts = errors[0].shape[0], errors[0].shape[1] // n
         layers = [_layer(h, e, t, n, products) for h, e, t in zip(hidden, errors, self.weight_targets, strict=True)]
         biases = [e.view(updates, restarts, n, -1).sum(2) for e in errors]
         of_biases = [inner_product(g, t) for g, t in zip(biases, self.bias_targets, strict=True)]
@@ -79,15 +131,44 @@ class MLPMatcher:
             by_e.view(updates, restarts, n, -1).add_(by_bias.unsqueeze(2))
             by_hidden.append(by_h)
             by_errors.append(by_e)
-        # Back through the errors, from the first layer up ...
+        return value, by_hidden, by_errors
+
+    def _whitened(self, found: _Pass, n: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """As `_objective`, of the whitened difference."""
+        assert self.whitening is not None  # the caller knows
+        updates, products = len(found.errors[0]), self.products
+        inputs = [h.reshape(-1, n, h.shape[-1]) for h in found.hidden]
+        errors = [products.rounded(e).view(-1, n, e.shape[-1]) for e in found.errors]
+        gradients = []
+        for h, e, of_row in zip(inputs, errors, found.errors, strict=True):
+            bias = of_row.view(-1, n, of_row.shape[-1]).sum(1).unsqueeze(-1)
+            joined = torch.cat([products.bmm(e.transpose(1, 2), h), bias], -1)
+            gradients.append(joined.unflatten(0, (updates, -1)))
+        value, by_gradients = self.whitening(gradients)
+        by_hidden, by_errors = [], []
+        for h, e, of_both in zip(inputs, errors, by_gradients, strict=True):
+            by_weight, by_bias = of_both.flatten(0, 1).split([h.shape[-1], 1], -1)
+            by_hidden.append(products.bmm(e, by_weight).view(updates, -1, h.shape[-1]))
+            by_error = products.baddbmm(by_bias.transpose(1, 2), h, by_weight.transpose(1, 2))
+            by_errors.append(by_error.view(updates, -1, e.shape[-1]))
+        return value, by_hidden, by_errors
+
+    def _back(self, found: _Pass, by_hidden: list[Tensor], by_errors: list[Tensor], n: int) -> Tensor:
+        """Derivative by the rows ``[updates, restarts * n, d]``."""
+        depth, products, masks = len(self.weights), self.products, found.masks
+        # Through the errors, from the first layer up ...
         for i in range(1, depth):
+            if found.bends:
+                found.bends[i - 1].mul_(by_errors[i - 1])
             products.baddbmm_(by_errors[i], by_errors[i - 1].mul_(masks[i - 1]), self.transposed[i])
         by_error = by_errors[-1].div_(n)
         # ... through the softmax, and down through the activations.
-        by_activation = probabilities * (by_error - (probabilities * by_error).sum(-1, keepdim=True))
+        by_activation = found.probabilities * (by_error - (found.probabilities * by_error).sum(-1, keepdim=True))
         for i in range(depth - 1, 0, -1):
             by_activation = products.baddbmm_(by_hidden[i], by_activation, self.weights[i]).mul_(masks[i - 1])
-        return value, products.baddbmm_(by_hidden[0], by_activation, self.weights[0]).view_as(x)
+            if found.bends:
+                by_activation.add_(found.bends[i - 1])
+        return products.baddbmm_(by_hidden[0], by_activation, self.weights[0])
 
 
 class _ExplicitLayer:

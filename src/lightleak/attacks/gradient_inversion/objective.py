@@ -51,4 +51,16 @@ def squared_error(inner: Tensor, norm: Tensor, target_norm: Tensor, sizes: Tenso
     return ((norm - 2 * inner + target_norm) * weights).sum(-1), -2 * weights, weights
 
 
-OBJECTIVES: dict[str, Objective] = {"cosine": cosine, "squared_error": squared_error}
+def relative_error(inner: Tensor, norm: Tensor, target_norm: Tensor, sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``|g - t|^2 / |t|^2`` over all parameters together: under Gaussian noise the likelihood, up to a factor.
+
+    >>> g, t = torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0])
+    >>> loss, _, _ = relative_error(*(v.view(1, 1, 1) for v in (g @ t, g @ g, t @ t)), torch.tensor([2.0]))
+    >>> loss
+    tensor([[2.]])
+    """
+    scale = (1 / target_norm.sum(-1, keepdim=True)).expand_as(inner)
+    return ((norm - 2 * inner + target_norm) * scale).sum(-1), -2 * scale, scale
+
+
+OBJECTIVES: dict[str, Objective] = {"cosine": cosine, "squared_error": squared_error, "relative_error": relative_error}

@@ -1,13 +1,132 @@
-"""Priors added to the matching loss (GradInversion, Yin et al. 2021, as TabLeak adapts it to tables)."""
+"""What is believed of rows before an update: a start, and priors added to the matching loss.
 
+The squared norm and the distance of BatchNorm statistics are GradInversion's (Yin et al. 2021), as TabLeak adapts them
+to tables.
+"""
+
+import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import InversionConfig
-from lightleak.attacks.gradient_inversion.matcher import Penalty, Statistics
+from lightleak.attacks.gradient_inversion.exact.prior import SKEWED_WITHIN, RowPrior
+from lightleak.attacks.gradient_inversion.matcher import Annealed, Matcher, Penalty, Statistics
 from lightleak.core.observations import ClientUpdate
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.relaxation import Relaxation
+
+LEAST_SHARE = 1e-4
+"""Share that a category counts with at least: one that the marginals never saw may still be in the batch."""
+
+SHARE_OF_LOGIT = 0.5
+"""Part of the log shares that a start's logits have: all of it would leave rare categories without any weight."""
+
+NUMBER_NOISE = 0.5
+"""Deviation of starting numbers about their mean, in their own deviations."""
+
+BOUND_NOISE = 0.05
+"""The same for numbers that start at their lower bound, to one side."""
+
+
+@dataclass(frozen=True)
+class RowBelief:
+    """Independent beliefs of cells at their encoded positions, ``[updates, 1, 1, d]`` each.
+
+    Attributes:
+        log_share: of categories; 0 at numbers.
+        shift: what takes an encoded category back to its probability: ``p = scale x + shift``.
+        scale: likewise; 0 at numbers.
+        mean: of encoded numbers; 0 at categories.
+        deviation: of encoded numbers; infinite at categories.
+        lower: least encoded numbers.
+        upper: greatest encoded numbers.
+        skewed: numbers that pile up at their lower bound.
+    """
+
+    log_share: Tensor
+    shift: Tensor
+    scale: Tensor
+    mean: Tensor
+    deviation: Tensor
+    lower: Tensor
+    upper: Tensor
+    skewed: Tensor
+
+    @classmethod
+    def of(
+        cls, updates: Sequence[ClientUpdate], encoder: TableEncoder, device: torch.device, dtype: torch.dtype
+    ) -> "RowBelief":
+        """From the marginals that each update carries, or what else is known (`RowPrior.of`)."""
+        each = [_belief(RowPrior.of(update, encoder), encoder) for update in updates]
+        stacked = [torch.stack(values)[:, None, None].to(device) for values in zip(*each, strict=True)]
+        return cls(*(value if value.dtype == torch.bool else value.to(dtype) for value in stacked))
+
+    def start(self, noise: Tensor, relaxation: Relaxation) -> Tensor:
+        """Variables near the prior.
+
+        Args:
+            noise: standard normal ``[updates, restarts, rows, d]``.
+            relaxation: what the variables are of; its softmax takes them as logits.
+        """
+        number = self.deviation.isfinite()
+        spread = torch.where(number, self.deviation, torch.zeros_like(self.deviation))
+        near = self.mean + NUMBER_NOISE * spread * noise
+        at_bound = self.lower + BOUND_NOISE * spread * noise.abs()
+        values = torch.where(self.skewed, at_bound, near).clamp(self.lower, self.upper)
+        return relaxation.with_numbers(SHARE_OF_LOGIT * self.log_share + noise, values)
+
+    def penalty(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy to the shares plus half the squared deviations, summed over rows; derivative by ``x``.
+
+        Args:
+            x: encoded rows ``[updates, restarts, rows, d]``.
+        """
+        away = (x - self.mean) / self.deviation
+        surprise = self.log_share * torch.addcmul(self.shift, x, self.scale)
+        value = (0.5 * away.square() - surprise).sum((-1, -2))
+        return value, away / self.deviation - self.log_share * self.scale
+
+
+class BelievedMatcher:
+    """A matcher whose loss has the rows' prior added.
+
+    Args:
+        matcher: of the update.
+        belief: of rows.
+        weight: of the prior per row of the client.
+    """
+
+    def __init__(self, matcher: Matcher, belief: RowBelief, weight: float) -> None:
+        self.matcher, self.belief, self.weight = matcher, belief, weight
+
+    def at(self, share: float) -> "BelievedMatcher":
+        """See `Annealed`."""
+        moved = copy.copy(self)
+        moved.matcher = self.matcher.at(share) if isinstance(self.matcher, Annealed) else self.matcher
+        return moved
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Matcher`."""
+        (value, by_x), (penalty, by_prior) = self.matcher.value_and_grad(x), self.belief.penalty(x)
+        return value + self.weight * penalty, by_x.add(by_prior, alpha=self.weight)
+
+
+def _belief(prior: RowPrior, encoder: TableEncoder) -> tuple[Tensor, ...]:
+    """The fields of `RowBelief` for one update, float64 ``[d]`` each."""
+    at, zero = encoder.numerical_positions, torch.zeros_like(encoder.shift)
+    log_share, mean, deviation = zero.clone(), zero.clone(), torch.full_like(zero, torch.inf)
+    for block, share in zip(encoder.layout.categorical, prior.shares, strict=True):
+        log_share[block.slice] = share.clamp_min(LEAST_SHARE).log()
+    mean[at] = (prior.mean - encoder.shift[at]) / encoder.scale[at]
+    deviation[at] = prior.deviation / encoder.scale[at]
+    lower, upper = encoder.encoded_bounds()
+    skewed = lower > mean - SKEWED_WITHIN * deviation
+    shift, scale = encoder.shift.clone(), encoder.scale.clone()
+    shift[at], scale[at] = 0.0, 0.0
+    return log_share, shift, scale, mean, deviation, lower, upper, skewed & deviation.isfinite()
 
 
 def batch_norm_distance(measured: Statistics, true: Statistics) -> Tensor:

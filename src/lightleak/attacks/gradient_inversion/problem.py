@@ -11,6 +11,8 @@ from lightleak.attacks.gradient_inversion.matrix_products import MatrixProducts
 from lightleak.attacks.gradient_inversion.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
 from lightleak.attacks.gradient_inversion.priors import inversion_penalty
+from lightleak.attacks.gradient_inversion.straight_through import StraightThrough
+from lightleak.attacks.gradient_inversion.whitening import Whitening
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.mlp import FullyConnected
 from lightleak.targets.normalization import with_functional_normalization
@@ -51,7 +53,13 @@ def relu_chain(network: nn.Module) -> list[str] | None:
 
 
 def build_matcher(
-    updates: Sequence[ClientUpdate], labels: Tensor, config: InversionConfig, device: torch.device, dtype: torch.dtype
+    updates: Sequence[ClientUpdate],
+    labels: Tensor,
+    config: InversionConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    straight_through: StraightThrough | None = None,
+    whitening: Whitening | None = None,
 ) -> Matcher:
     """The closed form for plain ReLU networks, ``torch.func`` for everything else.
 
@@ -61,6 +69,8 @@ def build_matcher(
         config: objective, priors, and in which precision the closed form multiplies matrices.
         device: where to work.
         dtype: in which precision everything else is.
+        straight_through: derivative of a plain ReLU network's masks.
+        whitening: comparison of a plain ReLU network's gradients, in place of the objective.
     """
 
     def stacked(which: str, name: str) -> Tensor:
@@ -81,7 +91,10 @@ def build_matcher(
             labels,
             objective,
             MatrixProducts(torch.bfloat16 if config.precision == "bfloat16" else None),
+            straight_through,
+            whitening,
         )
+    assert straight_through is None and whitening is None  # the attack's check refuses them for other networks
     names = list(updates[0].parameters)
     return NetworkMatcher(
         network.to(device, dtype),

@@ -1,18 +1,20 @@
 """The simulated training equals a plain loop of SGD, and its way back equals autograd through that loop."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, one_hot
 
 from lightleak.attacks.gradient_inversion.fedavg.chain import chain_of
 from lightleak.attacks.gradient_inversion.fedavg.label_split import shared_positions
 from lightleak.attacks.gradient_inversion.fedavg.local_step import LocalStep, NetworkStep, Weights
 from lightleak.attacks.gradient_inversion.fedavg.schedule import Schedule, Simulation, schedule_for
 from lightleak.attacks.gradient_inversion.fedavg.simulation import LocalSGD, SimulatedTraining
+from lightleak.attacks.gradient_inversion.straight_through import StraightThrough
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets.image_cnn import ImageCNN
 from lightleak.targets.mlp import MLP
@@ -124,3 +126,71 @@ def test_every_chain_of_linear_layers_is_found_and_nothing_else() -> None:
     assert chain.names == tuple(f"linears.{i}.{part}" for i in range(3) for part in ("weight", "bias"))
     assert chain_of(MLP(EncodedLayout.of_numerical(8), 2, activation="tanh")) is None
     assert chain_of(MLP(EncodedLayout.of_numerical(8), 2, norm="batch")) is None
+
+
+class Mask(torch.autograd.Function):
+    """``1[a > 0]`` whose derivative is that of a logistic."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, width: float) -> Tensor:
+        ctx.save_for_backward(a)
+        ctx.width = width
+        return (a > 0).to(a.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (a,) = ctx.saved_tensors
+        inside = torch.sigmoid(a / ctx.width)
+        return grad * inside * (1 - inside) / ctx.width, None
+
+
+def straight_step(weights: Weights, x: Tensor, labels: Tensor, widths: list[float]) -> Weights:
+    """Gradient of a chain whose masks have a derivative, on autograd's graph."""
+    hidden, masks = [x], []
+    for weight, bias, width in zip(weights[0:-2:2], weights[1:-2:2], widths, strict=True):
+        a = hidden[-1] @ weight.T + bias
+        masks.append(Mask.apply(a, width))
+        hidden.append(a.relu())
+    logits = hidden[-1] @ weights[-2].T + weights[-1]
+    errors = [(logits.softmax(-1) - one_hot(labels, logits.shape[-1])) / len(x)]
+    for weight, mask in zip(reversed(weights[2::2]), reversed(masks), strict=True):
+        errors.insert(0, (errors[0] @ weight) * mask)
+    return [part for e, h in zip(errors, hidden, strict=True) for part in (e.T @ h, e.sum(0))]
+
+
+@pytest.mark.parametrize("segment", [None, 2])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("hidden", [(6,), (6, 5), (7, 6, 5)], ids=str)
+def test_straight_through_masks_go_through_every_step(
+    hidden: tuple[int, ...], momentum: float, segment: int | None
+) -> None:
+    torch.manual_seed(0)
+    network = MLP(EncodedLayout.of_numerical(8), CLASSES, hidden=hidden).double()
+    named, share = stacked(network), 0.3
+    schedule = schedule_for("full", ROWS, EPOCHS, BATCHES, 0.05)
+    x = torch.randn(CLIENTS, schedule.copies, ROWS, 8, dtype=torch.float64)
+    labels = torch.randint(CLASSES, (CLIENTS, EPOCHS, ROWS))
+    straight = StraightThrough(0.5 + torch.rand(CLIENTS, len(hidden), dtype=torch.float64), 0.8, 0.2)
+    leaf, total = x.clone().requires_grad_(), torch.zeros((), dtype=torch.float64)
+    cotangents = [torch.randn_like(value) for value in named.values()]
+    for client in range(CLIENTS):
+        weights = [value[client].clone().requires_grad_() for value in named.values()]
+        widths = [0.8 * (0.2 / 0.8) ** share * float(d) for d in straight.deviations[client]]
+        velocity: Weights | None = None
+        for epoch in range(EPOCHS):
+            for part in schedule.slices():
+                step = straight_step(weights, leaf[client, epoch, part], labels[client, epoch, part], widths)
+                if velocity is not None:
+                    step = [momentum * v + g for v, g in zip(velocity, step, strict=True)]
+                velocity = step if momentum else None
+                weights = [w - schedule.learning_rate * g for w, g in zip(weights, step, strict=True)]
+        total = total + sum((w * c[client]).sum() for w, c in zip(weights, cotangents, strict=True))
+    (expected,) = torch.autograd.grad(total, leaf)
+    chain = chain_of(network)
+    assert chain is not None
+    training = SimulatedTraining(chain.step(straight), schedule, LocalSGD(momentum), labels, None, segment).at(share)
+    _, back = training.run([value.clone() for value in named.values()], x)
+    torch.testing.assert_close(back([c.clone() for c in cotangents]), expected, rtol=1e-7, atol=1e-10)
+    plain = SimulatedTraining(chain.step(), schedule, LocalSGD(momentum), labels, None, segment)
+    _, back = plain.run([value.clone() for value in named.values()], x)
+    assert not torch.allclose(back([c.clone() for c in cotangents]), expected, rtol=1e-2)

@@ -118,7 +118,13 @@ class Rounds:
         self.first_rank, self.rank = self.spaces[0].rank, self.spaces[LAYER].rank
 
     def run(self) -> Found:
-        """Search until every distinct row is found or nothing new turns up."""
+        """Search until every distinct row is found or nothing new turns up.
+
+        Nothing is searched where the numbers of a row alone could be bent to meet all equations on it.
+        """
+        second = self.spaces[LAYER]
+        if second.row_null.shape[1] + second.unit_null.shape[1] <= len(self.space.free):
+            return self.found()
         config, floors = self.config, torch.ones(len(FLOORS))
         fruitless, chains, tolerance, searches = 0, config.chains, ROW_TOLERANCE, 0
         while self.spaces[LAYER].rank > 0 and self.residual.rows_left > 0 and fruitless < config.patience:

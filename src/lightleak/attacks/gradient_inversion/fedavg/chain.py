@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from lightleak.attacks.gradient_inversion.fedavg.chain_step import ChainStep, LinearMap
 from lightleak.attacks.gradient_inversion.fedavg.image_maps import ImageMap
 from lightleak.attacks.gradient_inversion.problem import relu_chain
+from lightleak.attacks.gradient_inversion.straight_through import StraightThrough
 from lightleak.targets.image_cnn import ImageCNN
 
 
@@ -26,9 +27,9 @@ class Chain:
     maps: tuple[LinearMap | None, ...]
     floats_per_row: int
 
-    def step(self) -> ChainStep:
+    def step(self, straight_through: StraightThrough | None = None) -> ChainStep:
         """Its local step."""
-        return ChainStep(self.maps)
+        return ChainStep(self.maps, straight_through)
 
     def weights(self, named: Mapping[str, Tensor]) -> list[Tensor]:
         """Stacked parameters ``[updates, ...]`` in the order and shape of the chain; kernels are flattened."""

@@ -10,10 +10,15 @@ of tangents,
     e*_l = P_{l+1}^T(e*_{l+1} W_{l+1} + e_{l+1} R_{l+1}) m_l,    G*_l = e*_l^T h'_l + e_l^T P_l(h*_{l-1}).
 
 So a step costs three times its forward and backward, and no autograd graph is ever built.
+
+With straight-through masks, of derivative ``m'_l``, G is taken for the gradient of no loss. Then the tangents are to be
+read as reverse mode: ``a*_l`` is the derivative by ``e_l`` and ``e*_l`` that by ``a_l``, which has
+``a*_l P_{l+1}^T(e_{l+1} W_{l+1}) m'_l`` added.
 """
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -21,6 +26,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from lightleak.attacks.gradient_inversion.fedavg.local_step import Weights
+from lightleak.attacks.gradient_inversion.straight_through import StraightThrough
 
 
 class LinearMap(Protocol):
@@ -47,6 +53,7 @@ class Trace:
         masks: ``m_l`` of the hidden layers.
         errors: ``e_l``.
         probabilities: of the classes, ``[clients, rows, classes]``.
+        bends: with straight-through masks the derivative of ``e_l`` by ``a_l``, cell by cell, of the hidden layers.
     """
 
     weights: Weights
@@ -54,6 +61,7 @@ class Trace:
     masks: list[Tensor]
     errors: list[Tensor]
     probabilities: Tensor
+    bends: list[Tensor] = field(default_factory=list)
 
 
 class ChainStep:
@@ -64,29 +72,43 @@ class ChainStep:
 
     Args:
         maps: ``P_l`` per layer; None is the identity.
+        straight_through: derivative of the masks, its deviations ``[clients, layers]``; None: zero.
     """
 
-    def __init__(self, maps: Sequence[LinearMap | None]) -> None:
-        self.maps = tuple(maps)
+    def __init__(self, maps: Sequence[LinearMap | None], straight_through: StraightThrough | None = None) -> None:
+        self.maps, self.straight_through = tuple(maps), straight_through
+
+    def at(self, share: float) -> "ChainStep":
+        """This step after that share of the optimisation; see `Annealed`."""
+        if self.straight_through is None:
+            return self
+        moved = copy.copy(self)
+        moved.straight_through = self.straight_through.at(share)
+        return moved
 
     @torch.no_grad()
     def run(self, weights: Weights, x: Tensor, labels: Tensor) -> Trace:
         """See `LocalStep`."""
         rows, last = x.shape[1], len(self.maps) - 1
-        inputs, masks, value = [], [], x
+        inputs, masks, slopes, value = [], [], [], x
         for layer, (weight, bias) in enumerate(_pairs(weights)):
             value = self._into(layer, value, rows)
             inputs.append(value)
             value = torch.baddbmm(bias.unsqueeze(1), value, weight.transpose(1, 2))
             if layer < last:
                 masks.append((value > 0).to(value.dtype))
+                if self.straight_through is not None:
+                    slopes.append(self.straight_through.slope(layer, value))
                 value = value.relu_()
         probabilities = value.softmax(-1)
         errors = [(probabilities - one_hot(labels, value.shape[-1])).div_(rows)]
         for layer in range(last, 0, -1):
-            errors.append(self._back(layer, torch.bmm(errors[-1], weights[2 * layer]), rows).mul_(masks[layer - 1]))
+            unmasked = self._back(layer, torch.bmm(errors[-1], weights[2 * layer]), rows)
+            if slopes:
+                slopes[layer - 1].mul_(unmasked)
+            errors.append(unmasked.mul_(masks[layer - 1]))
         errors.reverse()
-        return Trace(weights, inputs, masks, errors, probabilities)
+        return Trace(weights, inputs, masks, errors, probabilities, slopes)
 
     @torch.no_grad()
     def gradient(self, trace: Trace) -> Weights:
@@ -119,6 +141,8 @@ class ChainStep:
             if tangent is not None:
                 moved.baddbmm_(tangent, weights[2 * layer].transpose(1, 2))
             if layer < last:
+                if trace.bends:
+                    trace.bends[layer].mul_(moved)
                 tangent = self._into(layer + 1, moved.mul_(trace.masks[layer]), rows)
         error = (moved - (p * moved).sum(-1, keepdim=True)).mul_(p).div_(rows)
         for layer in range(last, -1, -1):
@@ -132,6 +156,8 @@ class ChainStep:
             error = self._back(layer, below, rows)
             if layer > 0:
                 error = error.mul_(trace.masks[layer - 1])
+                if trace.bends:
+                    error.add_(trace.bends[layer - 1])
         return error * factor
 
     def _into(self, layer: int, values: Tensor, rows: int) -> Tensor:

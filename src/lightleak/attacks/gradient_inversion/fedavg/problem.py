@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.chain_options import chain_options
 from lightleak.attacks.gradient_inversion.fedavg.chain import chain_of
 from lightleak.attacks.gradient_inversion.fedavg.checks import local_epochs, rows_per_client, total_steps
 from lightleak.attacks.gradient_inversion.fedavg.config import FedAvgConfig
@@ -51,7 +52,7 @@ def build_update_matcher(
         updates: observations that are alike.
         labels: LongTensor ``[clients, epochs, rows]`` per update, in the order in which the batches take them.
         schedule: from `schedule_of`.
-        config: objective, precision and memory.
+        config: objective, options of ReLU chains, precision and memory.
         priors: added to the loss.
         device: where to work.
         dtype: in which precision.
@@ -72,26 +73,34 @@ def build_update_matcher(
     buffers, module = all_updates("buffers"), network.to(device, dtype)
     labels = [part.to(device) for part in labels]
     positions = [shared_positions(part) for part in labels] if config.simulation == "shared" else None
+    assert facts.learning_rate is not None  # `require_fedavg`
+    scale = 1 / (facts.learning_rate if config.published_objective else schedule.total_rate)
+    options = chain_options(updates, config, device, dtype, -scale)
+    straight = options.straight_through
     sgd, segment = LocalSGD(facts.momentum, facts.weight_decay), segment_length(updates[0], config)
 
     def training(restarts: int) -> SimulatedTraining:
         copies = restarts * clients
         held = {name: tensor.repeat_interleave(copies, 0) for name, tensor in buffers.items()}
-        step: LocalStep = NetworkStep(module, names, held) if chain is None else chain.step()
+        step: LocalStep
+        if chain is None:
+            step = NetworkStep(module, names, held)
+        else:
+            step = chain.step(None if straight is None else straight.repeated(copies))
         where = None if positions is None else stacked(positions, restarts)
         return SimulatedTraining(step, schedule, sgd, stacked(labels, restarts), where, segment)
 
-    assert facts.learning_rate is not None  # `require_fedavg`
     return UpdateMatcher(
         training,
         weights=ordered(all_updates("parameters")),
         deltas=ordered(all_updates("update")),
-        scale=1 / (facts.learning_rate if config.published_objective else schedule.total_rate),
+        scale=scale,
         clients=clients,
         copies=schedule.copies,
         objective=layered_error if config.published_objective else OBJECTIVES[config.objective],
         weight=config.matching_weight,
         priors=priors,
+        whitening=options.whitening,
     )
 
 

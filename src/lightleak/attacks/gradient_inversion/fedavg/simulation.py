@@ -5,6 +5,7 @@ the first, through each step's own adjoint, so memory is one copy of the weights
 only the weights at the start of each segment of steps are kept and the steps inside are run a second time.
 """
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.fedavg.local_step import LocalStep, Weights
 from lightleak.attacks.gradient_inversion.fedavg.schedule import Schedule
+from lightleak.attacks.gradient_inversion.matcher import Annealed
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,14 @@ class SimulatedTraining:
         self.labels, self.positions = labels, positions
         self.segment = segment or schedule.steps
         self._places = [(epoch, part) for epoch in range(schedule.epochs) for part in schedule.slices()]
+
+    def at(self, share: float) -> "SimulatedTraining":
+        """This training after that share of the optimisation; see `Annealed`."""
+        if not isinstance(self.step, Annealed):
+            return self
+        moved = copy.copy(self)
+        moved.step = self.step.at(share)
+        return moved
 
     def run(self, weights: Weights, x: Tensor) -> tuple[Weights, Callable[[Weights], Tensor]]:
         """Weights after the training, and the map from a derivative by them to the derivative by ``x``.

@@ -1,5 +1,6 @@
 """Loss of candidate rows under a simulated local training, and its derivative: the matcher of every FedAvg attack."""
 
+import copy
 from collections.abc import Callable, Sequence
 
 import torch
@@ -8,6 +9,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.fedavg.simulation import SimulatedTraining
 from lightleak.attacks.gradient_inversion.matcher import Targets, compare
 from lightleak.attacks.gradient_inversion.objective import Objective
+from lightleak.attacks.gradient_inversion.whitening import Whitening
 
 RowPrior = Callable[[Tensor], Tensor]
 """From ``x [updates, restarts, clients, copies, rows, d]`` to a penalty ``[updates, restarts]``; differentiable."""
@@ -29,6 +31,7 @@ class UpdateMatcher:
         objective: distance of updates.
         weight: of that distance.
         priors: added to the loss.
+        whitening: compares updates in place of the objective, weight and bias of a layer together.
     """
 
     def __init__(
@@ -42,12 +45,20 @@ class UpdateMatcher:
         objective: Objective,
         weight: float = 1.0,
         priors: Sequence[RowPrior] = (),
+        whitening: Whitening | None = None,
     ) -> None:
         self.training, self.weights = training, list(weights)
         self.targets, self.scale = Targets([delta * -scale for delta in deltas]), scale
         self.clients, self.copies, self.priors = clients, copies, tuple(priors)
-        self.objective, self.weight = objective, weight
+        self.objective, self.weight, self.whitening = objective, weight, whitening
+        self._share = 0.0
         self._simulations: dict[int, SimulatedTraining] = {}
+
+    def at(self, share: float) -> "UpdateMatcher":
+        """This matcher after that share of the optimisation; see `Annealed`."""
+        moved = copy.copy(self)
+        moved._share = share
+        return moved
 
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `Matcher`, for ``x`` ``[updates, restarts, clients * copies * rows, d]``."""
@@ -55,7 +66,7 @@ class UpdateMatcher:
         shape = (updates, restarts, self.clients, self.copies, -1, d)
         if restarts not in self._simulations:
             self._simulations[restarts] = self.training(restarts)
-        simulation = self._simulations[restarts]
+        simulation = self._simulations[restarts].at(self._share)
         with torch.no_grad():
             start = [
                 w.unsqueeze(1).expand(updates, restarts * self.clients, *w.shape[1:]).flatten(0, 1)
@@ -63,7 +74,7 @@ class UpdateMatcher:
             ]
             end, back = simulation.run(start, x.reshape(updates * restarts * self.clients, self.copies, -1, d))
             found = [self._mean((w - v) * self.scale, updates) for w, v in zip(start, end, strict=True)]
-            distance, by_update = compare(found, self.targets, self.objective)
+            distance, by_update = self._compare(found)
             factor = -self.weight * self.scale / self.clients
             by_weights = [(factor * g).repeat_interleave(self.clients, 1).flatten(0, 1) for g in by_update]
             value, by_x = self.weight * distance, back(by_weights).reshape(x.shape)
@@ -74,6 +85,14 @@ class UpdateMatcher:
                 (by_prior,) = torch.autograd.grad(penalty.sum(), leaf)
             value, by_x = value + penalty.detach(), by_x + by_prior
         return value, by_x
+
+    def _compare(self, found: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        """Distance to the observed update, and its derivative by every parameter's."""
+        if self.whitening is None:
+            return compare(found, self.targets, self.objective)
+        pairs = zip(found[0::2], found[1::2], strict=True)
+        distance, by_layer = self.whitening([torch.cat([w, b.unsqueeze(-1)], -1) for w, b in pairs])
+        return distance, [part for layer in by_layer for part in (layer[..., :-1], layer[..., -1])]
 
     def _mean(self, update: Tensor, updates: int) -> Tensor:
         """``[updates * restarts * clients, ...]`` averaged over clients: ``[updates, restarts, ...]``."""

@@ -1,0 +1,1 @@
+"""Joint inversion: all rows of a batch moved against the whole gradient, beyond the rank limit and under noise."""

@@ -1,0 +1,44 @@
+"""How much noise was added to a gradient, told by equations that every gradient of a table fulfils.
+
+The rows of a softmax layer's gradient sum to zero over classes, and the columns of a one-hot block, in the raw basis,
+to the bias's column. What is left of both is noise, and there is enough of it to know its deviation to a few per cent.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from lightleak.data.encoder import TableEncoder
+
+ROUNDING = 1e-5
+"""Part of the root mean square of a gradient's elements below which what is left counts as rounding: float32 leaves
+about 1e-7, and noise that protects anything 1e-2 and more."""
+
+
+def estimated_noise(gradient: Sequence[Tensor], encoder: TableEncoder) -> float:
+    """Deviation of even independent noise on a gradient's elements; 0 where there is rounding alone.
+
+    Args:
+        gradient: ``[G_l gb_l]`` of every layer, float64 ``[out, in + 1]``.
+        encoder: of the rows.
+
+    >>> noise = torch.randn(2, 4001, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> even = torch.tensor([[1.0], [-1.0]]).double() * torch.linspace(-1, 1, 4001).double()
+    >>> round(sums_to_noise(even + 0.1 * noise), 2), sums_to_noise(even)
+    (0.1, 0.0)
+    """
+    first, bias = gradient[0][:, :-1], gradient[0][:, -1]
+    squares, count = sums_to_noise(gradient[-1]) ** 2 * gradient[-1].shape[1], gradient[-1].shape[1]
+    for block in encoder.layout.categorical:
+        scale, rest = encoder.scale[block.slice], encoder.shift[block.slice].sum() - 1
+        left = first[:, block.slice] @ scale + rest * bias
+        squares += float((left.square() / (scale.square().sum() + rest.square())).sum())
+        count += len(left)
+    noise = (squares / count) ** 0.5
+    typical = (sum(float(g.square().sum()) for g in gradient) / sum(g.numel() for g in gradient)) ** 0.5
+    return noise if noise > ROUNDING * typical else 0.0
+
+
+def sums_to_noise(last: Tensor) -> float:
+    """Deviation of the noise on a softmax layer's gradient ``[classes, in + 1]``, whose classes sum to zero."""
+    return float((last.sum(0).square().mean() / last.shape[0]).sqrt())

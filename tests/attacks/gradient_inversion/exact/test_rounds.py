@@ -1,0 +1,95 @@
+"""The course: rows found, taken out, and what is left."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
+from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds, common_factor
+from lightleak.core.seeds import generator
+
+QUICK = ExactConfig(chains=96, most_chains=192, patience=4)
+FEW = ExactConfig(chains=48, most_chains=96, patience=3, enumerate_below=8)
+
+
+def run(batch: Any, config: ExactConfig = QUICK, observed: Any = None, seed: int = 0) -> Found:
+    gradient = batch.observed if observed is None else observed
+    draws = generator(seed, "rounds")
+    return Rounds(batch.chain, gradient, len(batch.x), batch.encoder, batch.prior, config, draws).run()
+
+
+def matched(found: Found, batch: Any) -> torch.Tensor:
+    """Which of the client's distinct rows each found one is ``[r]``; fails where it is none, or one twice."""
+    x, counts = batch.distinct()
+    codes, values = batch.encoder.project(x)
+    alike = (found.cells[0].unsqueeze(1) == codes).all(-1)
+    alike &= ((found.cells[1].unsqueeze(1) - values).abs() < 0.01 * batch.encoder.deviation).all(-1)
+    assert bool((alike.sum(1) == 1).all())
+    at = alike.int().argmax(1)
+    assert len(at.unique()) == len(at)
+    assert torch.equal(found.residual.counts, counts[at])
+    return at
+
+
+@pytest.mark.parametrize(
+    ("n", "hidden", "n_classes"), [(1, (20, 20), 2), (7, (40, 40), 2), (12, (30, 30, 30), 3), (16, (40, 40), 5)]
+)
+def test_every_distinct_row_is_found_once_with_its_counts(
+    make_batch: Any, n: int, hidden: tuple[int, ...], n_classes: int
+) -> None:
+    batch = make_batch(n, hidden, n_classes, seed=11)
+    found = run(batch)
+    assert len(matched(found, batch)) == found.rank == n
+    assert found.residual.rows_left == 0 and found.residual.relative < 1e-6
+    assert found.certain.shape == (n,) and bool(found.certain.all()) and found.searches >= 1
+    torch.testing.assert_close(found.residual.x, batch.encoder.assemble(*found.cells).double(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_equal_rows_are_found_once(make_batch: Any, n_classes: int) -> None:
+    rows, labels = (3, 50, 3, 90, 120, 50, 3, 7), (0, 1, 0, 0, 1, 0, 0, n_classes - 1)
+    batch = make_batch(n_classes=n_classes, rows=rows, labels=labels, seed=3)
+    found = run(batch)
+    assert len(matched(found, batch)) == found.rank == 5
+    assert found.residual.rows_left == 0 and found.residual.counts.sum(1).max() == 3
+
+
+@pytest.mark.parametrize("factor", [0.5, 0.013, 2.0, 3.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_scaled_gradient_is_scaled_back(make_batch: Any, factor: float, n_classes: int) -> None:
+    batch = make_batch(8, n_classes=n_classes, seed=12)
+    found = run(batch, observed=tuple(factor * layer for layer in batch.observed))
+    assert len(matched(found, batch)) == 8 and found.residual.rows_left == 0
+    for layer, original in zip(found.residual.observed, batch.observed, strict=True):
+        torch.testing.assert_close(layer, original, rtol=1e-3, atol=1e-8)
+
+
+def test_a_factor_needs_rows_that_agree() -> None:
+    assert common_factor(torch.tensor([0.5, 0.5])) is None  # two rows are too few to tell
+    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.25])) == 0.5  # one row is there twice
+    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.1, 0.2, 0.3, 0.4])) is None
+    assert common_factor(torch.empty(0)) is None
+
+
+@pytest.mark.parametrize(
+    ("n", "hidden", "n_classes", "encoding", "seed"),
+    [
+        (16, (24, 24), 2, "standardized", 42),  # once 19 rows were returned for its 16
+        (18, (24, 24), 3, "onehot", 1),
+        (9, (30, 10), 5, "minmax", 2),
+        (16, (30, 10), 2, "onehot", 3),
+    ],
+)
+def test_what_is_explained_never_exceeds_the_batch(
+    make_batch: Any, n: int, hidden: tuple[int, ...], n_classes: int, encoding: str, seed: int
+) -> None:
+    found = run(make_batch(n, hidden, n_classes, encoding, seed), FEW)
+    assert 0 <= found.residual.rows_left <= n
+    assert len(found.certain) == len(found.residual.x) == len(found.cells[0]) == len(found.cells[1])
+    assert int(found.residual.counts.sum()) == n - found.residual.rows_left
+
+
+def test_work_is_bounded_by_counts(make_batch: Any) -> None:
+    batch = make_batch(40, (40, 40), 2, seed=1)  # no test is left
+    assert run(batch, ExactConfig(chains=8, most_chains=8, patience=3, enumerate_below=0)).searches == 3

@@ -1,0 +1,42 @@
+"""What a certificate counts and how it is written."""
+
+import json
+
+import pytest
+
+from lightleak.core.certificate import Certificate, Feasibility, RowStatus
+
+PLANNED = Feasibility((4, 4), (9, 8), (7, 6), 0.0, "exact", "8 + 6 equations of layer 2 test every row")
+
+
+def certificate(*status: RowStatus) -> Certificate:
+    return Certificate(1e-7, status, (1,) * len(status), PLANNED)
+
+
+@pytest.mark.parametrize(
+    ("status", "certified", "complete"),
+    [
+        (("certified", "certified"), 2, True),
+        (("certified", "likely", "missing"), 1, False),
+        (("likely", "likely"), 0, False),
+        (("missing",), 0, False),
+    ],
+)
+def test_only_certified_rows_count(status: tuple[RowStatus, ...], certified: int, complete: bool) -> None:
+    found = certificate(*status)
+    assert found.certified == certified and found.complete is complete
+
+
+def test_it_is_written_whole_as_json() -> None:
+    found = certificate("certified", "missing")
+    written = json.loads(json.dumps(found.to_dict()))
+    assert written["status"] == ["certified", "missing"] and written["multiplicity"] == [1, 1]
+    feasibility = {name: tuple(v) if isinstance(v, list) else v for name, v in written["feasibility"].items()}
+    assert Feasibility(**feasibility) == PLANNED and PLANNED.to_dict()["ranks"] == (4, 4)
+    assert written["residual"] == 1e-7 and set(written) == {"residual", "status", "multiplicity", "feasibility"}
+
+
+def test_certificates_are_equal_by_value_and_cannot_be_changed() -> None:
+    assert certificate("certified") == certificate("certified") != certificate("likely")
+    with pytest.raises(AttributeError):
+        certificate("certified").residual = 0.0  # type: ignore[misc]

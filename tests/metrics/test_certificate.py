@@ -1,0 +1,86 @@
+"""What a results row says of a certificate, and whether certified rows are right."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+
+from lightleak.core.certificate import Certificate, Feasibility
+from lightleak.core.observations import GroundTruth
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.threat_model import ThreatModel
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.schema import Column, TableSchema
+from lightleak.metrics.certificate import NAMES, certificate_facts, certified_accuracy, status_by_true_row
+
+PLANNED = Feasibility((4,), (9,), (8,), 0.0, "exact", "enough")
+TABLE = pd.DataFrame(
+    {"age": [20, 35, 50, 65], "sex": ["F", "M", "F", "M"], "job": ["a", "b", "c", "d"], "ill": ["0", "1", "0", "1"]}
+)
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TableEncoder:
+    columns = Column.integer("age"), Column.categorical("sex", ["F", "M"]), Column.categorical("job", list("abcd"))
+    return TableEncoder(TableSchema(columns, Column.categorical("ill", ["0", "1"]))).fit(TABLE)
+
+
+def made(encoder: TableEncoder, rows: pd.DataFrame, status: Sequence[Any] | None) -> Reconstruction:
+    n = len(rows)
+    certificate = None if status is None else Certificate(0.5, tuple(status), (1,) * n, PLANNED)
+    uncertainty = pd.DataFrame(float("nan"), index=range(n), columns=list(rows.columns))
+    return Reconstruction(
+        "x",
+        ThreatModel(labels="none"),
+        rows.reset_index(drop=True),
+        torch.zeros(n, dtype=torch.long),
+        encoder.encode(rows),
+        uncertainty,
+        0.0,
+        0.0,
+        certificate=certificate,
+    )
+
+
+def truth_of(encoder: TableEncoder) -> GroundTruth:
+    return GroundTruth(encoder.encode(TABLE), torch.zeros(4, dtype=torch.long))
+
+
+def test_facts_are_json_and_none_without_a_certificate() -> None:
+    assert certificate_facts(None) == dict.fromkeys(NAMES)
+    facts = certificate_facts(Certificate(0.25, ("certified", "likely"), (1, 1), PLANNED))
+    assert set(facts) == set(NAMES) and json.loads(json.dumps(facts)) is not None
+    assert (facts["certified_rows"], facts["certified_share"], facts["certificate_residual"]) == (1, 0.5, 0.25)
+    assert facts["row_status"] == ["certified", "likely"] and facts["expected"] == "exact"
+    assert facts["feasibility"]["reason"] == "enough"
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
+def test_only_certified_rows_are_judged_wherever_they_stand(encoder: TableEncoder, order: list[int]) -> None:
+    found = TABLE[["age", "sex", "job"]].copy()
+    found.loc[1, "age"] = 34  # a certified row whose number is off by a hair: right, but not equal
+    found.loc[3, ["sex", "job"]] = ["F", "a"]  # a row that is not certified, and wrong
+    status = ["certified", "certified", "certified", "likely"]
+    reconstruction = made(encoder, found.iloc[order], [status[i] for i in order])
+    judged = certified_accuracy(reconstruction, truth_of(encoder), encoder)
+    assert judged == {"certified_accuracy": 1.0, "certified_exact": pytest.approx(2 / 3)}
+    assert status_by_true_row(reconstruction, truth_of(encoder), encoder) == status
+
+
+def test_a_wrong_certified_row_shows(encoder: TableEncoder) -> None:
+    found = TABLE[["age", "sex", "job"]].copy()
+    found.loc[0, ["age", "sex", "job"]] = [64, "M", "b"]
+    reconstruction = made(encoder, found, ["certified", "likely", "likely", "likely"])
+    judged = certified_accuracy(reconstruction, truth_of(encoder), encoder)
+    assert judged == {"certified_accuracy": 0.0, "certified_exact": 0.0}
+
+
+@pytest.mark.parametrize("status", [None, ["likely", "likely", "missing", "likely"]])
+def test_nothing_certified_is_nothing_to_judge(encoder: TableEncoder, status: list[str] | None) -> None:
+    reconstruction = made(encoder, TABLE[["age", "sex", "job"]], status)
+    nothing = {"certified_accuracy": None, "certified_exact": None}
+    assert certified_accuracy(reconstruction, truth_of(encoder), encoder) == nothing
+    assert status_by_true_row(reconstruction, truth_of(encoder), encoder) == status
