@@ -90,6 +90,13 @@ def test_what_is_explained_never_exceeds_the_batch(
     assert int(found.residual.counts.sum()) == n - found.residual.rows_left
 
 
-def test_work_is_bounded_by_counts(make_batch: Any) -> None:
-    batch = make_batch(40, (40, 40), 2, seed=1)  # no test is left
-    assert run(batch, ExactConfig(chains=8, most_chains=8, patience=3, enumerate_below=0)).searches == 3
+@pytest.mark.parametrize("patience", [1, 3, 5])
+def test_work_is_bounded_by_counts(make_batch: Any, patience: int) -> None:
+    batch = make_batch(20, seed=1)
+    found = run(batch, ExactConfig(chains=1, most_chains=1, sweeps=1, patience=patience, enumerate_below=0))
+    assert patience <= found.searches <= patience * (1 + len(found.certain))
+
+
+def test_where_no_test_is_left_nothing_is_claimed(make_batch: Any) -> None:
+    found = run(make_batch(40, (40, 40), 2, seed=1), FEW)
+    assert not found.certain.any() and found.residual.rows_left == 40

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.attack import Posed, RestartedInversion
+from lightleak.attacks.gradient_inversion.chain_options import require_options
 from lightleak.attacks.gradient_inversion.checks import require_fit
 from lightleak.attacks.gradient_inversion.codec import RowCodec, table_codec
 from lightleak.attacks.gradient_inversion.fedavg.checks import (
@@ -106,6 +107,7 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
                 f"{self.name}: total_variation, clip and prior_statistic {config.prior_statistic!r} are for images; "
                 "this update is on rows of a table"
             )
+        require_options(self.name, update, config)
 
     def codec(self, update: ClientUpdate, device: torch.device) -> RowCodec:
         """Rows of a table, or images."""

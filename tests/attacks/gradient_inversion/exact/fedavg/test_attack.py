@@ -93,6 +93,9 @@ def test_updates_that_it_cannot_serve_are_refused(make_client, make_batch):
         ATTACK.run(make_batch(6).update)
     with pytest.raises(UnsupportedError, match="weight decay"):
         ATTACK.run(make_client(6, weight_decay=0.01).update)
+    still = {name: torch.zeros_like(tensor) for name, tensor in client.update.update.items()}
+    with pytest.raises(ObservationError, match="zero"):
+        ATTACK.run(replace(client.update, update=still))
     with pytest.raises(UnsupportedError, match="noised"):
         ATTACK.run(replace(client.update, state="noised"))
     with pytest.raises(UnsupportedError, match="adam"):

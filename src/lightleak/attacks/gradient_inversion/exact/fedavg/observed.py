@@ -84,8 +84,8 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
     """Check that an update is one of local SGD in which the first layer's rows can be seen.
 
     Raises:
-        ObservationError: it is a gradient.
-        UnsupportedError: another loss or optimiser, weight decay, a defence, or an unknown number of rows' share.
+        ObservationError: it is a gradient, or nothing moved.
+        UnsupportedError: another loss or optimiser, weight decay, or a defence.
     """
     facts = update.facts
     if update.kind != "delta":
@@ -99,6 +99,8 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
             f"{name} needs an update that is a sum of the rows' gradients; weight decay ({facts.weight_decay}) adds "
             "the weights themselves"
         )
+    if not any(bool(tensor.any()) for tensor in update.update.values()):
+        raise ObservationError(f"{name} needs weights that moved; every element of this update is zero")
     if update.state != "raw":
         raise UnsupportedError(
             f"{name} needs an update exact to rounding, got one that is {update.state} ({facts.defense}); use an "

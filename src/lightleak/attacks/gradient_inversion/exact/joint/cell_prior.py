@@ -87,6 +87,7 @@ def ties_of_marginals(encoder: TableEncoder, marginals: Marginals) -> dict[int, 
         values, shares = (
             np.asarray(each[number.name], "float64") for each in (marginals.values, marginals.probabilities)
         )
+        values, shares = values[shares > 0], shares[shares > 0]
         order = np.argsort(shares)
         for k, column in enumerate(encoder.schema.categorical):
             known = dict(zip(marginals.values[column.name], marginals.probabilities[column.name], strict=True))

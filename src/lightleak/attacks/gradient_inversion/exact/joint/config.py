@@ -40,14 +40,14 @@ class JointConfig:
         UsageError: a value of the wrong type or out of range.
     """
 
-    restarts: int = 2
+    restarts: int = 1
     steps: int = 5000
     sweeps: int = 9
-    rounds: int = 8
+    rounds: int = 6
     round_steps: int = 1500
     reopenings: int = 3
-    noised_restarts: int = 8
-    noised_steps: int = 1000
+    noised_restarts: int = 6
+    noised_steps: int = 1500
     ridge: float = 1e-2
     noise: float | None = None
     prior: PriorSource = "auto"

@@ -138,7 +138,7 @@ def _set_numbers(start: Tensor, space: RowSpace, numbers: Tensor) -> None:
 
 
 def optimise(
-    problem: JointProblem, starts: Tensor, labels: Tensor, config: EngineConfig, memory: "Widths | None" = None
+    problem: JointProblem, starts: Tensor, labels: Tensor, config: EngineConfig, widths: "Widths | None" = None
 ) -> list[JointRows]:
     """Run the engine from starts ``[restarts, n, d]`` with labels ``[n]``, one result per start.
 
@@ -147,11 +147,11 @@ def optimise(
         starts: variables of `SpaceRelaxation`.
         labels: of the rows, which stay.
         config: steps, rates, widths of the masks and temperature.
-        memory: typical deviations, where they are known.
+        widths: typical deviations of the network, where they are known.
     """
     dtype = torch.float64 if config.precision == "float64" else torch.float32
     relaxation = SpaceRelaxation(problem.space, config.temperature_end, dtype)
-    matcher = matcher_of(problem, labels, config, dtype, memory or Widths.of(problem))
+    matcher = matcher_of(problem, labels, config, dtype, widths or Widths.of(problem))
     found = invert(starts.to(dtype).unsqueeze(0), relaxation, matcher, config)
     return [_rows(problem.space, x, labels) for x in found.x[0]]
 

@@ -30,8 +30,8 @@ end leave the masks that decide between like rows blurred."""
 NOISED_WIDTH, NOISED_WIDTH_END = 0.4, 0.1
 """The same under noise, which hides what narrow masks would tell."""
 
-TEMPERATURES = (4.0, 2.5, 1.6)
-"""Of three sweeps before the descent, in units of the posterior's own: single rows leave poor minima."""
+TEMPERATURES = (4.0, 2.0)
+"""Of two sweeps before the descent, in units of the posterior's own: single rows leave poor minima."""
 
 NOISED_SWEEPS, LAST_SWEEPS = 3, 8
 """Most sweeps of every start, and of the pooled rows."""

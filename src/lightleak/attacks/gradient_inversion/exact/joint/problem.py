@@ -1,6 +1,5 @@
 """The problem of joint inversion: rows that together explain a gradient."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -94,8 +93,3 @@ class JointProblem:
     def with_kernels(self, kernels: Kernels) -> "JointProblem":
         """The same under another distance."""
         return replace(self, kernels=kernels)
-
-
-def best_of(candidates: Sequence[tuple[float, JointRows]]) -> tuple[float, JointRows]:
-    """The candidate of least value, the first of equals."""
-    return min(candidates, key=lambda candidate: candidate[0])
