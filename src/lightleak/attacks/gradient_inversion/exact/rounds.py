@@ -44,6 +44,9 @@ FLOORS = (1e-6, 1e-3, 1e-2, 1e-1)
 POLISHED = 64
 """Candidates of a search that are polished and verified, or a third of them where that is more."""
 
+FIRST_LAYER_FLOOR = 5e-7
+"""Singular values of what is left of the first layer's gradient below this part of the whole's largest are rounding."""
+
 POLISH_ROUNDS = 5
 
 REFITS = 2
@@ -115,6 +118,7 @@ class Rounds:
         self.space = infer_space(observed[0], self.encoder, self.prior, self.n_rows)
         self.spaces = (spaces_of(observed[0], self.first_scale), spaces_of(observed[LAYER], self.scale))
         self.whole = self.spaces
+        self.largest = float(torch.linalg.svdvals(observed[0] / self.first_scale.unsqueeze(-1))[0])
         self.first_rank, self.rank = self.spaces[0].rank, self.spaces[LAYER].rank
 
     def run(self) -> Found:
@@ -133,9 +137,12 @@ class Rounds:
             candidates = search.run(chains, config.sweeps)
             kept = max(POLISHED, chains // 3)
             best = Candidates(candidates.codes[:kept], candidates.numbers[:kept], candidates.distance[:kept])
-            accepted = self.accept(search.polish(best, POLISH_ROUNDS), tolerance, LAYER)
+            best = search.polish(best, POLISH_ROUNDS)
+            accepted = self.accept(best, tolerance, LAYER)
             if not accepted and self.residual.rows_left <= config.enumerate_below:
                 accepted = self._enumerate(tolerance)
+            if not accepted:
+                accepted = self.accept(best, tolerance, LAYER, alone=False)
             searches += 1
             floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
             if accepted:
@@ -176,13 +183,15 @@ class Rounds:
             return accepted
         return self.accept(Candidates(*points, torch.zeros(len(points[0]))), tolerance, layer=0)
 
-    def accept(self, candidates: Candidates, tolerance: float, layer: int) -> int:
+    def accept(self, candidates: Candidates, tolerance: float, layer: int, alone: bool = True) -> int:
         """Verify candidates, explain the gradient by those that pass, and see what is left.
 
         Args:
             candidates: rows.
             tolerance: part of a row that may lie outside of the row space.
             layer: index of the layer whose spaces they are held against.
+            alone: pass only rows that no other row of the batch is equal to. Different rows that share all masks look
+                like equal ones half-way between them, so that those are taken last.
 
         Returns:
             How many passed.
@@ -196,11 +205,13 @@ class Rounds:
             & (verdict.unit_distance < UNIT_FACTOR * tolerance)
             & (verdict.coefficient_error < COEFFICIENT_TOLERANCE)
         )
+        if alone:
+            passed &= verdict.counts.sum(-1) == 1
         if not len(self.residual.x):
             factor = common_factor(verdict.single[inside & (verdict.single_distance < UNIT_FACTOR * tolerance)])
             if factor is not None and abs(factor - 1) > COEFFICIENT_TOLERANCE:
                 self._begin(tuple(layer * factor for layer in self.residual.observed))
-                return self.accept(candidates, tolerance, layer)
+                return self.accept(candidates, tolerance, layer, alone)
         order = verdict.row_distance.argsort(stable=True)
         chosen = self._unlike(cells, order[passed[order]])[: self.spaces[layer].rank]
         chosen = chosen[verdict.counts[chosen].sum(-1).cumsum(0) <= self.residual.rows_left]
@@ -223,7 +234,9 @@ class Rounds:
 
     def _decompose(self, rank: int) -> None:
         """Spaces of what is left; equal masks may make the second layer's rank less than the number of rows."""
-        first = min(self.residual.rows_left, self.first_rank)
+        singular = torch.linalg.svdvals(self.residual.left[0] / self.first_scale.unsqueeze(-1))
+        there = int((singular > FIRST_LAYER_FLOOR * self.largest).sum())
+        first = min(self.residual.rows_left, self.first_rank, max(1, there))
         self.spaces = (
             spaces_of(self.residual.left[0], self.first_scale, first),
             spaces_of(self.residual.left[LAYER], self.scale, rank),

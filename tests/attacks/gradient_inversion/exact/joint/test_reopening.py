@@ -21,7 +21,7 @@ def test_chosen_rows_are_found_again_and_the_others_stay(posed: Any) -> None:
         assert torch.equal(rows.codes[others], truth.codes[others])
         assert torch.equal(rows.numbers[others], truth.numbers[others])
     best = min(found, key=problem.value)
-    assert torch.equal(best.codes, truth.codes)
+    assert sorted(best.codes.tolist()) == sorted(truth.codes.tolist())
 
 
 def test_equal_rows_are_doubtful(posed: Any) -> None:

@@ -29,8 +29,15 @@ UNCLEAR_BELOW = 2e-3
 DUAL_ERROR = 2e-4
 """What noise leaves of the equations of duals at least: distances are measured after numbers were fitted to it."""
 
-NUMBERS_WITHIN = 0.1
-"""Error of a number, in deviations, up to which it is taken as known."""
+NUMBERS_WITHIN = 0.02
+"""Error of a number, in deviations, up to which it is taken as known: for whole numbers of a few dozen values (age)
+small enough to see whether they come out whole."""
+
+WHOLE_WITHIN = 0.3
+"""How near whole numbers must come out, where their error is below `CHECKED_BELOW`."""
+
+CHECKED_BELOW = 0.5
+"""See `WHOLE_WITHIN`."""
 
 FITS_WITHIN = 0.02
 """Largest distance from the equations, duals of the others among them, of a row whose numbers can be relied on."""
@@ -138,5 +145,14 @@ def _best(equations: RowEquations, members: Candidates) -> tuple[int, Tensor, bo
     unique = rival > max(CLEARLY * float(distance[best]), UNCLEAR_BELOW)
     error = max(float(distance[best]), DUAL_ERROR)
     complete = error <= FITS_WITHIN and float(sharpness[best]) > equations.determined
-    precise = complete and error <= NUMBERS_WITHIN * float(sharpness[best])
+    within = error / max(float(sharpness[best]), equations.determined)
+    precise = complete and within <= NUMBERS_WITHIN and _whole(equations, numbers[best], within)
     return best, numbers[best], complete, precise, unique
+
+
+def _whole(equations: RowEquations, numbers: Tensor, within: float) -> bool:
+    """Whether whole numbers of a row come out whole, as far as errors of ``within`` deviations let that be seen."""
+    space = equations.space
+    values = numbers * space.unit + space.center
+    checked = space.integer & (space.unit * within < CHECKED_BELOW)
+    return bool(((values - values.round()).abs()[checked] < WHOLE_WITHIN).all())

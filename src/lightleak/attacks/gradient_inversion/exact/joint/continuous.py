@@ -102,7 +102,7 @@ def belief_of(space: RowSpace, dtype: torch.dtype = torch.float64) -> RowBelief:
     deviation[free] = space.unit / encoder.scale[free]
     skewed[free] = space.skewed
     numbers = (log_share, shift, scale, mean, deviation, *encoder.encoded_bounds())
-    return RowBelief(*(value.to(dtype)[None, None, None] for value in numbers), skewed[None, None, None])
+    return RowBelief(*(value.to(dtype)[None, None, None] for value in numbers), skewed=skewed[None, None, None])
 
 
 def prior_start(space: RowSpace, rows: int, seed: int, restart: int) -> Tensor:
