@@ -83,3 +83,15 @@ def test_one_row_alone_is_read_off(make_batch: Any) -> None:
     codes, values = batch.cells
     assert [p.tolist() for p in space.present] == [[c] for c in codes[0].tolist()] and space.free == ()
     assert space.constants == pytest.approx(dict(enumerate(values[0].tolist())), rel=1e-4)
+
+
+@pytest.mark.parametrize("encoding", ["standardized", "onehot", "minmax"])
+@pytest.mark.parametrize("part", [1.0, 1e-2, 1e-3])
+def test_rows_that_add_little_to_the_gradient_are_seen(make_batch: Any, encoding: str, part: float) -> None:
+    """A trained network fits most rows well, so that their errors are small."""
+    for seed in range(5):
+        batch = make_batch(12, (40, 40), 2, encoding, seed)
+        counts = torch.nn.functional.one_hot(batch.truth.labels, 2).double()
+        counts[::2] *= part  # as much as an error that much smaller
+        gradient = batch.chain.gradient(batch.x, counts, 12)[0].float().double()
+        check(infer_space(gradient, batch.encoder, batch.prior, 12), batch.cells, 12)

@@ -45,7 +45,7 @@ def test_more_rows_than_units_are_recovered(make_batch: Any, recovered: Callable
     assert recovered(found, batch, nearly=True) == 8
 
 
-@pytest.mark.parametrize("options", [{"n_classes": 3}, {"hidden": (24, 20, 16)}, {"encoding": "minmax"}])
+@pytest.mark.parametrize("options", [{"n_classes": 3}, {"hidden": (40, 30, 30)}, {"encoding": "minmax"}])
 def test_classes_depths_and_encodings(make_batch: Any, recovered: Callable[..., int], options: dict[str, Any]) -> None:
     batch = make_batch(**{"n": 4, "hidden": (24, 24), **options})
     found = JointInversion(SMALL).run(batch.update)

@@ -21,7 +21,7 @@ FIRM = 60.0
 
 
 def test_a_firm_start_relaxes_to_the_rows_with_ties_and_constants(posed: Any) -> None:
-    problem, truth = posed()
+    problem, truth = posed(n=20)
     assert problem.space.constants and problem.space.ties
     start = one_hot_start(problem.space, truth, FIRM)
     relaxed, _ = SpaceRelaxation(problem.space, 1.0, torch.float64).forward(start[None, None])

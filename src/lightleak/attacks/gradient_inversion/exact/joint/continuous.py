@@ -101,8 +101,21 @@ def belief_of(space: RowSpace, dtype: torch.dtype = torch.float64) -> RowBelief:
     mean[free] = (space.center - encoder.shift[free]) / encoder.scale[free]
     deviation[free] = space.unit / encoder.scale[free]
     skewed[free] = space.skewed
-    numbers = (log_share, shift, scale, mean, deviation, *encoder.encoded_bounds())
-    return RowBelief(*(value.to(dtype)[None, None, None] for value in numbers), skewed=skewed[None, None, None])
+    lower, upper = encoder.encoded_bounds()
+
+    def placed(values: Tensor) -> Tensor:
+        return values.to(dtype)[None, None, None]
+
+    return RowBelief(
+        placed(log_share),
+        placed(shift),
+        placed(scale),
+        placed(mean),
+        placed(deviation),
+        placed(lower),
+        placed(upper),
+        skewed[None, None, None],
+    )
 
 
 def prior_start(space: RowSpace, rows: int, seed: int, restart: int) -> Tensor:
