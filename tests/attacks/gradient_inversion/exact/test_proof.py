@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.exact.proof import proven_rows
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.spaces import spaces_of, unit_scale
@@ -98,3 +99,25 @@ def test_a_changed_gradient_explained_almost_is_not_explained(make_batch: Any) -
         residual = Residual.of(batch.chain, changed, 14).with_rows(batch.x, counts)
         assert residual.relative < 2e-3
         assert bool(proven_rows(residual, whole, FREE).any()) is expected
+
+
+def test_a_row_that_adds_nothing_is_not_proven_by_the_whole(make_batch: Any) -> None:
+    batch = make_batch(8, (24, 24), 2, seed=4)
+    base = batch.chain
+    # A well-trained network: it is all but certain of row 0, so that the gradient hardly shows it.
+    sure = base.forward(batch.x[:1]).hidden[-1]
+    weight = torch.cat(
+        [w + side * 30 * sure / sure.square().sum() for w, side in zip(base.weights[-1], (1, -1), strict=True)]
+    )
+    chain = ReLUChain((*base.weights[:-1], weight.view(2, -1)), base.biases)
+    labels = chain.forward(batch.x).probabilities.argmin(-1)
+    labels[0] = 0
+    counts = torch.nn.functional.one_hot(labels, 2).double()
+    residual = Residual.of(chain, tuple(g.float().double() for g in chain.gradient(batch.x, counts, 8)), 8)
+    whole = [spaces_of(layer, unit_scale(layer)) for layer in residual.observed[:2]]
+    codes = batch.cells[0].clone()
+    codes[0, 3] = 1 - codes[0, 3]
+    explained = residual.with_rows(batch.encoder.assemble(codes, batch.cells[1]).double(), counts)
+    assert explained.relative < 1e-6 and float(explained.own_parts[0]) < 1e-6 * float(explained.own_parts[1:].min())
+    found = proven_rows(explained, whole, FREE)
+    assert not found[0] and bool(found[1:].all())

@@ -46,8 +46,8 @@ class JointConfig:
     rounds: int = 6
     round_steps: int = 1500
     reopenings: int = 3
-    noised_restarts: int = 6
-    noised_steps: int = 1500
+    noised_restarts: int = 5
+    noised_steps: int = 1200
     ridge: float = 1e-2
     noise: float | None = None
     prior: PriorSource = "auto"

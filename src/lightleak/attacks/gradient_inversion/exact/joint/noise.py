@@ -22,6 +22,7 @@ def estimated_noise(gradient: Sequence[Tensor], encoder: TableEncoder) -> float:
         gradient: ``[G_l gb_l]`` of every layer, float64 ``[out, in + 1]``.
         encoder: of the rows.
 
+    >>> import torch
     >>> noise = torch.randn(2, 4001, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     >>> even = torch.tensor([[1.0], [-1.0]]).double() * torch.linspace(-1, 1, 4001).double()
     >>> round(sums_to_noise(even + 0.1 * noise), 2), sums_to_noise(even)
