@@ -57,6 +57,9 @@ WIDEN_EVERY, SEARCH_MORE_EVERY = 2, 4
 
 WIDEN, WIDEST = 4.0, 3e-3
 
+EQUAL_AFTER = 1
+"""Fruitless searches after which rows that occur more than once are taken."""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -141,7 +144,7 @@ class Rounds:
             accepted = self.accept(best, tolerance, LAYER)
             if not accepted and self.residual.rows_left <= config.enumerate_below:
                 accepted = self._enumerate(tolerance)
-            if not accepted:
+            if not accepted and fruitless >= EQUAL_AFTER:
                 accepted = self.accept(best, tolerance, LAYER, alone=False)
             searches += 1
             floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
@@ -208,7 +211,9 @@ class Rounds:
         if alone:
             passed &= verdict.counts.sum(-1) == 1
         if not len(self.residual.x):
-            factor = common_factor(verdict.single[inside & (verdict.single_distance < UNIT_FACTOR * tolerance)])
+            near = inside & (verdict.single_distance < UNIT_FACTOR * tolerance)
+            best = verdict.row_distance.argsort(stable=True)
+            factor = common_factor(verdict.single[self._unlike(cells, best[near[best]])])  # a reading counts once
             if factor is not None and abs(factor - 1) > COEFFICIENT_TOLERANCE:
                 self._begin(tuple(layer * factor for layer in self.residual.observed))
                 return self.accept(candidates, tolerance, layer, alone)
