@@ -70,7 +70,10 @@ def test_rows_that_are_equal_come_back_as_often_as_they_are_there(
     rows, labels = (3, 50, 3, 90, 120, 50, 3, 7), (0, 1, 0, 0, 1, 0, 0, n_classes - 1)
     batch = make_batch(n_classes=n_classes, rows=rows, labels=labels, seed=3)
     found = attack(WHOLE).run(batch.update)
-    assert recovered(found, batch) == 8 and found.certificate is not None and found.certificate.complete
+    assert recovered(found, batch) == 8 and found.certificate is not None and found.loss < 1e-6
+    # Rows that differ but share all masks could have the same sum: those that are equal are not proven.
+    alone = [times == 1 for times in found.certificate.multiplicity]
+    assert [status == "certified" for status in found.certificate.status] == alone
     groups = found.rows.groupby("price").size()
     assert found.certificate.multiplicity == tuple(groups[found.rows["price"]].tolist())
     assert sorted(found.certificate.multiplicity) == [1, 1, 1, 2, 2, 3, 3, 3]

@@ -9,11 +9,16 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.exact.proof import proven_rows
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
+from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.spaces import spaces_of, unit_scale
 
 SETTINGS = [((40, 40), 2), ((40, 40), 5), ((30, 30, 30), 3)]
 FREE = 6
 """Numerical columns of the table."""
+
+
+def any_space(batch: Any) -> RowSpace:
+    return RowSpace.whole(batch.encoder, batch.prior)
 
 
 def proven(batch: Any, cells: tuple[Tensor, Tensor], labels: Tensor, n_rows: int | None = None) -> list[bool]:
@@ -23,7 +28,7 @@ def proven(batch: Any, cells: tuple[Tensor, Tensor], labels: Tensor, n_rows: int
     x = batch.encoder.assemble(*cells).double()
     residual = Residual.of(batch.chain, batch.observed, n_rows).with_rows(x, counts)
     whole = [spaces_of(layer, unit_scale(layer)) for layer in batch.observed[:2]]
-    return proven_rows(residual, whole, FREE).tolist()
+    return proven_rows(residual, any_space(batch), whole, FREE).tolist()
 
 
 @pytest.mark.parametrize("encoding", ["standardized", "onehot", "minmax"])
@@ -65,7 +70,7 @@ def test_a_row_given_twice_is_not_proven_alone(make_batch: Any) -> None:
     counts[1] *= 2
     residual = Residual.of(batch.chain, batch.observed, 10).with_rows(batch.x[:3], counts)
     whole = [spaces_of(layer, unit_scale(layer)) for layer in batch.observed[:2]]
-    assert proven_rows(residual, whole, FREE).tolist() == [True, False, True]
+    assert proven_rows(residual, any_space(batch), whole, FREE).tolist() == [True, False, True]
 
 
 def test_more_rows_than_the_batch_has_prove_nothing(make_batch: Any) -> None:
@@ -86,8 +91,11 @@ def test_without_tests_to_spare_a_row_is_proven_by_the_whole_alone(make_batch: A
     whole = [spaces_of(layer, unit_scale(layer)) for layer in batch.observed[:2]]
     tests = whole[1].row_null.shape[1] + whole[1].unit_null.shape[1]
     some = residual.with_rows(batch.x[:5], counts[:5])
-    assert proven_rows(some, whole, tests - 4).any() and not proven_rows(some, whole, tests - 3).any()
-    assert proven_rows(residual.with_rows(batch.x, counts), whole, tests).all()
+    assert (
+        proven_rows(some, any_space(batch), whole, tests - 4).any()
+        and not proven_rows(some, any_space(batch), whole, tests - 3).any()
+    )
+    assert proven_rows(residual.with_rows(batch.x, counts), any_space(batch), whole, tests).all()
 
 
 def test_a_changed_gradient_explained_almost_is_not_explained(make_batch: Any) -> None:
@@ -98,7 +106,7 @@ def test_a_changed_gradient_explained_almost_is_not_explained(make_batch: Any) -
         changed = tuple(layer + size * layer.abs().mean() for layer in batch.observed)
         residual = Residual.of(batch.chain, changed, 14).with_rows(batch.x, counts)
         assert residual.relative < 2e-3
-        assert bool(proven_rows(residual, whole, FREE).any()) is expected
+        assert bool(proven_rows(residual, any_space(batch), whole, FREE).any()) is expected
 
 
 def test_a_row_that_adds_nothing_is_not_proven_by_the_whole(make_batch: Any) -> None:
@@ -119,5 +127,5 @@ def test_a_row_that_adds_nothing_is_not_proven_by_the_whole(make_batch: Any) -> 
     codes[0, 3] = 1 - codes[0, 3]
     explained = residual.with_rows(batch.encoder.assemble(codes, batch.cells[1]).double(), counts)
     assert explained.relative < 1e-6 and float(explained.own_parts[0]) < 1e-6 * float(explained.own_parts[1:].min())
-    found = proven_rows(explained, whole, FREE)
+    found = proven_rows(explained, any_space(batch), whole, FREE)
     assert not found[0] and bool(found[1:].all())

@@ -1,8 +1,9 @@
 """Which of the rows that were found are proven: judged once, at the end, on the rows as they are returned.
 
-A row is proven in one of two ways. Either the batch explains the gradient to rounding, and what is left of it is
-nothing beside the row's own part. Or the row alone passes the tests of `verification` against the whole observed
-gradient, with enough of them left over beyond those that its own numbers could be bent to meet.
+A row is proven in one of two ways. Either the batch explains the gradient to rounding, what is left of it is nothing
+beside the row's own part, and no other numbers would do as well. Or the row alone passes the tests of `verification`
+against the whole observed gradient, with enough of them left over beyond those that its own numbers could be bent to
+meet.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.refit import number_errors
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
+from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.spaces import Spaces
 from lightleak.attacks.gradient_inversion.exact.verification import verify
 
@@ -20,6 +23,10 @@ masks read as one, the nearest wrong explanation that was met, leave 1e-3."""
 
 OWN_PART = 1e-3
 """Part of a row's own contribution that what is left may amount to: a wrong category changes it by a tenth."""
+
+DETERMINED = 0.01
+"""Standard error of a proven row's numbers, in deviations, where the whole batch is the proof. Others than rows that
+share all masks stay below 1e-4 in batches of Adult; where only a sum of two rows shows, 0.1 and more was met."""
 
 ROW_TOLERANCE, UNIT_TOLERANCE, COEFFICIENT_TOLERANCE = 2e-5, 6e-4, 1e-3
 """Of a row alone. True rows of Adult in batches of up to 96 reach 3e-5, 1e-5 and 4e-4 in untrained networks."""
@@ -36,11 +43,12 @@ SPARE_TESTS = 4
 thousands of times, and a search looks at millions of rows."""
 
 
-def proven_rows(residual: Residual, whole: Sequence[Spaces], free: int) -> Tensor:
+def proven_rows(residual: Residual, space: RowSpace, whole: Sequence[Spaces], free: int) -> Tensor:
     """Which explained rows are proven, bool ``[r]``.
 
     Args:
         residual: explained rows and what is left.
+        space: any space of the table.
         whole: spaces of the first layers of the whole observed gradient.
         free: most numbers that a row's search was free to choose.
     """
@@ -48,8 +56,21 @@ def proven_rows(residual: Residual, whole: Sequence[Spaces], free: int) -> Tenso
         return torch.zeros(len(residual.x), dtype=torch.bool, device=residual.x.device)
     if residual.rows_left == 0 and residual.relative < EXPLAINED:
         left = torch.stack([layer.square().sum() for layer in residual.left]).sum().sqrt()
-        return left < OWN_PART * residual.own_parts
+        return determined_rows(residual, space) & (left < OWN_PART * residual.own_parts)
     return _proven_alone(residual, whole, free)
+
+
+def determined_rows(residual: Residual, space: RowSpace) -> Tensor:
+    """Which rows of a batch that explains the gradient could have no other numbers, bool ``[r]``.
+
+    Of equal rows only the mean shows to first order: they may as well be different ones around it.
+
+    Args:
+        residual: the whole batch as explained rows.
+        space: any space of the table.
+    """
+    errors = number_errors(residual, space)
+    return (errors < DETERMINED).all(-1) & ((residual.counts.sum(-1) == 1) | (errors.shape[1] == 0))
 
 
 def _proven_alone(residual: Residual, whole: Sequence[Spaces], free: int) -> Tensor:

@@ -29,8 +29,12 @@ SETTLED_ERROR = 0.15
 """Standard error, in the table's units, below which a whole number is rounded: the nearest one is then the right one
 with odds of a thousand to one."""
 
-RIDGE = 1e-13
-"""Of the normal matrix, relative to its diagonal: float64 keeps sixteen digits of it."""
+OPEN = 1e-12
+"""Eigenvalues of the normal matrix, scaled to a diagonal of 1, below which a combination of numbers is left as it is:
+float64 keeps sixteen digits of the matrix."""
+
+INVOLVED = 1e-6
+"""Part of a number's unit vector in such combinations from which on its error has no bound."""
 
 NOISE = 1e-7
 """Rounding of a layer's float32 gradient relative to its norm; it weighs the layers against each other."""
@@ -95,6 +99,25 @@ def refit_numbers(
     return residual, cells
 
 
+def number_errors(residual: Residual, space: RowSpace) -> Tensor:
+    """Standard errors of explained rows' numbers, in deviations ``[r, columns]``, where nothing is left to explain.
+
+    Infinite where only a sum of several rows' numbers shows in the gradient, as of rows that share all masks.
+    """
+    encoder = space.encoder
+    columns = [j for j in range(len(encoder.schema.numerical)) if j not in space.ties]
+    if not len(residual.x) or not columns:
+        return residual.x.new_zeros(len(residual.x), len(columns))
+    everything = [_everything(layer) for layer in residual.observed[:2]]
+    return _fit(residual, space, everything, columns).error / encoder.deviation[columns]
+
+
+def _everything(layer: Tensor) -> Spaces:
+    """Null spaces of nothing: all of a layer's gradient is equations."""
+    out, into = (torch.eye(size).to(layer) for size in layer.shape)
+    return Spaces(0, into, out, torch.zeros_like(layer.T), torch.ones_like(layer[:, 0]), float("inf"))
+
+
 def _fit(residual: Residual, space: RowSpace, spaces: Sequence[Spaces], columns: Sequence[int]) -> Fit:
     encoder, chain = space.encoder, residual.chain
     activations = chain.forward(residual.x)
@@ -121,11 +144,14 @@ def _fit(residual: Residual, space: RowSpace, spaces: Sequence[Spaces], columns:
     matrix, vector = normal.reshape(rows * width, -1), right.flatten()
     scale = matrix.diagonal().sqrt().clamp_min(torch.finfo(matrix.dtype).tiny)
     matrix = matrix / scale.unsqueeze(0) / scale.unsqueeze(1)
-    matrix = matrix + RIDGE * torch.eye(len(matrix)).to(matrix)
-    inverse = torch.linalg.inv(matrix)
+    values, vectors = torch.linalg.eigh(matrix)
+    known = values > OPEN
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    unbounded = vectors[:, ~known].square().sum(1) > INVOLVED
     change = inverse @ (vector / scale)
     misfit = (squares - (vector / scale) @ change).clamp_min(0) / max(1, equations - len(vector))
     error = (inverse.diagonal().clamp_min(0) * misfit).sqrt() / scale
+    error = torch.where(unbounded, torch.inf, error)
     return Fit((change / scale).view(rows, width), error.view(rows, width))
 
 

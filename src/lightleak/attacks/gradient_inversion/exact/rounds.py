@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.enumeration import enumerate_rows
-from lightleak.attacks.gradient_inversion.exact.lattice import points_of_lines
+from lightleak.attacks.gradient_inversion.exact.leftovers import explain_together
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
-from lightleak.attacks.gradient_inversion.exact.proof import proven_rows
+from lightleak.attacks.gradient_inversion.exact.proof import EXPLAINED, proven_rows
 from lightleak.attacks.gradient_inversion.exact.refit import refit_numbers
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
@@ -57,8 +58,11 @@ WIDEN_EVERY, SEARCH_MORE_EVERY = 2, 4
 
 WIDEN, WIDEST = 4.0, 3e-3
 
-EQUAL_AFTER = 1
-"""Fruitless searches after which rows that occur more than once are taken."""
+TOGETHER_EVERY = 2
+"""Of the fruitless searches after the first, one in so many is followed by a fit of the last rows together."""
+
+COPIES = 4
+"""Candidates of equal categories that are polished before those of others get their turn."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ class Rounds:
         """Nothing found yet of this gradient."""
         self.residual = Residual.of(self.chain, observed, self.n_rows)
         self.scale, self.first_scale = unit_scale(observed[LAYER]), unit_scale(observed[0])
-        self.space = infer_space(observed[0], self.encoder, self.prior, self.n_rows)
+        self.space = self.whole_space = infer_space(observed[0], self.encoder, self.prior, self.n_rows)
         self.spaces = (spaces_of(observed[0], self.first_scale), spaces_of(observed[LAYER], self.scale))
         self.whole = self.spaces
         self.largest = float(torch.linalg.svdvals(observed[0] / self.first_scale.unsqueeze(-1))[0])
@@ -138,14 +142,14 @@ class Rounds:
             choice = int(torch.multinomial(floors, 1, generator=self.generator))
             search = RowSearch(self.chain, self.space, self.spaces[LAYER], FLOORS[choice], self.generator)
             candidates = search.run(chains, config.sweeps)
-            kept = max(POLISHED, chains // 3)
-            best = Candidates(candidates.codes[:kept], candidates.numbers[:kept], candidates.distance[:kept])
+            kept = varied(candidates.codes)[: max(POLISHED, chains // 3)]
+            best = Candidates(candidates.codes[kept], candidates.numbers[kept], candidates.distance[kept])
             best = search.polish(best, POLISH_ROUNDS)
             accepted = self.accept(best, tolerance, LAYER)
             if not accepted and self.residual.rows_left <= config.enumerate_below:
                 accepted = self._enumerate(tolerance)
-            if not accepted and fruitless >= EQUAL_AFTER:
-                accepted = self.accept(best, tolerance, LAYER, alone=False)
+            if not accepted and fruitless > 0:
+                accepted = self._not_alone(best, tolerance, together=fruitless % TOGETHER_EVERY == 1)
             searches += 1
             floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
             if accepted:
@@ -169,7 +173,7 @@ class Rounds:
         integer = torch.tensor(whole, device=self.cells[1].device)
         self.cells = (self.cells[0], torch.where(integer, self.cells[1].round(), self.cells[1]))
         self.residual = self.residual.explaining(self.space.encode(self.cells), self.residual.counts)
-        certain = proven_rows(self.residual, self.whole, free=len(self.encoder.schema.numerical))
+        certain = proven_rows(self.residual, self.space, self.whole, free=len(self.encoder.schema.numerical))
         return Found(self.residual, self.cells, certain, self.rank, self.space, searches)
 
     def _enumerate(self, tolerance: float) -> int:
@@ -180,11 +184,33 @@ class Rounds:
         """
         found = enumerate_rows(self.residual.left[0], self.space, self.spaces[0].rank)
         candidates = Candidates(found.codes, found.numbers, found.distance)
-        accepted = self.accept(candidates, tolerance, layer=0) if len(found.codes) else 0
-        points = None if accepted else points_of_lines(self.space, self.spaces[0], found.codes)
-        if points is None:
-            return accepted
-        return self.accept(Candidates(*points, torch.zeros(len(points[0]))), tolerance, layer=0)
+        return self.accept(candidates, tolerance, layer=0) if len(found.codes) else 0
+
+    def _not_alone(self, best: Candidates, tolerance: float, together: bool) -> int:
+        """Rows that occur more than once; unless they explain all, the last few rows by `explain_together` instead.
+
+        Different rows that share all masks look like equal ones half-way between them.
+        """
+        before = self.residual, self.cells, self.space, self.spaces
+        equal = self.accept(best, tolerance, LAYER, alone=False)
+        if not together or (self.residual.rows_left == 0 and self.residual.relative < EXPLAINED):
+            return equal
+        after = self.residual, self.cells, self.space, self.spaces
+        self.residual, self.cells, self.space, self.spaces = before
+        fitted = self._together()
+        if not fitted:
+            self.residual, self.cells, self.space, self.spaces = after
+        return fitted or equal
+
+    def _together(self) -> int:
+        """The last few rows by `explain_together`."""
+        found = explain_together(self.residual, self.space, self.whole_space, self.spaces[0].rank, self.generator)
+        if found is None:
+            return 0
+        cells, labels = found[0], one_hot(found[1], self.chain.n_classes).to(self.residual.counts)
+        cells, x, group = _distinct(cells, self.space.encode(cells))
+        self._take(cells, x, labels.new_zeros(len(x), labels.shape[1]).index_add(0, group, labels))
+        return len(x)
 
     def accept(self, candidates: Candidates, tolerance: float, layer: int, alone: bool = True) -> int:
         """Verify candidates, explain the gradient by those that pass, and see what is left.
@@ -193,14 +219,13 @@ class Rounds:
             candidates: rows.
             tolerance: part of a row that may lie outside of the row space.
             layer: index of the layer whose spaces they are held against.
-            alone: pass only rows that no other row of the batch is equal to. Different rows that share all masks look
-                like equal ones half-way between them, so that those are taken last.
+            alone: pass only rows that no other row of the batch is equal to.
 
         Returns:
             How many passed.
         """
         cells = self.space.cells(candidates.codes, candidates.numbers)
-        cells, x = _distinct(cells, self.space.encode(cells))
+        cells, x, _ = _distinct(cells, self.space.encode(cells))
         verdict = verify(self.chain, layer, self.spaces[layer], x, self.residual.n_rows)
         inside = verdict.row_distance < tolerance
         passed = (
@@ -222,11 +247,17 @@ class Rounds:
         chosen = chosen[verdict.counts[chosen].sum(-1).cumsum(0) <= self.residual.rows_left]
         if not len(chosen):
             return 0
-        self.residual = self.residual.with_rows(x[chosen], verdict.counts[chosen])
-        self.cells = (torch.cat([self.cells[0], cells[0][chosen]]), torch.cat([self.cells[1], cells[1][chosen]]))
+        self._take((cells[0][chosen], cells[1][chosen]), x[chosen], verdict.counts[chosen])
+        return len(chosen)
+
+    def _take(self, cells: tuple[Tensor, Tensor], x: Tensor, counts: Tensor) -> None:
+        """Explain the gradient by further rows, correct the numbers of all, and see what is left."""
+        self.residual = self.residual.with_rows(x, counts)
+        self.cells = (torch.cat([self.cells[0], cells[0]]), torch.cat([self.cells[1], cells[1]]))
         rows = self.residual.rows_left
-        left = max(self.spaces[LAYER].rank - len(chosen), min(1, rows))
-        for _ in range(REFITS):
+        left = max(self.spaces[LAYER].rank - len(x), min(1, rows))
+        # A last row that is only nearly right would be made up for by all others.
+        for _ in range(REFITS if rows or self.residual.relative < EXPLAINED else 0):
             # The spaces of what is left sharpen with every correction.
             self._decompose(left)
             self.residual, self.cells = refit_numbers(self.residual, self.cells, self.space, self.spaces, turns=1)
@@ -235,7 +266,6 @@ class Rounds:
             self.space = infer_space(
                 self.residual.left[0], self.encoder, self.prior, rows, self.residual.observed[0], self.space.ties
             )
-        return len(chosen)
 
     def _decompose(self, rank: int) -> None:
         """Spaces of what is left; equal masks may make the second layer's rank less than the number of rows."""
@@ -288,10 +318,22 @@ def common_factor(coefficients: Tensor) -> float | None:
     return float(median) if enough and float(median) > 0 else None
 
 
-def _distinct(cells: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Cells and encoded rows without repetitions."""
+def varied(codes: Tensor, copies: int = COPIES) -> Tensor:
+    """Order of candidates, best first: at most so many of equal categories before those of others come.
+
+    >>> varied(torch.tensor([[1], [1], [1], [2]]), copies=2).tolist()
+    [0, 1, 3, 2]
+    """
+    # A table without categorical columns has codes of width 0, which `unique` refuses.
+    _, group = torch.nn.functional.pad(codes, (0, 1)).unique(dim=0, return_inverse=True)
+    before = (group.unsqueeze(0) == group.unsqueeze(1)).tril(-1).sum(1)
+    return (before // copies).argsort(stable=True)
+
+
+def _distinct(cells: tuple[Tensor, Tensor], x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+    """Cells and encoded rows without repetitions, and which of them every row is."""
     merged = torch.cat([cells[0].double(), cells[1]], -1)
     _, group = merged.unique(dim=0, return_inverse=True)
     first = torch.full((int(group.max()) + 1,), len(group), device=group.device)
     first = first.scatter_reduce(0, group, torch.arange(len(group), device=group.device), "amin")
-    return (cells[0][first], cells[1][first]), x[first]
+    return (cells[0][first], cells[1][first]), x[first], group

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.functional import one_hot
 
 from lightleak.attacks.attack import Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.assessment import cell_entropy
@@ -21,10 +22,12 @@ from lightleak.attacks.gradient_inversion.exact.joint.labels import starting_lab
 from lightleak.attacks.gradient_inversion.exact.joint.noise import estimated_noise
 from lightleak.attacks.gradient_inversion.exact.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
+from lightleak.attacks.gradient_inversion.exact.proof import determined_rows
+from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space
 from lightleak.attacks.gradient_inversion.problem import client_network
-from lightleak.core.certificate import Certificate
+from lightleak.core.certificate import Certificate, RowStatus
 from lightleak.core.devices import synchronize
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
@@ -128,7 +131,14 @@ class JointInversion(UpdateAttack):
             members = found.ensemble or (found.rows,)
             each = [encoder.assemble(*problem.space.cells(m.codes, m.numbers)) for m in members]
             uncertainty = cell_entropy(encoder, torch.stack(each), encoded)
-        equal = (encoded.unsqueeze(1) == encoded).all(-1).sum(-1)
+        distinct, which, times = encoded.double().unique(dim=0, return_inverse=True, return_counts=True)
+        status: list[RowStatus] = ["likely"] * n
+        if found.solved:
+            labels = one_hot(found.rows.labels, problem.nodes.weights[-1].shape[1]).to(distinct)
+            counts = labels.new_zeros(len(distinct), labels.shape[1]).index_add(0, which, labels)
+            nothing = Residual.of(problem.nodes.chains[0], problem.target, n)
+            determined = determined_rows(nothing.explaining(distinct, counts), problem.space)[which]
+            status = ["certified" if d else "likely" for d in determined.tolist()]
         return Reconstruction(
             attack=self.name,
             threat_model=self.threat_model,
@@ -140,8 +150,8 @@ class JointInversion(UpdateAttack):
             seconds=time.perf_counter() - began,
             certificate=Certificate(
                 residual=residual,
-                status=("certified" if found.solved else "likely",) * n,
-                multiplicity=tuple(equal.tolist()),
+                status=tuple(status),
+                multiplicity=tuple(times[which].tolist()),
                 feasibility=estimate_feasibility(problem.target, n, noise),
             ),
         )
