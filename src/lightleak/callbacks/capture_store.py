@@ -28,8 +28,7 @@ class Capture:
     @property
     def name(self) -> str:
         """Name of its folder: epoch, step (both 0-based) and rank."""
-        facts = self.update.facts
-        return f"e{facts.epoch:03d}-s{facts.step:06d}-r{self.rank}"
+        return _name(self.update, self.rank)
 
     def save(self, root: Path) -> Path:
         """Write ``observation/`` and ``truth/`` into the folder ``root / name``, in place of an earlier one.
@@ -37,16 +36,7 @@ class Capture:
         Returns:
             The folder.
         """
-        root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        folder = root / self.name
-        if folder.exists():
-            shutil.rmtree(folder)
-        folder.mkdir(mode=FOLDER_MODE)
-        _save_privately(self.truth, folder / "truth")
-        # The observation comes last and under its name only when whole: an interrupted save leaves no capture.
-        _save_privately(self.update, folder / "observation.partial")
-        (folder / "observation.partial").rename(folder / "observation")
-        return folder
+        return save_capture(root, self.update, self.truth, self.rank)
 
     @classmethod
     def load(cls, folder: Path) -> "Capture":
@@ -60,6 +50,31 @@ class Capture:
         return cls(update, truth, int(rank) if rank.isdigit() else 0)
 
 
+def save_capture(root: Path, update: ClientUpdate, truth: GroundTruth | None = None, rank: int = 0) -> Path:
+    """Write a capture's folder below ``root``, in place of an earlier one; without ``truth`` where nobody knows it.
+
+    Args:
+        root: created, readable by its owner only.
+        update: the observation.
+        truth: the private rows behind it.
+        rank: number of the client.
+
+    Returns:
+        The folder.
+    """
+    root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    folder = root / _name(update, rank)
+    if folder.exists():
+        shutil.rmtree(folder)
+    folder.mkdir(mode=FOLDER_MODE)
+    if truth is not None:
+        _save_privately(truth, folder / "truth")
+    # The observation comes last and under its name only when whole: an interrupted save leaves no capture.
+    _save_privately(update, folder / "observation.partial")
+    (folder / "observation.partial").rename(folder / "observation")
+    return folder
+
+
 def list_captures(root: Path) -> list[Path]:
     """Folders of the captures under ``root``, in the order of epoch, step and rank.
 
@@ -69,6 +84,10 @@ def list_captures(root: Path) -> list[Path]:
     if not root.is_dir():
         raise UsageError(f"captures must be a folder, got {str(root)!r}")
     return sorted((path.parent for path in root.glob("*/observation")), key=_order)
+
+
+def _name(update: ClientUpdate, rank: int) -> str:
+    return f"e{update.facts.epoch:03d}-s{update.facts.step:06d}-r{rank}"
 
 
 def _save_privately(part: ClientUpdate | GroundTruth, folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Updates that other federated frameworks recorded, as observations of ours: state dicts, Flower, NVFlare."""
