@@ -15,10 +15,10 @@ OUTPUT ?= runs/quickstart
 INSTALL := $(BIN)/python -m pip install -q -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test lint format clean
+.PHONY: help audit test lint docs format clean
 
 help:
-	@echo "make audit | test | lint | format | clean"
+	@echo "make audit | test | lint | docs | format | clean"
 
 audit: $(VENV)/.installed
 	$(BIN)/lightleak audit $(CONFIG) --output $(OUTPUT)
@@ -32,13 +32,17 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Stops at the first broken link, anchor or docstring.
+docs: $(VENV)/.installed-dev
+	$(BIN)/mkdocs build --strict
+
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 # Keeps .venv and the downloaded tables.
 clean:
-	rm -rf build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -49,5 +53,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[dev,gandalf,provfl,inversion,dp,tuning]'
+	$(INSTALL) -e '.[dev,docs,gandalf,provfl,inversion,dp,tuning]'
 	touch $@ $(VENV)/.installed

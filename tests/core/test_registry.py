@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
 from lightleak.core.registry import Registry
 
 
@@ -50,3 +51,22 @@ def test_a_name_is_given_once(networks: Registry[Callable[[], str]]):
     with pytest.raises(ValueError, match="network 'mlp' is registered twice"):
         networks.register("mlp")(lambda: "another")
     assert networks.get("mlp")() == "an mlp"
+
+
+def test_facts_stand_beside_an_entry_once() -> None:
+    shapes: Registry[int] = Registry("shape")
+    shapes.register("square", Facts("has four sides"))(4)
+    shapes.register("line")(2)
+    assert shapes.facts("square").summary == "has four sides"
+    assert shapes.facts("line") == Facts()
+    shapes.describe("line", Facts("has two ends"))
+    assert shapes.facts("line").summary == "has two ends"
+    with pytest.raises(ValueError, match="'line' is described twice"):
+        shapes.describe("line", Facts())
+
+
+def test_facts_of_an_unknown_name_are_refused() -> None:
+    with pytest.raises(UsageError, match="unknown shape 'circle'"):
+        Registry[int]("shape").facts("circle")
+    with pytest.raises(UsageError, match="unknown shape 'circle'"):
+        Registry[int]("shape").describe("circle", Facts())

@@ -10,6 +10,7 @@ import torch
 
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.facts import Facts
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import numpy_generator
@@ -108,7 +109,17 @@ class RandomBaseline(UpdateAttack):
         return encoder, marginals
 
 
-@ATTACKS.register("random")
+FACTS = Facts(
+    "guesses every cell from its column's shares, without the update",
+    needs=("The shares of every column, counted on rows disjoint from the clients'.",),
+    deviates=(
+        "Every row draws its own numbers; the published code draws one number per column for the whole batch "
+        "(`numerical_draw: batch`).",
+    ),
+)
+
+
+@ATTACKS.register("random", FACTS)
 def random(**options: Any) -> RandomBaseline:
     """Make the baseline; raises `UsageError` for an unknown setting."""
     unknown = sorted(set(options) - set(RandomConfig.__dataclass_fields__))

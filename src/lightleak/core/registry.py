@@ -5,6 +5,7 @@ from difflib import get_close_matches
 from typing import Generic, TypeVar
 
 from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
 
 T = TypeVar("T")
 
@@ -21,9 +22,10 @@ class Registry(Generic[T]):
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self._entries: dict[str, T] = {}
+        self._facts: dict[str, Facts] = {}
 
-    def register(self, name: str) -> Callable[[T], T]:
-        """Return a decorator that files its argument under ``name``.
+    def register(self, name: str, facts: Facts | None = None) -> Callable[[T], T]:
+        """Return a decorator that files its argument under ``name``, with the facts for its card.
 
         Raises:
             ValueError: the name is taken; two modules claim it.
@@ -33,6 +35,8 @@ class Registry(Generic[T]):
             if name in self._entries:
                 raise ValueError(f"{self.kind} {name!r} is registered twice")
             self._entries[name] = entry
+            if facts is not None:
+                self._facts[name] = facts
             return entry
 
         return add
@@ -48,6 +52,27 @@ class Registry(Generic[T]):
         close = get_close_matches(name, self._entries, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise UsageError(f"unknown {self.kind} {name!r}{hint}; known: {', '.join(self.names())}")
+
+    def facts(self, name: str) -> Facts:
+        """What was declared of an entry; empty facts where nothing was.
+
+        Raises:
+            UsageError: no such name.
+        """
+        self.get(name)
+        return self._facts.get(name, Facts())
+
+    def describe(self, name: str, facts: Facts) -> None:
+        """Declare the facts of an entry that was registered without any.
+
+        Raises:
+            UsageError: no such name.
+            ValueError: it has facts.
+        """
+        self.get(name)
+        if name in self._facts:
+            raise ValueError(f"{self.kind} {name!r} is described twice")
+        self._facts[name] = facts
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted."""

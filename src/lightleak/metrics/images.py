@@ -10,6 +10,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
 from lightleak.metrics.accuracy import fraction
 from lightleak.metrics.batch_mean import BatchMean
 
@@ -71,3 +72,8 @@ def _per_image(psnr: Tensor) -> Tensor:
 
 IMAGE_METRICS: Mapping[str, Callable[..., Metric]] = {"psnr": ImagePSNR, "reconstructed_share": ReconstructedShare}
 """What measures each column of an audit of images."""
+
+FEDAVG = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, Sec. 5.1"
+
+IMAGE_FACTS: Mapping[str, Facts] = {name: Facts(citation=FEDAVG) for name in IMAGE_METRICS}
+"""What the cards of these metrics say beside their code."""

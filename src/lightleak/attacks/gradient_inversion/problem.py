@@ -16,6 +16,7 @@ from lightleak.attacks.gradient_inversion.whitening import Whitening
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.mlp import FullyConnected
 from lightleak.targets.normalization import with_functional_normalization
+from lightleak.targets.relu_layers import relu_layers
 from lightleak.targets.spec import NetworkSpec, build_network
 
 LIVE_COPIES = 12
@@ -49,7 +50,8 @@ def relu_chain(network: nn.Module) -> list[str] | None:
     """Names of the Linear layers of a plain ReLU network, or ``None`` where the network is anything else."""
     if isinstance(network, FullyConnected) and network.activation_name == "relu" and network.norm_name == "none":
         return [f"linears.{i}" for i in range(len(network.linears))]
-    return None
+    # What the classes of the registry compute is known; a user's own module is read.
+    return None if type(network).__module__.startswith("lightleak.") else relu_layers(network)
 
 
 def build_matcher(

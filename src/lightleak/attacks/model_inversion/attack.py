@@ -103,5 +103,11 @@ class InversionAttack(ABC):
         return fitted.generate(torch.tensor(fitted.classes).repeat_interleave(per_class), seed, search)
 
 
+SEES = (
+    "Someone who holds the released model, whose weights and gradients are open to them, with the statistics that its "
+    "input is scaled with, and public rows of the same columns that belong to none of the private persons."
+)
+"""The threat model of the attacks that open the model."""
+
 INVERSION_ATTACKS: Registry[Callable[..., InversionAttack]] = Registry("model inversion attack")
 """Attack factories by name; called with the settings to change."""

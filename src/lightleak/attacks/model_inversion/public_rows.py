@@ -13,6 +13,7 @@ from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, P
 from lightleak.attacks.model_inversion.released import Target, rebuild
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
@@ -130,13 +131,32 @@ def check_request(fitted: FittedInversion, labels: Tensor, search: str) -> None:
         raise UsageError(f"classes must be among {known.tolist()}, got {odd}: {[fitted.excluded.get(c) for c in odd]}")
 
 
-@INVERSION_ATTACKS.register("public_pseudo_labelled")
+_BASELINE = "A baseline, not an attack of the thesis: every attack is read beside it."
+
+
+@INVERSION_ATTACKS.register(
+    "public_pseudo_labelled",
+    Facts(
+        "public rows that the model takes for the class, no generator",
+        "Someone who holds public rows and may ask the released model for its answers.",
+        ("Public rows that the model takes for the private classes.",),
+        (_BASELINE,),
+    ),
+)
 def public_pseudo_labelled(**settings: Any) -> PublicRows:
     """Public rows that the target takes for the class (the attack's training data)."""
     return PublicRows(True, **settings)
 
 
-@INVERSION_ATTACKS.register("public_random")
+@INVERSION_ATTACKS.register(
+    "public_random",
+    Facts(
+        "public rows of any kind, the model unread",
+        "Someone who holds public rows and nothing else.",
+        ("Public rows of the same columns.",),
+        (_BASELINE,),
+    ),
+)
 def public_random(**settings: Any) -> PublicRows:
     """Public rows of any kind: what is known without the model."""
     return PublicRows(False, **settings)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.property_inference.adjusted_count import Count, HeldOutRates, adjusted_count, plain_count
-from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, PropertyAttack
+from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
 from lightleak.attacks.property_inference.property_classifiers import CLASSIFIERS, Classifier, assign_folds, votes
 from lightleak.attacks.property_inference.record_features import (
     RecordFeatures,
@@ -24,6 +24,7 @@ from lightleak.attacks.property_inference.record_features import (
     result_features,
 )
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import KINDS, AuxiliaryData, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 
@@ -215,19 +216,41 @@ def _config(name: str, options: Mapping[str, Any]) -> AttributeInferenceConfig:
     return AttributeInferenceConfig(**options)
 
 
-@PROPERTY_ATTACKS.register("aia")
+_NEEDS = ("Auxiliary rows with and without the property, at least as many distinct ones of each as there are folds.",)
+_AS_PUBLISHED = (
+    "Features are standardised by the auxiliary rows, and a row of features is one record; the published code does "
+    "neither and scrambles several kinds of intermediate results (`as_published: true`)."
+)
+_ADJUSTED = "The count is corrected by held-out error rates (Forman 2008), which the paper does not do."
+
+
+@PROPERTY_ATTACKS.register(
+    "aia", Facts("classifies every record by what is exchanged, then counts", SEES, _NEEDS, (_AS_PUBLISHED,))
+)
 def aia(**options: Any) -> AttributeInference:
     """AIA on intermediate results; options are `AttributeInferenceConfig`'s; raises `UsageError` for others."""
     return AttributeInference(_config("aia", options))
 
 
-@PROPERTY_ATTACKS.register("aia_adjusted")
+@PROPERTY_ATTACKS.register(
+    "aia_adjusted",
+    Facts("the same with the count corrected by its error rates", SEES, _NEEDS, (_ADJUSTED, _AS_PUBLISHED)),
+)
 def aia_adjusted(**options: Any) -> AttributeInference:
     """AIA with the count corrected by held-out error rates: the stronger rival."""
     return AttributeInference(_config("aia_adjusted", {"adjusted": True, **options}))
 
 
-@PROPERTY_ATTACKS.register("aia_raw")
+@PROPERTY_ATTACKS.register(
+    "aia_raw",
+    Facts(
+        "the same on the adversary's own columns, nothing exchanged",
+        "A party that holds columns of its own on every record and knows of some auxiliary records whether they have "
+        "the property. It reads nothing of what is exchanged.",
+        _NEEDS,
+        ("Own columns are standardised by the auxiliary rows; the published code does not (`as_published: true`).",),
+    ),
+)
 def aia_raw(**options: Any) -> AttributeInference:
     """AIA* on the adversary's own encoded columns; ``adjusted=True`` corrects the count."""
     return AttributeInference(_config("aia_raw", options), raw=True)

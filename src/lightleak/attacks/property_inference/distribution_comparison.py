@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
-from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, PropertyAttack
+from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
 from lightleak.attacks.property_inference.calibration import SampleSizes, effective_size, interval
 from lightleak.attacks.property_inference.discriminant import discriminant_values
 from lightleak.attacks.property_inference.estimation import KindValues, Outcome, Values, misfit, separation
@@ -18,6 +18,7 @@ from lightleak.attacks.property_inference.norms import NORMS, Norm, record_norms
 from lightleak.attacks.property_inference.populations import FEATURES, Features, fraction_grid
 from lightleak.attacks.property_inference.regression import RegressionPlan, estimate_by_regression
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
+from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import KINDS, VISIBLE, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.seeds import derive_seed, numpy_generator
@@ -283,17 +284,46 @@ def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
         raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
 
 
-def _declare(name: str, default: DistributionComparisonConfig) -> None:
+def _declare(name: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:
     def build(*, as_published: bool = False, **options: Any) -> DistributionComparison:
+        """Make the attack.
+
+        Args:
+            as_published: settings of the published code: all sorted norms, XGBoost's own defaults, no interval.
+            options: settings of `DistributionComparisonConfig`.
+        """
         config = DistributionComparisonConfig.as_published() if as_published else default
         return DistributionComparison(config.with_options(**options), name)
 
     factory: Callable[..., PropertyAttack] = build
-    PROPERTY_ATTACKS.register(name)(factory)
+    PROPERTY_ATTACKS.register(name, Facts(summary, SEES, NEEDS, deviates, settings=(build, default)))(factory)
 
 
-_declare("provfl_b", DistributionComparisonConfig())
-_declare("provfl_b_mixture", DistributionComparisonConfig(estimator=MIXTURE, ensemble="weighted"))
+NEEDS = (
+    f"At least {LEAST_ROWS} distinct auxiliary rows with the property and as many without it.",
+    "Auxiliary rows that were trained on like all others; a warning says where the records are no mixture of them.",
+    "The regressors need the extra `provfl`; the mixture needs none.",
+)
+_QUANTILES = (
+    "A population is described by 100 quantiles and gets an interval; the published code takes all 2,000 sorted norms, "
+    "XGBoost's own defaults and raw estimates (`as_published: true`)."
+)
+_MIXTURE = (
+    "In place of a regressor on drawn populations the fraction of a mixture of two distributions is found in closed "
+    "form, and kinds are weighted by their variance: not in the paper."
+)
+
+_declare("provfl_b", DistributionComparisonConfig(), "ProVFL's passive attack: regression on norms", _QUANTILES)
 _declare(
-    "provfl_b_discriminant", DistributionComparisonConfig(norm="discriminant", estimator=MIXTURE, ensemble="weighted")
+    "provfl_b_mixture",
+    DistributionComparisonConfig(estimator=MIXTURE, ensemble="weighted"),
+    "ProVFL-B with a mixture in closed form",
+    _MIXTURE,
+)
+_declare(
+    "provfl_b_discriminant",
+    DistributionComparisonConfig(norm="discriminant", estimator=MIXTURE, ensemble="weighted"),
+    "ProVFL-B on a learnt direction in place of the norm",
+    "A direction learnt from the auxiliary rows takes the place of the norm: not in the paper.",
+    _MIXTURE,
 )

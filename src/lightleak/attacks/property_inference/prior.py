@@ -6,11 +6,19 @@ from typing import Any
 import torch
 
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, PropertyAttack
+from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.property_estimate import PropertyEstimate
 
+FACTS = Facts(
+    "answers the share among the auxiliary rows, nothing observed",
+    sees="Knows the property of the auxiliary rows and reads nothing else.",
+    needs=("Auxiliary rows whose property is known.",),
+    deviates=("The paper has no such baseline; leakage is what an attack gains on it.",),
+)
 
-@PROPERTY_ATTACKS.register("prior")
+
+@PROPERTY_ATTACKS.register("prior", FACTS)
 class PriorGuess(PropertyAttack):
     """Answer the auxiliary prior, with an interval that excludes nothing."""
 

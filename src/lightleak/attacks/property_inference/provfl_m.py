@@ -5,14 +5,16 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, PropertyAttack
+from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
 from lightleak.attacks.property_inference.augmentation import Augmentation, check_can_replace_labels
 from lightleak.attacks.property_inference.distribution_comparison import (
+    NEEDS,
     DistributionComparison,
     DistributionComparisonConfig,
 )
 from lightleak.attacks.property_inference.label_replacement import LabelReplacementConfig
 from lightleak.attacks.property_inference.model_refinement import ModelRefinementConfig
+from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import Adversary, IntermediateResults
 from lightleak.core.property_estimate import PropertyEstimate
 
@@ -135,3 +137,24 @@ def provfl_m(
     make = DistributionComparisonConfig.as_published if as_published else DistributionComparisonConfig
     comparison = make().with_options(**options)
     return ProVFLM(ProVFLMConfig(comparison, augmentation, label_replacement, model_refinement))
+
+
+PROPERTY_ATTACKS.describe(
+    "provfl_m",
+    Facts(
+        "ProVFL's active attack: the adversary bends the training",
+        sees=SEES.replace(" that follows the protocol", "", 1)
+        + " It does not follow the protocol: it refines its own network towards the property and, as the active party "
+        "of a task of two classes, replaces labels of auxiliary rows.",
+        needs=(*NEEDS, "A training to take part in: a finished capture must have been made with its callbacks."),
+        deviates=(
+            "Labels are replaced on the auxiliary rows, as in the text; the published code replaces those of all rows "
+            "of the first batches, whose property no adversary knows (`as_published: true`).",
+            "Eq. 12 as printed contradicts its text and has no minimum; here norms are rewarded up to `cap` "
+            "(`objective: as_coded` has the code's).",
+            "The label that stands for the property is the one that goes with it by itself; the paper's is always 1 "
+            "(`orientation: printed`).",
+        ),
+        settings=(provfl_m, LabelReplacementConfig, ModelRefinementConfig, DistributionComparisonConfig),
+    ),
+)

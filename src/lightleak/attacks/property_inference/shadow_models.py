@@ -19,7 +19,7 @@ trace; so its accuracy is measured on shadows of the pool it was not trained on.
 import math
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ from lightleak.attacks.property_inference.stacked_networks import (
 )
 from lightleak.attacks.property_inference.two_worlds import check_worlds
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.seeds import derive_seed, generator
 
@@ -124,6 +125,22 @@ class ShadowModels:
         "Bai et al., ProVFL, IEEE TIFS 2025, Table VII; Mahloujifar, Ghosh and Chase, S&P 2022; Chaudhari et al., S&P "
         "2023"
     )
+    facts: ClassVar[Facts] = Facts(
+        "trains shadow models of two worlds and says which one it is",
+        "One party that follows the protocol, trains models of its own on its columns of auxiliary rows with the "
+        "task's labels, and reads the mean outputs (and, as the active party, the logits) of query rows.",
+        (
+            "Two fractions to tell apart: it estimates none, so that only `lightleak reproduce provfl-table7` runs it.",
+            "Auxiliary rows enough for three parts: query rows, and two pools that shadows are trained on.",
+        ),
+        (
+            "The paper says that it replicates the training across all features, which no party can, and publishes no "
+            "code: here a shadow is what a party can train, its bottom network and a head.",
+            "The meta-classifier is judged on shadows of the pool it was not trained on.",
+        ),
+        settings=(ShadowConfig,),
+    )
+    """What its card says; it stands in no registry, as it is no `PropertyAttack`."""
 
     def __init__(self, worlds: tuple[float, float], config: ShadowConfig | None = None) -> None:
         """Choose the worlds.

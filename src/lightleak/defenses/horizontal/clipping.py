@@ -7,10 +7,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number
 
 
-@UPDATE_DEFENSES.register("clipping")
+@UPDATE_DEFENSES.register(
+    "clipping",
+    Facts(
+        needs=("It protects nothing from an attack that compares directions.",),
+        deviates=(
+            "Abadi et al. clip the gradient of every row (`dp_sgd`); here the gradient that is sent is clipped.",
+        ),
+    ),
+)
 @dataclass(frozen=True)
 class Clipping(UpdateDefense):
     """Scale the gradient down to a norm where it is longer: ``g * min(1, max_norm / ||g||)``.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal.defense import check_number, with_draws
 from lightleak.defenses.horizontal.opacus_parts import opacus_parts
@@ -23,7 +24,17 @@ from lightleak.targets.classifier import TabularClassifier
 Accountant = Literal["rdp", "prv"]
 
 
-@TRAINING_DEFENSES.register("dp_sgd")
+@TRAINING_DEFENSES.register(
+    "dp_sgd",
+    Facts(
+        needs=(
+            "The extra `dp`, and a network whose rows do not meet: BatchNorm is refused.",
+            "Either `noise_multiplier` or `target_epsilon`, and a `delta` below one over the training rows.",
+            "Epsilon is about the weights of the whole training with its Poisson batches, not about one attacked "
+            "batch.",
+        ),
+    ),
+)
 @dataclass(frozen=True)
 class DPSGD(TrainingDefense):
     """Differentially private SGD (Abadi et al. 2016, Algorithm 1) through opacus.

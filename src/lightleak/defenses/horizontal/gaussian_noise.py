@@ -7,10 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number, with_draws
 
 
-@UPDATE_DEFENSES.register("gaussian_noise")
+@UPDATE_DEFENSES.register(
+    "gaussian_noise",
+    Facts(
+        needs=("It gives no guarantee of differential privacy: nothing bounds what one row adds to a gradient.",),
+    ),
+)
 @dataclass(frozen=True)
 class GaussianNoise(UpdateDefense):
     """Add ``scale * N(0, 1)`` to every entry, without clipping: no guarantee of differential privacy follows.

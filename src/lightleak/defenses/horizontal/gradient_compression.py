@@ -7,10 +7,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number
 
 
-@UPDATE_DEFENSES.register("gradient_compression")
+@UPDATE_DEFENSES.register(
+    "gradient_compression",
+    Facts(
+        needs=("It gives no guarantee: entries that stay are exact.",),
+        deviates=(
+            "Entries left out are forgotten; Deep Gradient Compression (Lin et al. 2018) keeps and sends them later.",
+        ),
+    ),
+)
 @dataclass(frozen=True)
 class GradientCompression(UpdateDefense):
     """Of every tensor keep the share of entries with the largest magnitude, and set the others to zero.

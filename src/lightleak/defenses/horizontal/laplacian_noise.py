@@ -7,11 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number, with_draws
 from lightleak.defenses.vertical.noise import laplace
 
 
-@UPDATE_DEFENSES.register("laplacian_noise")
+@UPDATE_DEFENSES.register(
+    "laplacian_noise",
+    Facts(
+        needs=("It gives no guarantee of differential privacy: nothing bounds what one row adds to a gradient.",),
+    ),
+)
 @dataclass(frozen=True)
 class LaplacianNoise(UpdateDefense):
     """Add Laplace noise of mean 0 to every entry, without clipping: no guarantee of differential privacy follows.

@@ -7,10 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 
 
-@UPDATE_DEFENSES.register("none")
+@UPDATE_DEFENSES.register(
+    "none",
+    Facts(
+        deviates=("It is no defence: the reference that every defence is compared with.",),
+    ),
+)
 @dataclass(frozen=True)
 class NoDefense(UpdateDefense):
     """Nothing is changed."""

@@ -8,13 +8,20 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, with_draws
 
 MAX_BITS = 16
 """More change less than float32 rounds in a sum of a few hundred rows."""
 
 
-@UPDATE_DEFENSES.register("quantization")
+@UPDATE_DEFENSES.register(
+    "quantization",
+    Facts(
+        needs=("It gives no guarantee: the expectation of every entry is the entry.",),
+        deviates=("Levels are shares of a tensor's largest entry; QSGD is defined with its Euclidean norm.",),
+    ),
+)
 @dataclass(frozen=True)
 class Quantization(UpdateDefense):
     """Round every entry at random to one of two neighbouring levels, so that its expectation is the entry.

@@ -7,10 +7,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number, with_draws
 
 
-@UPDATE_DEFENSES.register("random_pruning")
+@UPDATE_DEFENSES.register(
+    "random_pruning",
+    Facts(
+        needs=("It gives no guarantee: entries that stay are exact.",),
+    ),
+)
 @dataclass(frozen=True)
 class RandomPruning(UpdateDefense):
     """Set each entry to zero with a probability, independently; the others stay as they are.

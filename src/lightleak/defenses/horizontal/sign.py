@@ -7,10 +7,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 
 
-@UPDATE_DEFENSES.register("sign")
+@UPDATE_DEFENSES.register(
+    "sign",
+    Facts(
+        needs=("It gives no guarantee.",),
+        deviates=("Without the memory of errors of Karimireddy et al. (2019), whose scale per tensor it takes.",),
+    ),
+)
 @dataclass(frozen=True)
 class Sign(UpdateDefense):
     """Every tensor becomes ``mean(|g|) * sign(g)``: one bit per entry and one number per tensor.

@@ -2,10 +2,16 @@
 
 from dataclasses import dataclass
 
+from lightleak.core.facts import Facts
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 
 
-@VERTICAL_DEFENSES.register("none")
+@VERTICAL_DEFENSES.register(
+    "none",
+    Facts(
+        deviates=("It is no defence: the reference that every defence is compared with.",),
+    ),
+)
 @dataclass(frozen=True)
 class NoDefense(VerticalDefense):
     """Nothing is changed."""

@@ -6,13 +6,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense, check_flag, check_number
 from lightleak.defenses.vertical.noise import exponential, laplace, uniform
 from lightleak.targets.split import Transform
 
 
-@VERTICAL_DEFENSES.register("ppdl")
+@VERTICAL_DEFENSES.register(
+    "ppdl",
+    Facts(
+        needs=("With the published settings the choice of entries is blind to the gradients.",),
+        deviates=(
+            "Entries that were not chosen do not travel; in the published code, where entries run out, all those "
+            "travel as they are (`as_published: true`).",
+        ),
+    ),
+)
 @dataclass(frozen=True)
 class PpdlDefense(VerticalDefense):
     """Few gradient entries travel, chosen by a noisy threshold test, bounded and with noise.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
 from lightleak.defenses.vertical.defense import (
@@ -16,7 +17,16 @@ from lightleak.defenses.vertical.defense import (
 )
 
 
-@VERTICAL_DEFENSES.register("shuffle")
+@VERTICAL_DEFENSES.register(
+    "shuffle",
+    Facts(
+        needs=("The victim gives up the truth of the rows it disorders.",),
+        deviates=(
+            "Once, before training, as the text says; the published code disorders the first batches of every epoch, "
+            "and by the way overwrites some rows with others.",
+        ),
+    ),
+)
 @dataclass(frozen=True)
 class ShuffleDefense(VerticalDefense):
     """A random share of the rows swap the victim's columns among them; ids, labels and other columns stay.

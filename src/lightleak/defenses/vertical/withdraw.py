@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import DataError
+from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
 from lightleak.defenses.vertical.defense import (
@@ -18,7 +19,16 @@ from lightleak.defenses.vertical.defense import (
 )
 
 
-@VERTICAL_DEFENSES.register("withdraw")
+@VERTICAL_DEFENSES.register(
+    "withdraw",
+    Facts(
+        needs=("Rows that are withdrawn are lost to all parties.",),
+        deviates=(
+            "Random rows are withdrawn and the others keep their order; the published code withdraws the first and "
+            "sorts by the property (`as_published: true`).",
+        ),
+    ),
+)
 @dataclass(frozen=True)
 class WithdrawDefense(VerticalDefense):
     """A share of the rows that have the property leave the training, for all parties.

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lightleak.core.facts import Facts
 from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy
 from lightleak.metrics.inversion.column_shapes import class_shapes, column_shapes
 from lightleak.metrics.inversion.exact_matches import exact_match_rate
@@ -20,3 +21,25 @@ INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
     "nearer_to_train": memorisation,
 }
 """What measures each column of an audit of a released model."""
+
+THESIS = "Wernqvist and Djeza: Reconstructing Private Data from Trained Deep Neural Networks, Chalmers 2025"
+
+_FEW_ROWS = "It falls as rows get fewer: read it beside that of as many held-out private rows."
+INVERSION_FACTS: Mapping[str, Facts] = {
+    "attack_accuracy": Facts(
+        needs=("An evaluation model that was trained apart from the target.",), citation=f"{THESIS}, Eq. 3.11"
+    ),
+    "shapes_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Eq. 3.15 and 3.16"),
+    "class_shapes_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Sec. 5.2.3, Fig. 5.3"),
+    "pair_trends_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Eq. 3.18 and 3.19"),
+    "gower_distance": Facts(
+        "distance of every made row from the nearest private row of its class", citation=f"{THESIS}, Eq. 3.20 to 3.22"
+    ),
+    "exact_match_rate": Facts(citation="LightLeak's own"),
+    "nearer_to_train": Facts(
+        "odds that a made row lies nearer to a training row than to a held-out one",
+        needs=("Training and held-out rows that are a random split of one table.",),
+        citation="LightLeak's own; classes combined as Mantel and Haenszel, 1959",
+    ),
+}
+"""What the cards of these metrics say beside their code."""

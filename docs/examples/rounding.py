@@ -1,0 +1,42 @@
+"""A defence in one file: every entry of the gradient is rounded to a multiple of a step."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from lightleak.core.facts import Facts
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number
+
+
+@UPDATE_DEFENSES.register("rounding", Facts(needs=("It gives no guarantee.",)))
+@dataclass(frozen=True)
+class Rounding(UpdateDefense):
+    """Round every entry to the nearest multiple of a step.
+
+    Attributes:
+        step: distance of neighbouring values.
+    """
+
+    name: ClassVar[str] = "rounding"
+    citation: ClassVar[str] = "LightLeak's documentation"
+
+    step: float = 0.001
+
+    def __post_init__(self) -> None:
+        check_number("rounding: step", self.step, above_low=True)
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """What leaves the client; `draws` is where a random defence takes its randomness from."""
+        return {name: (g / self.step).round() * self.step for name, g in gradient.items()}
+
+    @property
+    def strength(self) -> float:
+        """What a curve of leakage against accuracy varies."""
+        return self.step
+
+    def describe(self) -> str:
+        """One line with the strength."""
+        return f"rounding to multiples of {self.step:g}"

@@ -1,0 +1,61 @@
+"""What the cards of exact inversion say beside its code (docs/exact-inversion.md has the whole of it)."""
+
+from lightleak.attacks.attack import ATTACKS
+from lightleak.attacks.gradient_inversion.exact import declarations  # noqa: F401  registers what is described here
+from lightleak.attacks.gradient_inversion.exact.audit_max import AuditMaxConfig
+from lightleak.attacks.gradient_inversion.exact.fedavg import declarations as of_updates  # noqa: F401  likewise
+from lightleak.core.facts import Facts
+
+_CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
+_AFFINE = "Rows encoded by an affine map: the encoding `quantile` is refused. Tables only, no images."
+_ROUNDING = "An update exact to rounding: noise leaves nothing that can be proven."
+_EXPLAINED = "Why the tests hold, and what a certificate lets one conclude, is an argument and not a theorem."
+
+_FACTS = {
+    "exact": Facts(
+        "finds single rows by tests against the gradient, and proves them",
+        needs=(
+            "One FedSGD gradient, or an aggregate of clients with equal numbers of rows.",
+            _CHAIN,
+            _AFFINE,
+            _ROUNDING,
+            "About 8 distinct rows fewer than the narrowest layer has units; beyond that single rows cannot be tested.",
+        ),
+        deviates=(
+            "SPEAR samples directions of a gradient's null space, DAGER enumerates tokens; here rows of a table are "
+            "searched cell by cell for distance zero to the spaces of the gradient.",
+            _EXPLAINED,
+        ),
+    ),
+    "exact_joint": Facts(
+        "optimises all rows together beyond the rank limit, and proves the whole",
+        needs=("One FedSGD gradient of one client.", _CHAIN, _AFFINE),
+        deviates=("It follows no paper; the certificate is of the batch as a whole.", _EXPLAINED),
+    ),
+    "exact_fedavg": Facts(
+        "decomposes the first layer's weight update into rows",
+        needs=(
+            "A weight delta of local SGD on cross-entropy, without weight decay.",
+            _CHAIN,
+            _AFFINE,
+            _ROUNDING,
+        ),
+        deviates=("It follows no paper: SPEAR and DAGER read single gradients.", _EXPLAINED),
+    ),
+    "audit_max": Facts(
+        "the strongest: exact inversion first, TabLeak on what is not proven",
+        needs=(
+            "A FedSGD gradient or a weight delta that one of its stages serves; a stage that refuses it is passed "
+            "over.",
+        ),
+        deviates=(
+            "It follows no paper: it is what an audit should run, as the best of several attacks bounds the risk from "
+            "below more closely than any single one.",
+            "What is returned is chosen by how well rows explain the update, which needs no truth.",
+        ),
+        settings=(AuditMaxConfig,),
+    ),
+}
+
+for _name, _facts in _FACTS.items():
+    ATTACKS.describe(_name, _facts)

@@ -1,0 +1,116 @@
+"""A card as a page of the documentation, and the page that lists all of them."""
+
+import html
+import re
+from collections.abc import Sequence
+
+from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
+
+RESULTS = "../../measured.md"
+"""Page of the measured results, as seen from a card's."""
+
+_PLURAL = {"attack": "attacks", "defence": "defenses", "metric": "metrics"}
+
+
+def page_path(card: Card, cards: Sequence[Card]) -> str:
+    """Where a card's page stands below ``cards/``; the family is part of it where a name is used twice."""
+    twice = sum(card.name == other.name for other in cards) > 1
+    family = "-" + re.sub(r"\W+", "-", card.family.split(":")[0].lower()).strip("-") if twice else ""
+    return f"{_PLURAL[card.kind]}/{card.name}{family}.md"
+
+
+def card_page(card: Card) -> str:
+    """The page of one card."""
+    parts = [
+        f"# {card.name}",
+        f"*{card.kind.capitalize()}, {card.family}*",
+        f"{_text(_sentence(card.summary))}",
+        *map(_paragraph, card.explanation),
+        "## Paper",
+        _text(card.citation) or "None.",
+        "## Threat model",
+        _text(card.threat_model),
+        "## Needs",
+        _points(card.needs) or "Nothing beyond the threat model.",
+        "## Settings",
+        _settings(card),
+        "## What differs from the paper, and why",
+        _points(card.deviations) or NONE_KNOWN,
+        "## Measured",
+        _measured(card),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def index_page(cards: Sequence[Card]) -> str:
+    """All cards by kind and family, a line each."""
+    parts = [
+        "# Cards",
+        "One page for every attack, defence and metric, made from the code: its paper, what its adversary sees and "
+        "knows, its settings, what differs from the paper, and what was measured. `lightleak explain NAME` prints the "
+        "same.",
+    ]
+    for kind, title in (("attack", "Attacks"), ("defence", "Defences"), ("metric", "Metrics")):
+        parts.append(f"## {title}")
+        of_kind = [card for card in cards if card.kind == kind]
+        for family in dict.fromkeys(card.family for card in of_kind):
+            rows = [
+                (f"[{card.name}]({page_path(card, cards)})", _cell(_sentence(card.summary)))
+                for card in of_kind
+                if card.family == family
+            ]
+            parts += [f"### {family[:1].upper()}{family[1:]}", _table(("name", "what it does"), rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _settings(card: Card) -> str:
+    if not card.settings:
+        return "None."
+    rows = []
+    for setting in card.settings:
+        choices = f" One of {', '.join(f'`{word}`' for word in setting.choices)}." if setting.choices else ""
+        rows.append((f"`{setting.name}`", f"`{setting.default}`", _cell(_sentence(setting.meaning) + choices)))
+    return _table(("setting", "default", "meaning"), rows)
+
+
+def _measured(card: Card) -> str:
+    if not card.measured:
+        return NOT_MEASURED[card.kind]
+    rows = [
+        (_cell(one.what), _cell(one.figure), _cell(one.paper), one.date, one.version, _cell(one.section))
+        for one in card.measured
+    ]
+    table = _table(("what", "ours", "paper", "day", "version", "section"), rows)
+    return f"{table}\n\nThe commands, and more figures: [Measured results]({RESULTS})."
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _points(points: Sequence[str]) -> str:
+    return "\n".join(f"* {_text(point)}" for point in points)
+
+
+def _paragraph(text: str) -> str:
+    return _text(text)
+
+
+def _sentence(text: str) -> str:
+    text = f"{text[:1].upper()}{text[1:]}"
+    return text if text.endswith((".", ")")) or not text else f"{text}."
+
+
+def _text(text: str) -> str:
+    """Prose with its backticks; what Markdown or HTML would take for markup elsewhere is escaped."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else _escaped(part) for part in parts)
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([*_\[\]|])", r"\\\1", html.escape(text, quote=False))
+
+
+def _cell(text: str) -> str:
+    return _text(" ".join(text.split())).replace("`|`", "`\\|`")

@@ -1,0 +1,26 @@
+"""What a reader must know of an attack, a defence or a metric and cannot read off its code."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What stands beside a name in its registry, for the card that `lightleak explain` prints.
+
+    Attributes:
+        summary: one line; empty where the docstring of the entry begins with one.
+        sees: the threat model in words; empty where the entry declares its own or its kind has one for all.
+        needs: assumptions and requirements, one sentence each.
+        deviates: what is done otherwise than in the paper and why, one sentence each; options that undo it are named.
+        citation: the paper, where the entry has no attribute ``citation``.
+        settings: where its settings are declared, in the order of the card: a dataclass or an instance of one, a
+            callable whose arguments they are, or a pair of a setting's name and the dataclass that is given under it.
+            Empty where a made entry has a dataclass ``config``, or is one itself.
+    """
+
+    summary: str = ""
+    sees: str = ""
+    needs: tuple[str, ...] = ()
+    deviates: tuple[str, ...] = ()
+    citation: str = ""
+    settings: tuple[object, ...] = ()

@@ -1,0 +1,124 @@
+"""What the pages in docs/ show works: commands parse, configs are configs of ours, examples run.
+
+Python blocks are executed by a test of their own; those that include a file of docs/examples/ begin with
+``{ .py }``.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.model_inversion import INVERSION_ATTACKS
+from lightleak.audit.config import load_config, parse_config
+from lightleak.audit.frontier.config import parse_frontier_config
+from lightleak.audit.kinds import kind_of_config
+from lightleak.audit.released.config import parse_released_config
+from lightleak.audit.vertical.config import parse_vertical_config
+from lightleak.audit.vertical.run import check_vertical
+from lightleak.cards import find_cards
+from lightleak.cli import _parser, _settings
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+LANGUAGES = {"bash", "yaml", "python", "text"}
+OTHER_COMMANDS = {"make", "export", "sbatch", "torchrun", "pip", "cd", "python", "source", "flwr", "nvflare"}
+MADE_BY_THE_READER = {"mine.yaml"}
+"""Configs that a page tells the reader to write."""
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    pattern = rf"^```{language}\n(.*?)^```$"
+    return [
+        (page.name, block)
+        for page in PAGES
+        for block in re.findall(pattern, page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    ]
+
+
+def commands() -> list[str]:
+    """Every command line of a block, and every ``lightleak ...`` in the text, without those that name a placeholder."""
+    lines = [line for _, block in blocks("bash") for line in block.replace("\\\n", " ").splitlines()]
+    texts = [re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL) for page in PAGES]
+    quoted = [command for text in texts for command in re.findall(r"`(lightleak [a-z][^`]+)`", text)]
+    return [line for line in (*lines, *quoted) if line.strip() and not line.lstrip().startswith("#")]
+
+
+COMMANDS = commands()
+OURS = [line for line in dict.fromkeys(COMMANDS) if line.startswith("lightleak ")]
+
+
+def test_there_are_pages_and_every_block_is_of_a_language_that_is_checked() -> None:
+    assert {"index.md", "choose.md", "report.md", "extend.md", "exact-inversion.md"} <= {page.name for page in PAGES}
+    named = {name for page in PAGES for name in re.findall(r"^```(\S*)$", page.read_text("utf-8"), re.MULTILINE)}
+    assert named - {""} <= LANGUAGES
+    for page in PAGES:
+        assert len(re.findall(r"^```", page.read_text("utf-8"), re.MULTILINE)) % 2 == 0, page.name
+
+
+@pytest.mark.parametrize("line", OURS)
+def test_a_command_parses(line: str) -> None:
+    words = [word.replace("NAME", "tableak") for word in shlex.split(line, comments=True)]
+    if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "reproduce", "data", "list"):
+        return  # named in a sentence, without its arguments
+    parsed, rest = _parser().parse_known_args(words[1:])
+    assert rest == [] or parsed.takes_settings
+    config = getattr(parsed, "config", None)
+    if config is not None and parsed.command in ("audit", "attack"):
+        assert config.name in MADE_BY_THE_READER or (ROOT / config).is_file()
+        read_config(config, rest)
+    if parsed.command == "explain":
+        assert find_cards(parsed.name)
+
+
+def read_config(config: Path, rest: list[str]) -> None:
+    settings = _settings(rest)
+    if config.name in MADE_BY_THE_READER:
+        loaded = parse_config({"data": {"name": "fair"}}, settings)
+    elif kind_of_config(ROOT / config, settings).load is load_config:
+        loaded = load_config(ROOT / config, settings)
+    else:
+        kind_of_config(ROOT / config, settings).load(ROOT / config, settings)
+        return
+    for name, options in loaded.attacks.items():
+        ATTACKS.get(name)(**options)
+
+
+def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
+    others = [shlex.split(line, comments=True) for line in COMMANDS if not line.startswith("lightleak ")]
+    assert {words[0] for words in others} <= OTHER_COMMANDS
+    targets = {words[1] for words in others if words[0] == "make"}
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    assert targets and all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+@pytest.mark.parametrize(("page", "block"), blocks("yaml"))
+def test_a_config_parses_and_its_attacks_take_their_settings(page: str, block: str) -> None:
+    content = yaml.safe_load(block)
+    kind = content.get("kind", "horizontal")
+    if kind == "vertical":
+        check_vertical(parse_vertical_config(content))
+    elif kind == "released-model":
+        for name, options in parse_released_config(content).attacks.items():
+            INVERSION_ATTACKS.get(name)(**options)
+    else:
+        parse = parse_frontier_config if kind == "defence-frontier" else parse_config
+        for name, options in parse(content).attacks.items():
+            ATTACKS.get(name)(**options)
+
+
+def test_settings_named_in_the_text_exist() -> None:
+    named = [flags for page in PAGES for flags in re.findall(r"`(--attacks\.[^`]+)`", page.read_text("utf-8"))]
+    assert named
+    for flags in named:
+        for name, options in parse_config({"data": {"name": "fair"}}, _settings(flags.split())).attacks.items():
+            ATTACKS.get(name)(**options)
+
+
+def test_files_named_in_the_text_exist() -> None:
+    for page in PAGES:
+        for name in re.findall(r"`((?:configs|src|benchmarks)/[\w./-]+)`", page.read_text("utf-8")):
+            assert (ROOT / name).exists(), f"{page.name}: {name}"

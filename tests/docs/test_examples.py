@@ -1,0 +1,103 @@
+"""The files that docs/extend.md shows are executed, registered, used and described by a card."""
+
+import runpy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from lightleak.attacks import ATTACKS
+from lightleak.cards.catalogue import all_cards
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.registry import Registry
+from lightleak.core.seeds import generator
+from lightleak.data.datasets import DATASETS, load_dataset
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.data.table import Table
+from lightleak.defenses.horizontal import UPDATE_DEFENSES
+from lightleak.protocols.fedsgd import client_update
+from lightleak.targets.spec import NetworkSpec, build_network
+
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+PAGE = (EXAMPLES.parent / "extend.md").read_text("utf-8")
+
+
+@pytest.fixture(autouse=True)
+def registries_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What an example registers is gone after its test."""
+    registries: tuple[Registry, ...] = (ATTACKS, DATASETS, UPDATE_DEFENSES)
+    for registry in registries:
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+        monkeypatch.setattr(registry, "_facts", dict(registry._facts))
+    all_cards.cache_clear()
+    yield
+    all_cards.cache_clear()
+
+
+@pytest.fixture
+def execute() -> Callable[[str], None]:
+    return lambda name: runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)
+
+
+def an_update(table: Table, n: int = 4) -> ClientUpdate:
+    encoder = TableEncoder(table.schema).fit(table.train)
+    rows = table.train.head(n)
+    spec = NetworkSpec("mlp", table.schema.n_classes, encoder.layout, {"hidden": [8, 8]})
+    update, _ = client_update(
+        build_network(spec, 0),
+        spec,
+        encoder,
+        encoder.encode(rows),
+        encoder.encode_labels(rows),
+        share_labels=True,
+        marginals=Marginals.of(table.schema, table.test),
+    )
+    return update
+
+
+def test_every_example_is_shown_and_every_one_shown_is_here() -> None:
+    shown = {line.split('"')[1].removeprefix("examples/") for line in PAGE.splitlines() if line.startswith("--8<--")}
+    assert shown == {path.name for path in EXAMPLES.glob("*.py")}
+
+
+def test_the_dataset_loads_and_takes_its_option(execute: Callable[[str], None]) -> None:
+    execute("weather")
+    table = load_dataset("weather", rows=100)
+    assert (len(table.train), len(table.test)) == (80, 20)
+    pd.testing.assert_frame_equal(table.train, load_dataset("weather", rows=100).train)
+    assert set(table.schema.names) == {"wind", "temperature", "sky"}
+
+
+def test_the_attack_answers_the_commonest_value_of_each_column(execute: Callable[[str], None]) -> None:
+    execute("commonest_value")
+    execute("weather")
+    table = load_dataset("weather", rows=400)
+    found = ATTACKS.get("commonest_value")().run(an_update(table))
+    assert found.rows["sky"].eq(table.test["sky"].mode()[0]).all()
+    assert found.rows["wind"].eq(table.test["wind"].mode()[0]).all()
+    assert len(found.rows) == len(found.labels) == 4
+
+
+def test_the_declared_attack_is_the_engine_with_its_settings(execute: Callable[[str], None]) -> None:
+    execute("tableak_quick")
+    execute("weather")
+    attack = ATTACKS.get("tableak_quick")(restarts=2, steps=3)
+    assert attack.options()["schedule"] == "cosine" and attack.options()["restarts"] == 2
+    assert len(attack.run(an_update(load_dataset("weather", rows=100))).rows) == 4
+
+
+def test_the_defence_rounds_to_multiples_of_its_step(execute: Callable[[str], None]) -> None:
+    execute("rounding")
+    gradient = {"weight": torch.tensor([0.0004, -0.0016, 0.25])}
+    sent = UPDATE_DEFENSES.get("rounding")(step=0.001).apply(gradient, generator(0))
+    torch.testing.assert_close(sent["weight"], torch.tensor([0.0, -0.002, 0.25]))
+
+
+@pytest.mark.parametrize("name", ["commonest_value", "tableak_quick", "rounding"])
+def test_an_example_has_a_card_by_itself(execute: Callable[[str], None], name: str) -> None:
+    execute(name)
+    (card,) = [card for card in all_cards() if card.name == name]
+    assert card.summary and card.citation and card.threat_model and card.needs
