@@ -1,10 +1,9 @@
-"""What README.md shows works: its Python runs, its commands parse, its files and names exist."""
+"""What README.md shows works: its commands parse, its files and names exist; its Python is in test_code_blocks."""
 
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -33,18 +32,6 @@ def commands() -> Iterator[str]:
         yield from (line for line in block.splitlines() if line.startswith("lightleak "))
     text = re.sub(r"^```.*?^```$", "", README.read_text(), flags=re.MULTILINE | re.DOTALL)
     yield from re.findall(r"`(lightleak [^`]+)`", text)
-
-
-def test_python_blocks_run_in_order(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    namespace: dict[str, Any] = {"__name__": "readme"}
-    found = blocks("python")
-    assert found
-    for number, block in enumerate(found, 1):
-        exec(compile(block, f"README.md, python block {number}", "exec"), namespace)
-    assert capsys.readouterr().out.strip()
 
 
 def test_there_are_commands_to_check() -> None:

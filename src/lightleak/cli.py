@@ -164,6 +164,10 @@ def _parser() -> argparse.ArgumentParser:
     listing = commands.add_parser("list", help="what there is")
     listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
     listing.set_defaults(run=_list, takes_settings=False)
+
+    explain = commands.add_parser("explain", help="what an attack, a defence or a metric is, assumes and has measured")
+    explain.add_argument("name", help="as lightleak list prints it")
+    explain.set_defaults(run=_explain, takes_settings=False)
     return parser
 
 
@@ -222,7 +226,7 @@ def _settings(rest: Sequence[str]) -> dict[str, Any]:
     >>> _settings(["--seed=3", "--trainer.num-nodes", "2"])
     {'seed': 3, 'training.trainer.num_nodes': 2}
     """
-    from lightleak.audit.settings import read_yaml
+    from lightleak.audit.settings import read_yaml, setting_key
 
     settings: dict[str, Any] = {}
     queue = list(rest)
@@ -236,15 +240,14 @@ def _settings(rest: Sequence[str]) -> dict[str, Any]:
                 raise UsageError(f"--{key} needs a value")
             text = queue.pop(0)
         try:
-            name = key.replace("-", "_")
-            settings[f"training.{name}" if name.startswith("trainer.") else name] = read_yaml(text)
+            settings[setting_key(key)] = read_yaml(text)
         except yaml.YAMLError as error:
             raise UsageError(f"--{key} needs a YAML value, got {text!r}") from error
     return settings
 
 
 def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    from lightleak.audit.kinds import kind_of_config
+    from lightleak.audit.kinds import kind_of_config, load_any_config
     from lightleak.audit.run import resumed_file
 
     _quiet_lightning()
@@ -261,9 +264,7 @@ def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
         if parsed.config is not None and kind.load(parsed.config) != config:
             raise UsageError(f"{folder} holds a run of another config than {parsed.config}")
     else:
-        settings = _settings(rest)
-        kind = kind_of_config(parsed.config, settings)
-        config = kind.load(parsed.config, settings)
+        kind, config = load_any_config(parsed.config, _settings(rest))
     if parsed.plan:
         kind.describe(config, console)
         return
@@ -272,11 +273,10 @@ def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
 
 
 def _attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    from lightleak.audit.kinds import kind_of_config
+    from lightleak.audit.kinds import load_any_config
 
-    settings = _settings(rest)
-    kind = kind_of_config(parsed.config, settings)
-    kind.attack(kind.load(parsed.config, settings), parsed.capture, folder, command, console)
+    kind, config = load_any_config(parsed.config, _settings(rest))
+    kind.attack(config, parsed.capture, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 
@@ -414,10 +414,9 @@ def _list(
         from lightleak.attacks.property_inference import PROPERTY_ATTACKS
         from lightleak.attacks.property_inference.shadow_models import ShadowModels
 
-        for registry in (ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS):
-            for name in registry:
-                console.print(f"{name:28}{registry.get(name)().citation}", soft_wrap=True, highlight=False)
-        console.print(f"{ShadowModels.name:28}{ShadowModels.citation}", soft_wrap=True, highlight=False)
+        facts = {name: r.facts(name) for r in (ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS) for name in r}
+        for name, fact in {**facts, ShadowModels.name: ShadowModels.facts}.items():
+            console.print(f"{name:28}{fact.summary}", soft_wrap=True, highlight=False, markup=False)
     elif parsed.what == "defenses":
         from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
         from lightleak.defenses.vertical import VERTICAL_DEFENSES
@@ -459,6 +458,18 @@ def _list(
         from lightleak.audit.reproduce import list_reproductions
 
         list_reproductions(console)
+
+
+def _explain(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    from lightleak.cards import find_cards
+    from lightleak.cards.terminal import print_card
+
+    for number, card in enumerate(find_cards(parsed.name)):
+        if number:
+            console.rule()
+        print_card(card, console)
 
 
 def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:

@@ -26,6 +26,7 @@ from lightleak.audit.settings import (
     read_settings,
 )
 from lightleak.core.errors import UsageError
+from lightleak.data.column import MissingPolicy
 from lightleak.data.encoder import Encoding
 from lightleak.defenses.horizontal import UPDATE_DEFENSES, TrainingDefense
 from lightleak.targets.optimizers import OptimizerConfig
@@ -46,6 +47,9 @@ class TableSource:
         table: a CSV, TSV or Parquet file of one's own.
         label: label column of ``table``.
         schema: YAML schema of ``table``; inferred where there is none.
+        drop: columns of ``table`` that are no features, such as dates, free text and identifiers.
+        missing: what to do where cells of ``table`` are missing, unless a schema says it: ``refuse``, ``impute``, or
+            make it a ``category`` (see `lightleak.data.user_table.load_table`).
         folder: folder with one subfolder of raw files per dataset.
         options: options of the dataset's loader.
         split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
@@ -59,6 +63,8 @@ class TableSource:
     folder: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     split_seed: int | None = None
+    drop: tuple[str, ...] = ()
+    missing: MissingPolicy = "refuse"
 
     def __post_init__(self) -> None:
         """Raise `UsageError` unless exactly one table is named."""
@@ -66,6 +72,8 @@ class TableSource:
             raise UsageError(f"data needs either name or table, got name={self.name!r} and table={self.table!r}")
         if self.table is not None and self.label is None:
             raise UsageError(f"data.table {self.table!r} needs data.label, the name of its label column")
+        if self.table is None and (self.drop or self.missing != "refuse"):
+            raise UsageError("data.drop and data.missing are about a table of one's own; they need data.table")
 
     @property
     def title(self) -> str:

@@ -11,10 +11,12 @@ from lightleak.core.errors import UsageError
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
+from lightleak.data.own_table import own_table
 from lightleak.data.splits import holdout
 from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
 from lightleak.targets import NetworkSpec, build_network
+from lightleak.targets.own import is_own, trust_network
 from lightleak.targets.spec import is_differentiable
 
 VALIDATION_CLIENTS = 0.2
@@ -55,6 +57,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
         DataError: the table cannot be read.
         UsageError: no such dataset or network, options it does not take, or a batch larger than the training rows.
     """
+    trust_network(config.target.network)  # the config is the user's, so its code may be imported
     if not is_differentiable(config.target.network):  # before a large table is read
         raise UsageError(
             f"target.network {config.target.network!r} has no gradient that a client could send; audit it with "
@@ -87,8 +90,12 @@ def load_source(data: TableSource, seed: int, group: str | None = None) -> Table
     seed = seed if data.split_seed is None else data.split_seed
     if data.table is not None:
         assert data.label is not None  # `TableSource` refuses a table without a label
-        return load_table(Path(data.table), data.label, data.schema, seed=seed, group=group)
+        return load_table(
+            Path(data.table), data.label, data.schema, seed=seed, group=group, drop=data.drop, missing=data.missing
+        )
     assert data.name is not None  # `TableSource` needs a name or a table
+    if is_own(data.name):
+        return own_table(data.name)
     return load_dataset(data.name, data.folder, seed, **data.options)
 
 

@@ -8,7 +8,6 @@ from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import Experiment
 from lightleak.audit.federation_config import defense_of
 from lightleak.audit.training import rows_of_clients
-from lightleak.targets.mlp import FullyConnected
 from lightleak.targets.spec import build_network
 
 WORDS = {
@@ -21,8 +20,9 @@ WORDS = {
 def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     """One line per batch size that is attacked, or one that says why exact inversion does not apply."""
     network = build_network(experiment.spec, seed=0)
-    hidden = _hidden_units(network) if isinstance(network, FullyConnected) else []
-    if relu_chain(network) is None or not hidden:
+    layers = relu_chain(network)
+    hidden = [network.get_parameter(f"{layer}.weight").shape[0] for layer in (layers or [])[:-1]]
+    if not hidden:
         return [f"does not apply: {experiment.spec.name} here is no chain of linear layers with ReLU between them"]
     if len(hidden) < 2:
         return ["does not apply: rows are tested against the second hidden layer, and the network has one"]
@@ -44,7 +44,3 @@ def attacked_sizes(config: AuditConfig, experiment: Experiment) -> list[int]:
     if config.rounds:
         sizes = (*sizes, rows_of_clients(config, experiment))
     return sorted({size * config.protocol.aggregate for size in sizes})
-
-
-def _hidden_units(network: FullyConnected) -> list[int]:
-    return [parameter.shape[0] for parameter in network.linears.parameters() if parameter.dim() == 2][:-1]

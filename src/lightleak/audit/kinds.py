@@ -15,7 +15,7 @@ from lightleak.audit.released.config import load_released_config
 from lightleak.audit.released.offline import attack_released_captures
 from lightleak.audit.released.run import describe_released_plan, run_released_audit
 from lightleak.audit.run import run_audit
-from lightleak.audit.settings import read_settings
+from lightleak.audit.settings import read_settings, setting_key
 from lightleak.audit.vertical.config import load_vertical_config
 from lightleak.audit.vertical.offline import attack_vertical_captures
 from lightleak.audit.vertical.run import describe_vertical_plan, run_vertical_audit
@@ -62,3 +62,18 @@ def kind_of_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Ki
     if name not in KINDS:
         raise UsageError(f"{path}: kind must be one of {', '.join(KINDS)}, got {name!r}")
     return KINDS[name]
+
+
+def load_any_config(path: Path, overrides: Mapping[str, Any] | None = None) -> tuple[Kind, Any]:
+    """The kind and the config of a file: what ``lightleak audit`` and ``lightleak attack`` read.
+
+    Args:
+        path: the file.
+        overrides: dotted keys and values, which win.
+
+    Raises:
+        UsageError: the file cannot be read, is a study, names no kind there is, or its settings are wrong.
+    """
+    settings = {setting_key(name): value for name, value in (overrides or {}).items()}
+    kind = kind_of_config(path, settings)
+    return kind, kind.load(path, settings)

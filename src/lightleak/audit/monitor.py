@@ -10,6 +10,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.errors import UsageError
+from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.score import score
@@ -32,6 +33,9 @@ class LeakageMonitor(lightning.Callback):
         seed: root seed of the attack.
         options: settings of the attack.
 
+    Attributes:
+        found: what the attack found, by the number of the capture in ``capture.captured``.
+
     Raises:
         UsageError: an unknown attack or setting, or a capture that keeps nothing.
     """
@@ -45,6 +49,7 @@ class LeakageMonitor(lightning.Callback):
         options: dict[str, Any] | None = None,
     ) -> None:
         self.capture, self.every, self.seed = capture, every, seed
+        self.found: dict[int, Reconstruction] = {}
         self._seen = 0
         if every < 1:
             raise UsageError(f"every must be at least 1, got {every}")
@@ -62,8 +67,8 @@ class LeakageMonitor(lightning.Callback):
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Attack the updates recorded in this epoch."""
-        new = self.capture.captured[self._seen :]
-        self._seen = len(self.capture.captured)
+        first, self._seen = self._seen, len(self.capture.captured)
+        new = self.capture.captured[first:]
         if trainer.current_epoch % self.every:
             return
         scores = []
@@ -72,7 +77,8 @@ class LeakageMonitor(lightning.Callback):
                 seed = derive_seed(self.seed, "monitor", trainer.current_epoch, i)
                 update = capture.update
                 encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
-                scores.append(score(self.attack.run(update, seed, pl_module.device), capture.truth, encoder))
+                self.found[first + i] = self.attack.run(update, seed, pl_module.device)
+                scores.append(score(self.found[first + i], capture.truth, encoder))
         for name in LOGGED:
             values = [one[name] for one in scores if not math.isnan(one[name])]
             held = torch.tensor([sum(values), len(values)], dtype=torch.float64)

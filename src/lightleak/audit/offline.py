@@ -1,6 +1,6 @@
 """``lightleak attack``: attack updates that were captured before, here or elsewhere, with or without their truth."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,7 +9,7 @@ from rich.console import Console
 
 from lightleak.attacks import ATTACKS
 from lightleak.audit.attack_settings import check_attacks, label_setting, with_label_setting
-from lightleak.audit.campaign import finished_rows, run_units
+from lightleak.audit.campaign import Plan, finished_rows, run_units
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import target_name
@@ -21,6 +21,7 @@ from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.image_scale import is_image_state
+from lightleak.targets.own import trust_network
 from lightleak.targets.spec import NetworkSpec
 
 
@@ -47,10 +48,32 @@ def attack_captures(
         UsageError: no capture, an unknown attack, a truth that is not the update's, an update an attack cannot serve,
             or a folder that holds another run; before any work.
     """
+    return attack_units(config, partial(captured_units, config, root), root, folder, command, console)
+
+
+def attack_units(
+    config: AuditConfig,
+    plan: Plan,
+    origin: Path,
+    folder: Path,
+    command: Sequence[str] = (),
+    console: Console | None = None,
+    when_open: Callable[[], object] = lambda: None,
+) -> dict[str, Any]:
+    """Run the units of a plan whose updates are there already; arguments and errors as for `attack_captures`.
+
+    Args:
+        config: the attacks.
+        plan: makes the units.
+        origin: where the updates come from, or are kept.
+        folder: the run folder.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+        when_open: called once the folder is this run's.
+    """
     console = console_of_rank(console)
     device = resolve_device(config.device)
     check_attacks(config.attacks)
-    plan = partial(captured_units, config, root)
     units = plan()
     for unit in units:
         update, _ = unit.observe()
@@ -60,7 +83,8 @@ def attack_captures(
         console.print(
             f"{len(noised)} defended updates cannot be held against their rows; they were not checked", soft_wrap=True
         )
-    open_run_folder(folder, config, root)
+    open_run_folder(folder, config, origin)
+    when_open()
     write_environment(folder, device, command)
     try:
         run_units(plan, folder, device, config.workers, kept_cells(config.redact), quiet=not console.is_interactive)
@@ -73,6 +97,7 @@ def attack_captures(
 def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
     """Every attack of the config on every capture below ``root``."""
     units = []
+    trust_network(config.target.network)  # the config is the user's; what a capture names is not trusted
     captures = [(path, ClientUpdate.load(path / "observation")) for path in find_captures(root)]
     for path, update in captures:
         if is_image_state(update.encoder):

@@ -51,7 +51,7 @@ def describe_plan(config: AuditConfig, console: Console, seconds: float = PROBE_
     captured, monitored = captured_units(config, experiment), monitored_units(config, experiment)
     packs = packs_without_a_run([*fresh, *captured], device)
     table, protocol = experiment.table, config.protocol
-    of_fresh = sum(pack[0].facts["source"] == "initial" for pack in packs)
+    of_fresh = sum(pack[0].facts["source"] != "training" for pack in packs)
     lines = {
         "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
         f"encoded width {experiment.encoder.width}",

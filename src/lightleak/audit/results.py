@@ -33,6 +33,9 @@ GROUP_KEYS = (
 )
 """Rows that agree on these are batches of one experiment; a summary entry is one such group."""
 
+_CLIENTS = {"initial": "untrained", "given": "as given"}
+"""What fresh clients compute on: the network before any training, or a user's own module with the weights it had."""
+
 
 def results_of(rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = ()) -> dict[str, Any]:
     """Content of ``results.json``: every row, and mean, deviation, n and 95% interval per group."""
@@ -58,7 +61,7 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
             "dataset": str(group.get("dataset")),
             "target": str(group.get("target")),
             "labels": str(group.get("labels")),
-            "clients": "untrained" if group.get("source") == "initial" else _when(group),
+            "clients": _CLIENTS.get(str(group.get("source"))) or _when(group),
             "batch": str(group.get("batch_size")),
             "attack": str(group.get("attack")),
             "cells": _percent(group.get("cell_accuracy")),

@@ -48,6 +48,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
+from lightleak.targets.own import MEMORY
 
 CONFIG_FILE = "config.yaml"
 
@@ -210,7 +211,8 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     for size in config.initial.batch_sizes:
         for i in range(config.initial.batches):
             facts = protocol_facts(config.protocol, size)
-            facts |= {"batch_index": i, "source": "initial", "epoch": 0, "defense": "none"}
+            source = "given" if experiment.spec.name.startswith(MEMORY) else "initial"
+            facts |= {"batch_index": i, "source": source, "epoch": 0, "defense": "none"}
             # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch.
             facts |= {name: value for name, value in defended.items() if name not in ("epsilon", "delta")}
             observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))

@@ -106,6 +106,16 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
     return kind(**values)
 
 
+def setting_key(name: str) -> str:
+    """A setting as configs name it: dashes are underscores, and ``trainer.`` is short for ``training.trainer.``.
+
+    >>> setting_key("trainer.num-nodes")
+    'training.trainer.num_nodes'
+    """
+    key = name.replace("-", "_")
+    return f"training.{key}" if key.startswith("trainer.") else key
+
+
 def named_settings(section: str, value: Any) -> dict[str, Any]:
     """One name, a list of names, or a mapping of names to settings, as the mapping.
 

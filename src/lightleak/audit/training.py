@@ -200,7 +200,8 @@ def _train(
             after_fit()
             test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
-        write_whole(folder / TRAINING_FILE, json.dumps({"epochs": config.rounds, "test": test, **prepared.facts()}))
+        told = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
+        write_whole(folder / TRAINING_FILE, json.dumps(told | prepared.facts()))
 
 
 def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:

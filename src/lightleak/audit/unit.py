@@ -151,10 +151,32 @@ def run_pack(
         ) from error
     present = finished_files(folder)
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
-        file = unit_file(folder, unit.id)
-        if file.name not in present:
-            row = _row(unit, update, truth, reconstruction, attack.options(), folder, kept)
-            write_whole(file, json.dumps(row))
+        if unit_file(folder, unit.id).name not in present:
+            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept)
+
+
+def keep_result(
+    unit: Unit,
+    update: ClientUpdate,
+    truth: GroundTruth | None,
+    reconstruction: Reconstruction,
+    options: dict[str, Any],
+    folder: Path,
+    kept: Kept,
+) -> None:
+    """Write the row of a finished unit, and what is kept of its cells.
+
+    Args:
+        unit: the unit.
+        update: its observation.
+        truth: the rows behind it, where they are known.
+        reconstruction: what the attack found.
+        options: settings of the attack.
+        folder: the run folder.
+        kept: what is kept of each cell.
+    """
+    row = _row(unit, update, truth, reconstruction, options, folder, kept)
+    write_whole(unit_file(folder, unit.id), json.dumps(row))
 
 
 def _row(

@@ -39,9 +39,14 @@ def described_network(module: lightning.LightningModule, encoder: TableEncoder) 
         raise UsageError(
             f"the network is not what its specification {spec.name!r} describes; parameters {odd[:3]} differ"
         )
+    require_trained(network)
+    return network, spec
+
+
+def require_trained(network: nn.Module) -> None:
+    """Raise `UsageError` where a parameter is frozen: an update speaks of all of them."""
     if frozen := [name for name, parameter in network.named_parameters() if not parameter.requires_grad]:
         raise UsageError(f"every parameter of the network must be trained to be captured; frozen: {frozen[:3]}")
-    return network, spec
 
 
 def check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule, at: GradientState) -> None:

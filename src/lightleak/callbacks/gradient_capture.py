@@ -129,7 +129,7 @@ class GradientCapture(lightning.Callback):
         """
         if stage == "fit":
             self._epoch, self._taken_in_epoch = -1, 0
-            self._network, self._spec = described_network(pl_module, self.encoder)
+            self._network, self._spec = self._describe(pl_module)
             check_trainer(trainer, pl_module, self.at)
             check_statistics(trainer, self._network, self.share_statistics)
 
@@ -155,7 +155,7 @@ class GradientCapture(lightning.Callback):
         if batch_idx % trainer.accumulate_grad_batches == 0:
             self._begin(trainer)
         if self._recorder is not None:
-            inputs, labels = _inputs_and_labels(batch)
+            inputs, labels = self._read(batch)
             if not len(inputs):  # Poisson sampling draws such batches
                 self._drop("its batch has no rows" if self._step in self.schedule.steps else None)
                 return
@@ -204,6 +204,18 @@ class GradientCapture(lightning.Callback):
     ) -> None:
         """Remove every hook."""
         self._release()
+
+    def _describe(self, module: lightning.LightningModule) -> tuple[nn.Module, NetworkSpec]:
+        """The network that is watched, and what describes it."""
+        return described_network(module, self.encoder)
+
+    def _read(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """Inputs ``[n, d]`` and labels ``[n]`` of a batch."""
+        return _inputs_and_labels(batch)
+
+    def _refuses(self, capture: Capture) -> str | None:
+        """Why a capture is left out, or ``None``."""
+        return None
 
     def _begin(self, trainer: lightning.Trainer) -> None:
         if trainer.current_epoch != self._epoch:
@@ -275,6 +287,9 @@ class GradientCapture(lightning.Callback):
             self._drop(str(error))
             return
         capture = Capture(update, recorder.truth(autocast, loss_scale), trainer.global_rank)
+        if (trouble := self._refuses(capture)) is not None:
+            self._drop(trouble)
+            return
         self._recorder, self._stepping = None, False
         self._taken += 1
         self._taken_in_epoch += 1

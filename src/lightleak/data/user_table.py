@@ -4,11 +4,14 @@ import gzip
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
+from lightleak.data.column import Column, MissingPolicy
+from lightleak.data.column_problems import column_problems, problem_report
 from lightleak.data.schema import TableSchema
 from lightleak.data.sources import reading
 from lightleak.data.splits import holdout
@@ -26,6 +29,8 @@ def load_table(
     seed: int = 0,
     sensitive: Sequence[str] = (),
     group: str | None = None,
+    drop: Sequence[str] = (),
+    missing: MissingPolicy = "refuse",
 ) -> Table:
     """Make a table of a user's file or DataFrame.
 
@@ -38,11 +43,14 @@ def load_table(
         sensitive: columns to mark as sensitive where the schema is inferred.
         group: column that says whose row it is (a patient's number, say). It is no feature: it stays out of an inferred
             schema, and in the frames.
+        drop: columns that are no features, such as dates, free text and identifiers.
+        missing: what to do where cells of a column whose kind is inferred are missing: ``refuse`` the table, ``impute``
+            the median or the most frequent category, or make missing a ``category`` (of numbers: impute).
 
     Raises:
         DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
-            values, constant, of one class, or with too many distinct strings. The message names column, expected and
-            got.
+            values, constant, of one class, of dates, or with too many distinct strings. The message names every such
+            column, what is wrong with it, and the setting that mends it.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60], "ill": ["no", "yes", "no", "yes"]})
     >>> load_table(frame, label="ill", test_fraction=0.25).schema.names
@@ -53,12 +61,15 @@ def load_table(
     repeated = sorted(set(frame.columns[frame.columns.duplicated()]))
     if repeated:
         raise DataError(f"column names of {name!r} must differ from each other; repeated: {repeated}")
+    frame = _without(frame, drop, label, name)
     if len(frame) < 2:
         raise DataError(f"{name!r} must have at least 2 rows, got {len(frame)}")
     inferred = schema is None
     if group is not None and group not in frame.columns:
         raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
-    schema = _schema(frame if group is None else frame.drop(columns=group), label, schema, sensitive)
+    features = frame if group is None else frame.drop(columns=group)
+    _check_missing(missing, schema is not None)
+    schema = _infer(features, label, sensitive, missing, name) if schema is None else _given(schema, label, sensitive)
     _require_two_classes(frame, schema)
     card = DatasetCard(
         name=name.split(".")[0],
@@ -80,16 +91,47 @@ def load_table(
     return replace(table, train=train, test=test)
 
 
-def _schema(
-    frame: pd.DataFrame, label: str, schema: TableSchema | Path | str | None, sensitive: Sequence[str]
-) -> TableSchema:
-    if schema is None:
-        return TableSchema.infer(frame, label, sensitive)
+def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str]) -> TableSchema:
     if not isinstance(schema, TableSchema):
         schema = TableSchema.from_yaml(Path(schema))
     if schema.label.name != label:
         raise DataError(f"label {label!r} differs from the label of the schema, {schema.label.name!r}")
     return replace(schema, sensitive=tuple(sensitive)) if sensitive else schema
+
+
+def _infer(frame: pd.DataFrame, label: str, sensitive: Sequence[str], missing: MissingPolicy, name: str) -> TableSchema:
+    if label in frame.columns:
+        if problems := column_problems(frame, label, fills=missing != "refuse"):
+            raise DataError(problem_report(name, problems))
+        if gaps := int(frame[label].isna().sum()):
+            raise DataError(f"label {label!r} has {gaps} missing values; leave out the rows without a label")
+    schema = TableSchema.infer(frame, label, sensitive)
+    filled = tuple(_filled(column, missing) if frame[column.name].isna().any() else column for column in schema.columns)
+    return replace(schema, columns=filled)
+
+
+def _filled(column: Column, missing: MissingPolicy) -> Column:
+    """The column with a policy for its gaps; numbers have no category of their own for them."""
+    if missing == "category" and not column.is_numerical:
+        return Column.categorical(column.name, column.categories, "category")
+    return replace(column, missing="impute")
+
+
+def _without(frame: pd.DataFrame, drop: Sequence[str], label: str, name: str) -> pd.DataFrame:
+    if isinstance(drop, str):
+        raise DataError(f"drop must be a list of columns, got the string {drop!r}")
+    if unknown := [column for column in drop if column not in frame.columns]:
+        raise DataError(f"drop names columns that are not in {name!r}: {unknown}; columns: {list(frame.columns)}")
+    if label in drop:
+        raise DataError(f"drop must leave the label, {label!r}")
+    return frame.drop(columns=list(drop))
+
+
+def _check_missing(missing: MissingPolicy, is_given: bool) -> None:
+    if missing not in get_args(MissingPolicy):
+        raise DataError(f"missing must be one of {', '.join(get_args(MissingPolicy))}, got {missing!r}")
+    if is_given and missing != "refuse":
+        raise DataError(f"missing {missing!r} is for inferred columns; a schema says it of each column (missing: ...)")
 
 
 def _require_two_classes(frame: pd.DataFrame, schema: TableSchema) -> None:

@@ -68,7 +68,8 @@ def place_words(proven: Sequence[Certificates]) -> list[str]:
 
 
 def _when(setting: Setting) -> str:
-    return "before training" if setting.source == "initial" else f"{time_unit(setting)} {setting.epoch}"
+    told = {"initial": "before training", "given": "network as given"}
+    return told.get(setting.source or "", f"{time_unit(setting)} {setting.epoch}")
 
 
 def certificates(groups: Sequence[Group]) -> tuple[Certificates, ...]:

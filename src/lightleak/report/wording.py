@@ -42,6 +42,7 @@ _WHAT_TRAVELS = {
 }
 _SOURCES = {
     "initial": "before training, on the network's first, random weights",
+    "given": "on the network as it was handed over, with the weights it had",
     "training": "during training, on updates captured as they were sent",
 }
 SMALLEST_SHOWN = 0.0005

@@ -1,6 +1,6 @@
 """A network as data: a name, its options and the layout of its input, so that an observation can describe itself."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch import nn
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.registry import Registry
 from lightleak.data.layout import EncodedLayout
+from lightleak.targets.own import is_own, own_factory
 
 NETWORKS: Registry[type[nn.Module]] = Registry("network")
 
@@ -20,7 +21,11 @@ def is_differentiable(name: str) -> bool:
     Raises:
         UsageError: no such network.
     """
-    return bool(getattr(NETWORKS.get(name), "differentiable", True))
+    return bool(getattr(_maker(name), "differentiable", True))
+
+
+def _maker(name: str) -> Callable[..., nn.Module]:
+    return own_factory(name) if is_own(name) else NETWORKS.get(name)
 
 
 @dataclass(frozen=True)
@@ -28,7 +33,7 @@ class NetworkSpec:
     """Everything needed to build a network again.
 
     Attributes:
-        name: registry name (``mlp``, ``resnet``, ...).
+        name: registry name (``mlp``, ``resnet``, ...), or that of a network of one's own (`lightleak.targets.own`).
         n_classes: width of the output.
         layout: encoded input.
         options: keyword arguments of the network's class.
@@ -68,7 +73,7 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
     Raises:
         UsageError: unknown name, or options the network does not take.
     """
-    make = NETWORKS.get(spec.name)
+    make = _maker(spec.name)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
         if seed is not None:
             # Not torch.manual_seed: that reseeds every GPU as well, and a training that is watched would change.

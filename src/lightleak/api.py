@@ -1,0 +1,386 @@
+"""The short way in from Python: from a DataFrame and a module to a report, and configs as the command reads them."""
+
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from torch import Tensor, nn
+
+from lightleak.audit.config import parse_config
+from lightleak.audit.kinds import KINDS, load_any_config
+from lightleak.audit.leakage_callback import LeakageCallback
+from lightleak.audit.offline import attack_captures, find_captures
+from lightleak.audit.results import print_summary
+from lightleak.audit.run import run_audit
+from lightleak.audit.settings import read_settings, setting_key
+from lightleak.audit.unit import Observed
+from lightleak.audit.updates import run_updates, updates_config
+from lightleak.callbacks.capture_store import Capture
+from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.data.column import MissingPolicy
+from lightleak.data.described_inputs import describe_inputs
+from lightleak.data.encoder import Encoding, TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.data.own_table import hand_over_table
+from lightleak.data.schema import TableSchema
+from lightleak.data.table import Table
+from lightleak.data.user_table import load_table
+from lightleak.report.page import FILE_NAME as REPORT_FILE
+from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
+from lightleak.targets.own_check import require_attackable
+from lightleak.targets.spec import NETWORKS
+
+__all__ = [
+    "Leakage",
+    "LeakageCallback",
+    "PreparedTable",
+    "attack_updates",
+    "audit_model",
+    "describe_inputs",
+    "load_config",
+    "prepare",
+    "run_config",
+]
+
+Model = nn.Module | str | Callable[[int, int], nn.Module]
+"""A module from encoded rows ``[n, width]`` to logits, what makes one of width and number of classes, or a name."""
+
+Attacks = str | Sequence[str] | Mapping[str, Mapping[str, Any]]
+"""Names, or names with settings, as in a config."""
+
+STUDY = "study"
+"""The section that makes a config a study."""
+
+TERMINAL = 100
+"""Columns of the table that printing a `Leakage` gives."""
+
+
+@dataclass(frozen=True)
+class PreparedTable:
+    """A table with what a network needs to know of it; made by `prepare`.
+
+    Attributes:
+        table: its schema, training rows and test rows.
+        encoder: fitted on the training rows.
+    """
+
+    table: Table
+    encoder: TableEncoder
+
+    @property
+    def width(self) -> int:
+        """Encoded features of a row: the inputs of a network."""
+        return self.encoder.width
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the label: the logits of a network."""
+        return self.table.schema.n_classes
+
+    @property
+    def schema(self) -> TableSchema:
+        """The columns."""
+        return self.table.schema
+
+    @cached_property
+    def marginals(self) -> Marginals:
+        """Frequencies of the test rows, which no client holds: what the baseline guesses from."""
+        return Marginals.of(self.table.schema, self.table.test)
+
+    def encode(self, frame: pd.DataFrame | None = None) -> tuple[Tensor, Tensor]:
+        """Inputs ``[n, width]`` float32 and labels ``[n]`` int64 of a table, or of the training rows."""
+        rows = self.table.train if frame is None else frame
+        return self.encoder.encode(rows), self.encoder.encode_labels(rows)
+
+
+@dataclass(frozen=True)
+class Leakage:
+    """What a run found; printing it gives the table that the command prints.
+
+    Attributes:
+        folder: the run folder, readable by its owner only.
+        results: the content of ``results.json``.
+    """
+
+    folder: Path
+    results: Mapping[str, Any]
+
+    @property
+    def report(self) -> Path:
+        """The report, one self-contained HTML file."""
+        return self.folder / REPORT_FILE
+
+    @property
+    def rows(self) -> pd.DataFrame:
+        """One row per attacked update and attack."""
+        return pd.DataFrame(self.results["rows"])
+
+    @property
+    def summary(self) -> pd.DataFrame:
+        """One row per group of alike updates; of every score its mean and 95% interval (``_low``, ``_high``)."""
+        return pd.DataFrame([_flat(group) for group in self.results["summary"]])
+
+    def __str__(self) -> str:
+        if any(row.get("kind") for row in self.results["rows"]) or "study" in self.results:
+            return f"{len(self.results['rows'])} results; report: {self.report}"
+        text = io.StringIO()
+        print_summary(dict(self.results), Console(file=text, width=TERMINAL, color_system=None))
+        return text.getvalue().rstrip()
+
+
+def prepare(
+    data: pd.DataFrame | Path | str,
+    label: str,
+    *,
+    schema: TableSchema | Path | str | None = None,
+    drop: Sequence[str] = (),
+    missing: MissingPolicy = "refuse",
+    encoding: Encoding = "standardized",
+    seed: int = 0,
+    name: str | None = None,
+) -> PreparedTable:
+    """Read a table of one's own and fit its encoder.
+
+    Args:
+        data: a DataFrame, or a CSV, TSV or Parquet file.
+        label: name of the label column.
+        schema: kinds, categories and bounds; inferred where it is left out.
+        drop: columns that are no features, such as dates, free text and identifiers.
+        missing: what to do about missing values: ``refuse`` them, ``impute``, or make them a ``category``.
+        encoding: how cells become numbers; see `TableEncoder`.
+        seed: of the split into training and test rows.
+        name: what reports call the table.
+
+    Raises:
+        DataError: columns that cannot be used; the message names each, what is wrong, and the argument that mends it.
+
+    >>> frame = pd.DataFrame({"age": range(20, 60), "sex": ["f", "m"] * 20, "ill": ["no", "no", "yes", "yes"] * 10})
+    >>> prepare(frame, label="ill").width
+    3
+    """
+    table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing)
+    if name is not None:
+        table = replace(table, card=replace(table.card, name=name, title=name))
+    return PreparedTable(table, TableEncoder(table.schema, encoding).fit(table.train))
+
+
+def audit_model(
+    data: PreparedTable | pd.DataFrame | Path | str,
+    model: Model = "mlp",
+    *,
+    label: str | None = None,
+    output: Path | str,
+    attacks: Attacks | None = None,
+    batch_size: int | Sequence[int] = 32,
+    batches: int = 4,
+    epochs: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Leakage:
+    """Attack what clients would send of a table through a network, and write a run folder with its report.
+
+    Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
+    weights that a module has as it is handed over; a network named by a string starts from random weights. With
+    ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is left as it is.
+
+    Args:
+        data: of `prepare`, or what `prepare` takes; then with ``label``.
+        model: a module, what makes one of ``(width, n_classes)``, a name of the registry, or
+            ``package.module:factory``.
+        label: label column, where ``data`` is not prepared.
+        output: the run folder; one that holds the same run is continued.
+        attacks: names, or names with settings; TabLeak, ``audit_max`` and the baseline where it is left out.
+        batch_size: rows of a client; several for a curve.
+        batches: clients per batch size.
+        epochs: of the training.
+        settings: any further setting of a config by its dotted key, such as ``{"labels": "restored"}``.
+        progress: show it, as the command does.
+
+    Raises:
+        UsageError: settings, a table or a module that cannot be served, with what is wrong, or a folder that holds
+            another run; before any work.
+    """
+    prepared = _prepared(data, label)
+    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+    network, called = _network(model, prepared)
+    tree: dict[str, Any] = {
+        "data": {"name": hand_over_table(prepared.table), "encoding": prepared.encoder.encoding},
+        "target": {"network": network},
+        "training": {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
+        "initial": {"batch_sizes": sizes, "batches": batches},
+        "title": f"Leakage of {prepared.table.card.title} through {called}",
+        "workers": 1,
+    }
+    if attacks is not None:
+        tree["attacks"] = _attacks(attacks)
+    config = parse_config(tree, _settings(settings), "settings")
+    if config.workers != 1:
+        raise UsageError(
+            f"a table in memory is attacked by one process: workers must be 1, got {config.workers}; write table and "
+            "network factory to files and name them in a config for more"
+        )
+    return _leakage(output, lambda folder, console: run_audit(config, folder, _command(), console), progress)
+
+
+def attack_updates(
+    updates: ClientUpdate | Capture | Sequence[Any] | Path | str,
+    attacks: Attacks | None = None,
+    *,
+    output: Path | str,
+    model: nn.Module | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: bool = False,
+) -> Leakage:
+    """Attack updates from anywhere: what a callback captured, what another framework's server received, or a folder.
+
+    Args:
+        updates: a `ClientUpdate`, a `Capture`, a pair of update and `GroundTruth`, a list of these, or a folder of
+            captures. Without the true rows the report shows what was reconstructed and proven, and no accuracy.
+        attacks: names, or names with settings; left out, those for this kind of update.
+        output: the run folder; one that holds the same run is continued.
+        model: the module behind updates that name one which was handed over in another process.
+        settings: any further setting of a config by its dotted key, such as ``{"labels": "restored"}``.
+        progress: show it, as the command does.
+
+    Raises:
+        UsageError: settings or updates that cannot be served, rows that are not an update's, or a folder that holds
+            another run; before any work.
+    """
+    observed = _observed(updates)
+    if model is not None:
+        for name in {str(update.network.get("name")) for update, _ in observed}:
+            if name.startswith(MEMORY):
+                hand_over(model, name)
+    chosen = {} if attacks is None else {"attacks": _attacks(attacks)}
+    config = updates_config([update for update, _ in observed], chosen, _settings(settings))
+    if isinstance(updates, Path | str):
+        root = Path(updates)
+        return _leakage(output, lambda folder, c: attack_captures(config, root, folder, _command(), c), progress)
+    return _leakage(output, lambda folder, c: run_updates(observed, config, folder, _command(), c), progress)
+
+
+def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) -> Any:
+    """Read a config as the command does: the same function, the same checks, the same errors.
+
+    Args:
+        path: YAML file of any kind of audit, or of a study.
+        overrides: values by dotted key, as the command's flags: ``{"training.epochs": 3}``.
+
+    Raises:
+        UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or range.
+    """
+    if STUDY in read_settings(Path(path)):
+        from lightleak.tuning.config import load_tune_config  # needs an extra, as `run_config` of a study does
+
+        return load_tune_config(Path(path), _settings(overrides))
+    return load_any_config(Path(path), overrides)[1]
+
+
+def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Leakage:
+    """Run a config of `load_config` into a folder, as ``lightleak audit`` and ``lightleak tune`` do.
+
+    A script needs ``if __name__ == "__main__":`` around it where the config's ``workers`` is not 1: every worker
+    process imports the script.
+
+    Raises:
+        UsageError: a config that cannot be served, or a folder that holds another run; before any work.
+    """
+    if hasattr(config, STUDY):
+        from lightleak.tuning.run import run_tune
+
+        return _leakage(output, lambda folder, c: run_tune(config, folder, 0, _command(), c), progress)
+    kind = getattr(config, "kind", None)
+    if kind not in KINDS:
+        raise UsageError(f"config must be one of load_config, got {type(config).__name__}")
+    return _leakage(output, lambda folder, c: KINDS[kind].run(config, folder, _command(), c), progress)
+
+
+def _leakage(output: Path | str, work: Callable[[Path, Console], Any], progress: bool) -> Leakage:
+    folder = Path(output)
+    console = Console() if progress else Console(quiet=True, force_interactive=False)
+    return Leakage(folder, work(folder, console))
+
+
+def _prepared(data: Any, label: str | None) -> PreparedTable:
+    if isinstance(data, PreparedTable):
+        if label is not None and label != data.schema.label.name:
+            raise UsageError(f"the table was prepared with label {data.schema.label.name!r}, got label {label!r}")
+        return data
+    if label is None:
+        raise UsageError("label must name the label column, unless the table was prepared by lightleak.prepare")
+    return prepare(data, label)
+
+
+def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
+    """The name by which a config may call the model, and a short one for the title."""
+    if isinstance(model, str):
+        if is_own(model):
+            trust_network(model)
+        else:
+            NETWORKS.get(model)
+        return model, model
+    made = model if isinstance(model, nn.Module) else model(prepared.width, prepared.n_classes)
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"model must be or make an nn.Module, or name a network, got {type(made).__name__}")
+    n_classes = require_attackable(made, prepared.width)
+    if n_classes != prepared.n_classes:
+        raise UsageError(f"model must return {prepared.n_classes} logits (classes of the label), got {n_classes}")
+    return hand_over(made), type(made).__name__
+
+
+def _observed(updates: Any) -> list[Observed]:
+    if isinstance(updates, Path | str):
+        return [(ClientUpdate.load(path / "observation"), None) for path in find_captures(Path(updates))]
+    if isinstance(updates, ClientUpdate | Capture) or _is_pair(updates):
+        updates = [updates]
+    found: list[Observed] = []
+    for one in updates:
+        if isinstance(one, Capture):
+            found.append((one.update, one.truth))
+        elif isinstance(one, ClientUpdate):
+            found.append((one, None))
+        elif _is_pair(one):
+            found.append((one[0], one[1]))
+        else:
+            raise UsageError(
+                f"updates must be ClientUpdate, Capture, or pairs (ClientUpdate, GroundTruth), got {type(one).__name__}"
+            )
+    return found
+
+
+def _is_pair(one: Any) -> bool:
+    if not isinstance(one, tuple) or len(one) != 2 or not isinstance(one[0], ClientUpdate):
+        return False
+    return one[1] is None or isinstance(one[1], GroundTruth)
+
+
+def _attacks(attacks: Attacks) -> Any:
+    if isinstance(attacks, Mapping):
+        return {name: dict(options) for name, options in attacks.items()}
+    return attacks if isinstance(attacks, str) else list(attacks)
+
+
+def _settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {setting_key(name): value for name, value in (settings or {}).items()}
+
+
+def _command() -> list[str]:
+    """What ``environment.json`` names: the script, or that there was none."""
+    return ["python", *(sys.argv[:1] if sys.argv and sys.argv[0] else [])]
+
+
+def _flat(group: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in group.items():
+        if isinstance(value, Mapping):
+            flat |= {key: value.get("mean"), f"{key}_low": value.get("low"), f"{key}_high": value.get("high")}
+        else:
+            flat[key] = value
+    return flat

@@ -1,0 +1,127 @@
+"""`LeakageCallback`: one callback that captures, attacks, logs, and leaves a report, in any Lightning project."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning
+from rich.console import Console
+
+from lightleak.audit.attack_settings import with_label_setting
+from lightleak.audit.config import AuditConfig, parse_config
+from lightleak.audit.monitor import LeakageMonitor
+from lightleak.audit.results import RESULTS_FILE
+from lightleak.audit.settings import named_settings
+from lightleak.audit.updates import run_updates
+from lightleak.callbacks.module_capture import ModuleCapture, ReadBatch
+from lightleak.core.errors import UsageError
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+
+EPOCHS = range(1_000_000)
+"""Every epoch of any training: `per_epoch` and ``every`` say how much of it is recorded."""
+
+
+class LeakageCallback(ModuleCapture):
+    """Watches leakage in a training that knows nothing of LightLeak.
+
+    Every ``every`` epochs it records what a client would have sent in the first steps, attacks it, and logs
+    ``leakage/<attack>/...`` through whatever loggers the Trainer has; at the end it can write a run folder with its
+    report. The attacks are `LeakageMonitor`, the record is `ModuleCapture`: training is bit for bit what it is without.
+    Under DDP each rank is a client; what is logged is of all ranks, the report of the first one's captures. A training
+    that is resumed from a checkpoint reports what it captured since.
+    """
+
+    def __init__(
+        self,
+        encoder: TableEncoder,
+        attacks: str | Sequence[str] | Mapping[str, Mapping[str, Any]] = "tableak",
+        *,
+        network: str | None = None,
+        batch: ReadBatch | None = None,
+        labels: Literal["true", "restored"] = "true",
+        marginals: Marginals | None = None,
+        every: int = 1,
+        epochs: Collection[int] | None = None,
+        per_epoch: int = 1,
+        max_captures: int = 100,
+        report: Path | str | None = None,
+        redact: bool = False,
+        seed: int = 0,
+    ) -> None:
+        """Choose what is watched.
+
+        Args:
+            encoder: describes the network's inputs: of `lightleak.prepare`, or `lightleak.describe_inputs`.
+            attacks: names, or names with settings as in a config.
+            network: see `ModuleCapture`.
+            batch: see `ModuleCapture`.
+            labels: whether attacks are given the labels or restore them.
+            marginals: one-way marginals that the server knows; the attack ``random`` needs them.
+            every: epochs between two looks.
+            epochs: the epochs to look at, 0-based, in place of ``every``.
+            per_epoch: updates recorded and attacked in each.
+            max_captures: no more in the whole training.
+            report: folder for results and report, which must hold no run yet.
+            redact: leave true and reconstructed values out of it.
+            seed: root seed of the attacks.
+
+        Raises:
+            UsageError: an unknown attack or setting, settings that cannot work together, or a folder that holds a run.
+        """
+        if every < 1:
+            raise UsageError(f"every must be at least 1, got {every}")
+        super().__init__(
+            encoder,
+            network=network,
+            batch=batch,
+            share_labels=labels == "true",
+            marginals=marginals,
+            epochs=EPOCHS[::every] if epochs is None else epochs,
+            per_epoch=per_epoch,
+            max_captures=max_captures,
+        )
+        self.config = _config(attacks, labels, seed, redact)
+        self.report = None if report is None else Path(report)
+        self.monitors = [
+            LeakageMonitor(self, name, seed=seed, options=with_label_setting(self.config, name, options))
+            for name, options in self.config.attacks.items()
+        ]
+        # The baseline sees nothing but marginals; other attacks say in their check what they lack.
+        needy = [monitor.attack.name for monitor in self.monitors if not monitor.attack.threat_model.update]
+        if marginals is None and needy:
+            raise UsageError(f"{', '.join(needy)} needs marginals=..., such as those of lightleak.prepare(...)")
+
+    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        """Refuse what cannot be served; errors as for `GradientCapture`, and for a report folder that is in use."""
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit" and self.report is not None and (self.report / RESULTS_FILE).is_file():
+            raise UsageError(f"{self.report} holds the report of an earlier training; choose another folder")
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Attack what was recorded in this epoch, and log the scores."""
+        for monitor in self.monitors:
+            monitor.on_train_epoch_end(trainer, pl_module)
+
+    def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Write the run folder."""
+        if self.report is None or not trainer.is_global_zero or not self.captured:
+            return
+        observed = [(taken.update, taken.truth) for taken in self.captured]
+        found = {monitor.attack.name: monitor.found for monitor in self.monitors}
+        run_updates(observed, self.config, self.report, console=Console(quiet=True), known=found)
+
+
+def _config(attacks: Any, labels: str, seed: int, redact: bool) -> AuditConfig:
+    chosen = named_settings("attacks", list(attacks) if isinstance(attacks, tuple) else attacks)
+    tree = {
+        "data": {"name": "training"},
+        "attacks": {name: dict(options) for name, options in chosen.items()},
+        "labels": labels,
+        "seed": seed,
+        "redact": redact,
+        "workers": 1,
+        "device": "cpu",
+        "title": "Leakage of a training",
+    }
+    return parse_config(tree)

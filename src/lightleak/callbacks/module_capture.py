@@ -1,0 +1,128 @@
+"""`ModuleCapture`: gradient capture for a LightningModule that knows nothing of LightLeak."""
+
+import copy
+from collections.abc import Callable, Collection
+from typing import Any
+
+import lightning
+from torch import Tensor, nn
+
+from lightleak.callbacks.capture_store import Capture
+from lightleak.callbacks.capture_support import described_network, require_trained
+from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.protocols.replay import require_replay
+from lightleak.targets.own import hand_over
+from lightleak.targets.own_check import require_attackable
+from lightleak.targets.spec import NetworkSpec
+
+ReadBatch = Callable[[Any], tuple[Tensor, Tensor]]
+
+
+class ModuleCapture(GradientCapture):
+    """Records the gradients of any LightningModule whose loss is the mean cross-entropy of a network's logits.
+
+    The network is found by itself where one submodule holds all parameters, or where the LightningModule is it; its
+    structure is kept in this process (`lightleak.targets.own`), so that attacks can build it again. Every capture is
+    held against its rows: where they do not reproduce it (another loss, weighted classes, inputs that were changed
+    on the way), it is left out with a warning. Captures stay in memory; nothing else differs from `GradientCapture`.
+    """
+
+    def __init__(
+        self,
+        encoder: TableEncoder,
+        *,
+        network: str | None = None,
+        batch: ReadBatch | None = None,
+        share_labels: bool = True,
+        marginals: Marginals | None = None,
+        epochs: Collection[int] = (0,),
+        per_epoch: int = 1,
+        max_captures: int = 100,
+    ) -> None:
+        """Choose what is recorded.
+
+        Args:
+            encoder: describes the columns of the network's inputs.
+            network: attribute of the LightningModule that takes inputs ``[n, d]`` to logits; ``"self"`` for the module.
+            batch: from a batch of the training to inputs ``[n, d]`` and labels ``[n]``; left out, a batch is that pair.
+            share_labels: updates carry their labels.
+            marginals: one-way marginals that the server knows.
+            epochs: see `CaptureSchedule`.
+            per_epoch: see `CaptureSchedule`.
+            max_captures: see `CaptureSchedule`.
+
+        Raises:
+            UsageError: as `GradientCapture`.
+        """
+        super().__init__(
+            encoder,
+            share_labels=share_labels,
+            marginals=marginals,
+            keep=True,
+            epochs=epochs,
+            per_epoch=per_epoch,
+            max_captures=max_captures,
+        )
+        self.network_name, self.read_batch = network, batch
+
+    def _describe(self, module: lightning.LightningModule) -> tuple[nn.Module, NetworkSpec]:
+        if self.network_name is None and isinstance(getattr(module, "spec", None), NetworkSpec):
+            return described_network(module, self.encoder)
+        network = find_network(module, self.network_name)
+        require_trained(network)
+        alone = without_trainer(network)
+        n_classes = require_attackable(alone, self.encoder.width)
+        return network, NetworkSpec(hand_over(alone), n_classes, self.encoder.layout)
+
+    def _read(self, batch: Any) -> tuple[Tensor, Tensor]:
+        return super()._read(batch if self.read_batch is None else self.read_batch(batch))
+
+    def _refuses(self, capture: Capture) -> str | None:
+        try:
+            require_replay(capture.update, capture.truth)
+        except LightLeakError as error:
+            return f"{error}. The training step must take the mean cross-entropy of the network's logits on its batch"
+        return None
+
+
+def find_network(module: lightning.LightningModule, name: str | None = None) -> nn.Module:
+    """The network within a LightningModule.
+
+    Args:
+        module: the LightningModule.
+        name: its attribute; ``self``: the module itself; left out: the only child that holds all its parameters, or the
+            module itself where there is none such.
+
+    Raises:
+        UsageError: no such attribute, or the module has no parameters.
+    """
+    with_parameters = [key for key, child in module.named_children() if any(True for _ in child.parameters())]
+    if name == "self":
+        return module
+    if name is not None:
+        found: Any = module
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if not isinstance(found, nn.Module):
+            known = ", ".join([*with_parameters, "self"])
+            raise UsageError(f"network must name a module of {type(module).__name__} ({known}), got {name!r}")
+        return found
+    if not any(True for _ in module.parameters()):
+        raise UsageError(f"{type(module).__name__} has no parameters before the training; build them in __init__")
+    own = any(True for _ in module.parameters(recurse=False))
+    if len(with_parameters) == 1 and not own:
+        child: nn.Module = getattr(module, with_parameters[0])
+        return child
+    return module
+
+
+def without_trainer(network: nn.Module) -> nn.Module:
+    """The module, or for a LightningModule a shell of it that shares all but the Trainer, which cannot be copied."""
+    if not isinstance(network, lightning.LightningModule):
+        return network
+    shell = copy.copy(network)
+    vars(shell).update(_trainer=None, _fabric=None)
+    return shell

@@ -1,0 +1,120 @@
+"""What keeps columns of a user's table from being features, all of it at once, each with its mend."""
+
+import datetime
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings
+
+DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:.*)?")
+"""A day written in numbers, with or without a time; names of months are left to the limit on categories."""
+
+MOSTLY = 0.9
+"""Share of the cells that must read as dates for a column to hold dates; the rest are then slips of the pen."""
+
+LOOKED_AT = 1000
+"""Cells that are read to tell dates from other text: enough for the share above, and quick on millions of rows."""
+
+
+@dataclass(frozen=True)
+class ColumnProblem:
+    """Why a column cannot be used as it is.
+
+    Attributes:
+        column: its name.
+        problem: what is wrong, in words.
+        mend: what to do.
+        drops: leaving the column out is the mend.
+    """
+
+    column: str
+    problem: str
+    mend: str
+    drops: bool = False
+
+    def __str__(self) -> str:
+        return f"column {self.column!r} {self.problem}: {self.mend}"
+
+
+def holds_dates(cells: pd.Series) -> bool:
+    """Whether a column holds days or times: as such, or as text such as 2024-01-31 or 31/01/2024 08:30.
+
+    >>> holds_dates(pd.Series(["2024-01-31", "2024-02-01", None])), holds_dates(pd.Series(["10-20", "20-30"]))
+    (True, False)
+    """
+    if pd.api.types.is_datetime64_any_dtype(cells) or isinstance(cells.dtype, pd.PeriodDtype):
+        return True
+    if pd.api.types.is_numeric_dtype(cells) or isinstance(cells.dtype, pd.CategoricalDtype):
+        return False
+    present = cells.dropna()
+    dates = [_is_date(value) for value in present.head(LOOKED_AT)]
+    return bool(dates) and sum(dates) >= MOSTLY * len(dates)
+
+
+def column_problems(frame: pd.DataFrame, label: str, fills: bool) -> list[ColumnProblem]:
+    """Problems of the feature columns of a table without a schema, in the order of the columns.
+
+    Args:
+        frame: the table.
+        label: name of its label column, which is left to its own checks.
+        fills: missing values will be filled in.
+    """
+    found = []
+    for name in frame.columns:
+        problem = None if name == label else _problem(frame[name], fills)
+        if problem is not None:
+            found.append(problem)
+    return found
+
+
+def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
+    """All problems of a table in one message, with the settings that mend them.
+
+    >>> print(problem_report("t.csv", [ColumnProblem("seen", "holds dates", "drop it", drops=True)]))
+    't.csv' cannot be used as it is:
+    - column 'seen' holds dates: drop it
+    In a config: data.drop: [seen]; in Python: drop=['seen']
+    """
+    dropped = [problem.column for problem in problems if problem.drops]
+    yaml, python = [], []
+    if dropped:
+        yaml.append(f"data.drop: [{', '.join(dropped)}]")
+        python.append(f"drop={dropped!r}")
+    if any(not problem.drops for problem in problems):
+        yaml.append("data.missing: impute")
+        python.append("missing='impute'")
+    listed = "\n".join(f"- {problem}" for problem in problems)
+    mends = f"In a config: {' and '.join(yaml)}; in Python: {', '.join(python)}"
+    return f"{title!r} cannot be used as it is:\n{listed}\n{mends}"
+
+
+def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
+    name, present = str(cells.name), cells.dropna()
+    if present.empty:
+        return ColumnProblem(name, "has no value at all", "drop it", drops=True)
+    if holds_dates(cells) or pd.api.types.is_timedelta64_dtype(cells):
+        mend = "drop it, or put a number in its place, such as days since the first date"
+        return ColumnProblem(name, f"holds dates ({present.iloc[0]})", mend, drops=True)
+    if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells):
+        distinct = category_strings(present).nunique()
+        if distinct > MAX_INFERRED_CATEGORIES:
+            mend = "drop it if it is an identifier or free text, or declare its categories in a schema"
+            what = f"has {distinct} distinct strings; at most {MAX_INFERRED_CATEGORIES} categories are inferred"
+            return ColumnProblem(name, what, mend, drops=True)
+    if present.nunique() < 2:
+        only = present.iloc[0]
+        return ColumnProblem(name, f"is constant (only [{only!r}])", "drop it or declare it in a schema", drops=True)
+    gaps = int(cells.isna().sum())
+    if gaps and not fills:
+        mend = "fill them in (the median, or the commonest category), or declare what they mean in a schema"
+        return ColumnProblem(name, f"has {gaps} missing values", mend)
+    return None
+
+
+def _is_date(value: object) -> bool:
+    if isinstance(value, datetime.date):  # a datetime, and pandas' Timestamp, is one
+        return True
+    return isinstance(value, str) and DATE.fullmatch(value.strip()) is not None

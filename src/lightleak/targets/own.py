@@ -1,0 +1,117 @@
+"""A user's own network: a module handed over in memory, or code named as ``package.module:factory``.
+
+A specification holds no code, and a capture is never unpickled, so a network of one's own is described by a name that
+this process knows. Names in a capture alone never import anything: its reader must have named the code before
+(`trust_network`), or have the module in memory (`hand_over`).
+"""
+
+import copy
+import hashlib
+from collections.abc import Callable
+from importlib import import_module
+
+from torch import nn
+
+from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.data.own_table import DIGEST_LENGTH, PREFIX
+
+MEMORY = PREFIX
+"""Begins the name of a network that was handed over in memory, as that of a table; no package has this name."""
+
+Factory = Callable[..., nn.Module]
+
+_KNOWN: dict[str, Factory] = {}
+
+
+def is_own(name: str) -> bool:
+    """Whether a name is one of a user's own network or table, not of a registry.
+
+    >>> is_own("mlp"), is_own("mynetworks:wide"), is_own("own:Sequential-0123456789")
+    (False, True, True)
+    """
+    return ":" in name
+
+
+def hand_over(network: nn.Module, name: str | None = None) -> str:
+    """Keep a copy of a module, with its weights, under a name that a `NetworkSpec` can carry in this process.
+
+    Building that specification gives a copy of it, weights included, whatever the seed. The name holds a digest of the
+    structure, the code of every ``forward`` and the weights: the same module has the same name in every process.
+
+    Args:
+        network: the module.
+        name: the name under which another process handed over the same structure; left out, one is made.
+
+    Raises:
+        UnsupportedError: the module cannot be copied, or has no parameter.
+    """
+    if not any(True for _ in network.parameters()):
+        raise UnsupportedError(f"{type(network).__name__} has no parameters, so no gradient that a client could send")
+    try:
+        kept = copy.deepcopy(network).cpu()
+    except Exception as error:  # whatever a user's module holds: a lock, an open file, a tensor within a graph
+        raise UnsupportedError(
+            f"{type(network).__name__} cannot be copied ({type(error).__name__}: {error}); name its code instead, "
+            "as 'package.module:factory'"
+        ) from error
+    name = name or f"{MEMORY}{type(network).__name__}-{network_digest(network)}"
+
+    def make(layout: object, n_classes: int) -> nn.Module:
+        return copy.deepcopy(kept)
+
+    _KNOWN[name] = make
+    return name
+
+
+def network_digest(network: nn.Module) -> str:
+    """Digest of structure, code and weights, equal in every process."""
+    digest = hashlib.sha256(repr(network).encode())
+    for module in network.modules():
+        digest.update(type(module).__qualname__.encode())
+        code = getattr(type(module).forward, "__code__", None)
+        digest.update(b"" if code is None else code.co_code)
+    for key, value in network.state_dict().items():
+        digest.update(f"{key} {value.dtype} {tuple(value.shape)}".encode())
+        digest.update(value.detach().cpu().double().numpy().tobytes())  # numpy has no bfloat16
+    return digest.hexdigest()[:DIGEST_LENGTH]
+
+
+def trust_network(name: str) -> None:
+    """Import ``package.module:factory`` and let specifications name it; call it with names that the user gave alone.
+
+    The factory is called as a network of the registry is: ``factory(layout, n_classes, **options)``. Names of the
+    registry and of modules in memory need no trust and are left alone.
+
+    Raises:
+        UsageError: there is no such module, it fails to be imported, or it has no such function or class.
+    """
+    if not is_own(name) or name.startswith(MEMORY) or name in _KNOWN:
+        return
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(import_module(module), attribute, None)
+    except Exception as error:  # it is the user's code that is run
+        reason = f"{type(error).__name__}: {error}"
+        raise UsageError(f"network {name!r}: {module!r} cannot be imported ({reason})") from error
+    if not callable(found):
+        raise UsageError(f"network {name!r}: {module!r} has no function or class {attribute!r}")
+    _KNOWN[name] = found
+
+
+def own_factory(name: str) -> Factory:
+    """What makes the network of that name.
+
+    Raises:
+        UsageError: this process does not know it; the message says how it would.
+    """
+    if name in _KNOWN:
+        return _KNOWN[name]
+    if name.startswith(MEMORY):
+        raise UsageError(
+            f"network {name!r} was handed over in memory, and not in this process: hand the same module over again, "
+            "by lightleak.audit_model or lightleak.attack_updates, or name its code as 'package.module:factory'"
+        )
+    raise UsageError(
+        f"network {name!r} is code of somebody's own, which a capture alone does not import: name it as target.network "
+        "in the config, or call lightleak.targets.own.trust_network first, if you trust it"
+    )

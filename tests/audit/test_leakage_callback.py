@@ -1,0 +1,225 @@
+"""One callback in a Lightning project that knows nothing of LightLeak: found, captured, attacked, logged, reported."""
+
+import json
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lightning
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from lightleak.audit.leakage_callback import LeakageCallback
+from lightleak.callbacks.module_capture import find_network
+from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.data.described_inputs import describe_inputs
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+
+QUICK = {"inverting_gradients": {"steps": 5}}
+NAME = "leakage/inverting_gradients/cell_accuracy"
+
+
+class Project(lightning.LightningModule):
+    """Layers of its own, in the LightningModule itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(6, 20), nn.Linear(20, 20), nn.Linear(20, 2)
+        self.dropout = nn.Dropout(0.2)
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.dropout(torch.relu(self.second(torch.relu(self.first(x))))))
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        inputs, labels = batch
+        loss = self.loss(self(inputs), labels)
+        self.log("train/loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.Adam(self.parameters(), lr=0.01)
+
+
+class Wrapped(Project):
+    """One submodule holds all parameters."""
+
+    def __init__(self) -> None:
+        lightning.LightningModule.__init__(self)
+        self.model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+        self.loss = nn.CrossEntropyLoss()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)
+
+
+class Chain(Project):
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout.p = 0.0
+
+
+class InDictionaries(Wrapped):
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return super().training_step((batch["x"], batch["y"]), index)
+
+
+class Weighted(Wrapped):
+    def __init__(self) -> None:
+        super().__init__()
+        self.loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, x: Tensor, y: Tensor) -> None:
+        self.x, self.y = x, y
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, i: int) -> dict[str, Tensor]:
+        return {"x": self.x[i], "y": self.y[i]}
+
+
+@pytest.fixture(scope="module")
+def rows() -> tuple[Tensor, Tensor]:
+    draws = torch.Generator().manual_seed(1)
+    kind = torch.nn.functional.one_hot(torch.randint(3, (48,), generator=draws), 3).float()
+    x = torch.cat([torch.randn(48, 3, generator=draws), kind], -1)
+    return x, (x[:, 0] > 0).long()
+
+
+@pytest.fixture(scope="module")
+def encoder(rows: tuple[Tensor, Tensor]) -> TableEncoder:
+    return describe_inputs(rows[0], names=["a", "b", "c", "k0", "k1", "k2"], one_hot={"kind": ["k0", "k1", "k2"]})
+
+
+Fit = Callable[..., lightning.Trainer]
+
+
+@pytest.fixture
+def fit(rows: tuple[Tensor, Tensor]) -> Fit:
+    def run(
+        project: type[Project], *callbacks: lightning.Callback, epochs: int = 2, data: Any = None
+    ) -> lightning.Trainer:
+        torch.manual_seed(5)
+        trainer = lightning.Trainer(
+            max_epochs=epochs,
+            accelerator="cpu",
+            callbacks=list(callbacks),
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        trainer.fit(project(), DataLoader(data or TensorDataset(*rows), batch_size=8, shuffle=True))
+        return trainer
+
+    return run
+
+
+@pytest.mark.parametrize("project", [Project, Wrapped])
+def test_any_project_is_watched_and_trains_as_without(
+    fit: Fit, encoder: TableEncoder, project: type[Project], tmp_path: Path
+) -> None:
+    plain = fit(project).lightning_module.state_dict()
+    watch = LeakageCallback(encoder, QUICK, report=tmp_path / "run")
+    trainer = fit(project, watch)
+    for name, value in trainer.lightning_module.state_dict().items():
+        assert torch.equal(value, plain[name]), name
+    assert [taken.update.facts.epoch for taken in watch.captured] == [0, 1]
+    assert 0 <= float(trainer.callback_metrics[NAME]) <= 1
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [row["epoch"] for row in results["rows"]] == [0, 1]
+    # What was logged is what the report says: nothing is attacked twice.
+    assert float(trainer.callback_metrics[NAME]) == pytest.approx(results["rows"][1]["cell_accuracy"])
+    assert (tmp_path / "run" / "report.html").is_file()
+    assert (tmp_path / "run").stat().st_mode & 0o077 == 0
+
+
+def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, "exact", max_captures=1)
+    trainer = fit(Chain, watch, epochs=1)
+    assert watch.captured[0].update.network["name"].startswith("own:Chain-")
+    assert float(trainer.callback_metrics["leakage/exact/exact_match_rate"]) == 1.0
+    with pytest.raises(UnsupportedError, match="exact inversion is for ReLU networks of plain linear layers"):
+        fit(Wrapped, LeakageCallback(encoder, "exact"), epochs=1)
+
+
+def test_batches_of_any_form_are_read_by_a_function(
+    fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]
+) -> None:
+    watch = LeakageCallback(encoder, QUICK, batch=lambda batch: (batch["x"], batch["y"]), every=2)
+    fit(InDictionaries, watch, epochs=3, data=Pairs(*rows))
+    assert [taken.update.facts.epoch for taken in watch.captured] == [0, 2]
+    with pytest.raises(UsageError, match="gradient capture needs batches"):
+        fit(InDictionaries, LeakageCallback(encoder, QUICK), data=Pairs(*rows))
+
+
+def test_another_loss_is_found_out_and_left_out(fit: Fit, encoder: TableEncoder, tmp_path: Path) -> None:
+    watch = LeakageCallback(encoder, QUICK, report=tmp_path / "run", max_captures=1)
+    with pytest.warns(UserWarning, match="was not captured: .* must take the mean cross-entropy"):
+        trainer = fit(Weighted, watch, epochs=1)
+    assert not watch.captured and NAME not in trainer.callback_metrics
+    assert not (tmp_path / "run").exists()
+
+
+def test_labels_may_stay_hidden(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, QUICK, labels="restored", max_captures=1)
+    fit(Wrapped, watch, epochs=1)
+    assert watch.captured[0].update.labels is None
+    assert watch.monitors[0].attack.options()["labels"] != "true"
+
+
+def test_the_baseline_needs_marginals(fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(UsageError, match="random needs marginals"):
+        LeakageCallback(encoder, ["random"])
+    known = Marginals.of(encoder.schema, encoder.decode(rows[0]))
+    trainer = fit(Wrapped, LeakageCallback(encoder, "random", marginals=known), epochs=1)
+    assert "leakage/random/cell_accuracy" in trainer.callback_metrics
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"attacks": "tableaux"}, "unknown attack 'tableaux'"),
+        ({"attacks": {"tableak": {"stepz": 1}}}, "stepz"),
+        ({"every": 0}, "every must be at least 1, got 0"),
+        ({"labels": "guessed"}, "labels"),
+        ({"per_epoch": 0}, "per_epoch must be at least 1"),
+    ],
+)
+def test_wrong_settings_are_refused_at_once(encoder: TableEncoder, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        LeakageCallback(encoder, **{"attacks": QUICK, **settings})
+
+
+def test_what_cannot_be_watched_is_refused_before_the_first_batch(
+    fit: Fit, encoder: TableEncoder, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match=r"network must name a module of Wrapped \(model, self\), got 'nosuch'"):
+        fit(Wrapped, LeakageCallback(encoder, QUICK, network="nosuch"))
+    narrow = describe_inputs(torch.randn(9, 4))
+    with pytest.raises(UnsupportedError, match=r"must take encoded rows \[n, 4\]"):
+        fit(Wrapped, LeakageCallback(narrow, QUICK))
+    fit(Wrapped, LeakageCallback(encoder, QUICK, report=tmp_path / "run"), epochs=1)
+    with pytest.raises(UsageError, match="holds the report of an earlier training"):
+        fit(Wrapped, LeakageCallback(encoder, QUICK, report=tmp_path / "run"), epochs=1)
+
+
+def test_the_network_is_the_only_child_that_holds_all_or_the_module() -> None:
+    project, wrapped = Project(), Wrapped()
+    assert find_network(project) is project and find_network(wrapped) is wrapped.model
+    assert find_network(wrapped, "self") is wrapped and find_network(wrapped, "model.0") is wrapped.model[0]
+    with pytest.raises(UsageError, match="has no parameters before the training"):
+        find_network(lightning.LightningModule())
+
+
+def test_no_warning_where_all_is_well(fit: Fit, encoder: TableEncoder) -> None:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*was not captured.*")
+        fit(Wrapped, LeakageCallback(encoder, QUICK), epochs=1)

@@ -1,0 +1,119 @@
+"""A newcomer's table: every column that cannot be a feature is named at once, with the setting that mends it."""
+
+import datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from lightleak.core.errors import DataError
+from lightleak.data.column_problems import holds_dates
+from lightleak.data.user_table import load_table
+
+
+def hospital(n: int = 200) -> pd.DataFrame:
+    """Twelve columns as a hospital exports them."""
+    rng = np.random.default_rng(0)
+    days = pd.Timestamp("2023-01-01") + pd.to_timedelta(rng.integers(0, 700, n), unit="D")
+    pressure = rng.normal(120, 15, n).round()
+    pressure[rng.random(n) < 0.1] = np.nan
+    return pd.DataFrame(
+        {
+            "age": rng.integers(18, 95, n),
+            "sex": rng.choice(["f", "m"], n),
+            "admitted": days,
+            "discharged": (days + pd.Timedelta(days=3)).strftime("%d/%m/%Y"),
+            "ward": rng.choice(["A", "B", "C", None], n),
+            "weight": rng.normal(75, 12, n).round(1),
+            "pressure": pressure,
+            "smoker": rng.choice([True, False], n),
+            "note": [f"patient {i} reports {word}" for i, word in enumerate(rng.choice(["pain", "none"], n))],
+            "insurance": rng.choice(["public", "private"], n),
+            "visits": rng.integers(0, 9, n),
+            "ill": rng.choice(["no", "yes"], n),
+        }
+    )
+
+
+def test_all_problems_come_at_once_with_one_line_that_mends_them() -> None:
+    with pytest.raises(DataError) as refused:
+        load_table(hospital(), "ill")
+    said = str(refused.value)
+    for column, what in (
+        ("admitted", "holds dates"),
+        ("discharged", "holds dates"),
+        ("note", "has 200 distinct strings"),
+        ("ward", "missing values"),
+        ("pressure", "missing values"),
+    ):
+        (line,) = [line for line in said.splitlines() if f"column '{column}'" in line]
+        assert what in line
+    assert "column 'age'" not in said
+    assert said.splitlines()[-1] == (
+        "In a config: data.drop: [admitted, discharged, note] and data.missing: impute; "
+        "in Python: drop=['admitted', 'discharged', 'note'], missing='impute'"
+    )
+
+
+@pytest.mark.parametrize("missing", ["impute", "category"])
+def test_what_the_message_says_mends_it(missing: str) -> None:
+    frame = hospital()
+    table = load_table(frame, "ill", drop=["admitted", "discharged", "note"], missing=missing)
+    assert table.schema.names == ("age", "sex", "ward", "weight", "pressure", "smoker", "insurance", "visits")
+    both = pd.concat([table.train, table.test])
+    assert not both.isna().any().any() and len(both) == len(frame)
+    gaps = int(frame["ward"].isna().sum())
+    assert (both["ward"] == "missing").sum() == (gaps if missing == "category" else 0)
+    assert both["pressure"].median() == frame["pressure"].median()
+
+
+def test_a_schema_decides_about_every_column_itself() -> None:
+    schema = load_table(hospital()[["age", "sex", "ill"]], "ill").schema
+    assert load_table(hospital(), "ill", schema).schema.names == ("age", "sex")
+    with pytest.raises(DataError, match="a schema says it of each column"):
+        load_table(hospital(), "ill", schema, missing="impute")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"drop": ["nosuch"]}, r"drop names columns that are not in 'table': \['nosuch'\]; columns: \['age'"),
+        ({"drop": ["ill"]}, "drop must leave the label"),
+        ({"drop": "note"}, "drop must be a list of columns, got the string 'note'"),
+        ({"missing": "median"}, "missing must be one of refuse, category, impute, got 'median'"),
+    ],
+)
+def test_wrong_settings_are_named(change: dict, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        load_table(hospital(), "ill", **change)
+
+
+def test_a_column_without_values_and_a_label_with_gaps_are_named() -> None:
+    with pytest.raises(DataError, match="column 'empty' has no value at all: drop it"):
+        load_table(hospital()[["age", "ill"]].assign(empty=None), "ill")
+    frame = hospital()[["age", "ill"]]
+    frame.loc[:2, "ill"] = None
+    with pytest.raises(DataError, match="label 'ill' has 3 missing values; leave out the rows"):
+        load_table(frame, "ill", missing="impute")
+
+
+@pytest.mark.parametrize(
+    ("cells", "dates"),
+    [
+        (pd.date_range("2024-01-01", periods=3), True),
+        (pd.period_range("2024-01", periods=3, freq="M"), True),
+        ([datetime.date(2024, 1, 1), None], True),
+        (["2024-01-01 10:30", "2024-01-02T11:00:00Z"], True),
+        (["31.12.2023", "1.1.24"], True),
+        (["2024-01-01"] * 19 + ["unknown"], True),
+        (["2024-01-01", "unknown"], False),
+        (["10-20", "20-30"], False),
+        (["1-2/3", "a"], False),
+        ([20240101, 20240102], False),
+        ([True, False], False),
+        ([None, None], False),
+        ([], False),
+    ],
+)
+def test_dates_are_told_from_other_text(cells: list, dates: bool) -> None:
+    assert holds_dates(pd.Series(cells)) is dates

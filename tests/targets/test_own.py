@@ -1,0 +1,140 @@
+"""Networks of one's own by name: kept as they are, equal names for equal modules, and no code from a capture."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.data.layout import EncodedLayout
+from lightleak.targets import NetworkSpec, build_network
+from lightleak.targets.own import hand_over, network_digest, trust_network
+from lightleak.targets.own_check import require_attackable
+from lightleak.targets.spec import is_differentiable
+
+LAYOUT = EncodedLayout.of_numerical(3)
+
+
+def small(seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+
+
+def test_a_module_is_built_again_with_its_weights_and_shares_nothing() -> None:
+    network = small()
+    name = hand_over(network)
+    built = build_network(NetworkSpec(name, 2, LAYOUT), seed=5)
+    for key, value in network.state_dict().items():
+        assert torch.equal(value, built.state_dict()[key])
+    with torch.no_grad():
+        built[0].weight.zero_()
+        network[0].weight.fill_(3.0)
+    again = build_network(NetworkSpec(name, 2, LAYOUT))
+    assert torch.equal(again[0].weight, small()[0].weight)
+    assert is_differentiable(name)
+
+
+def test_names_tell_weights_structure_and_code_apart() -> None:
+    class One(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x)
+
+    def other() -> type[nn.Module]:
+        class One(nn.Linear):
+            def forward(self, x: Tensor) -> Tensor:
+                return super().forward(x) * 2
+
+        return One
+
+    assert network_digest(small()) == network_digest(small())
+    assert network_digest(small()) != network_digest(small(1))
+    torch.manual_seed(0)
+    first = One(3, 2)
+    torch.manual_seed(0)
+    second = other()(3, 2)
+    second.__class__.__qualname__ = One.__qualname__
+    assert network_digest(first) != network_digest(second)
+
+
+def test_code_is_imported_only_where_the_user_named_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "ownnetworks.py").write_text(
+        "from torch import nn\nraised = 0\n"
+        "def wide(layout, n_classes, units=7):\n"
+        "    return nn.Sequential(nn.Linear(layout.width, units), nn.ReLU(), nn.Linear(units, n_classes))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = NetworkSpec("ownnetworks:wide", 2, LAYOUT, {"units": 5})
+    with pytest.raises(UsageError, match=r"which a capture alone does not import: name it as target\.network"):
+        build_network(spec)
+    assert "ownnetworks" not in sys.modules
+    trust_network("ownnetworks:wide")
+    assert build_network(spec)[0].out_features == 5
+    with pytest.raises(UsageError, match="does not take these options"):
+        build_network(NetworkSpec("ownnetworks:wide", 2, LAYOUT, {"unitz": 5}))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("nosuchpackage:make", "cannot be imported"), ("lightleak.core.seeds:nosuch", "no function or class 'nosuch'")],
+)
+def test_code_that_is_not_there_is_named(name: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        trust_network(name)
+
+
+def test_a_module_of_another_process_is_asked_for() -> None:
+    with pytest.raises(UsageError, match="was handed over in memory, and not in this process"):
+        build_network(NetworkSpec("own:Sequential-0000000000", 2, LAYOUT))
+
+
+def test_modules_that_cannot_be_kept_are_refused() -> None:
+    with pytest.raises(UnsupportedError, match="ReLU has no parameters"):
+        hand_over(nn.ReLU())
+    holds = small()
+    holds.generator = (i for i in range(3))  # type: ignore[assignment]
+    with pytest.raises(UnsupportedError, match=r"cannot be copied .*name its code instead"):
+        hand_over(holds)
+
+
+class Draws(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(nn.functional.dropout(x, 0.5, training=self.training))
+
+
+class Asks(nn.Linear):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x if x.sum() > 0 else -x)
+
+
+class Pairs(nn.Linear):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return x, x
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (nn.Linear(5, 2), r"must take encoded rows \[n, 3\].*got RuntimeError"),
+        (nn.Linear(3, 1), r"at least 2 classes; it returned \[3, 1\]"),
+        (nn.Sequential(nn.Linear(3, 2), nn.Flatten(0)), r"it returned \[6\]"),
+        (Pairs(3, 2), "it returned a tuple"),
+        (Draws(3, 2), "nn.Dropout layers alone"),
+        (Asks(3, 2), "do not branch on values"),
+    ],
+)
+def test_what_attacks_cannot_work_on_is_refused_beforehand(network: nn.Module, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        require_attackable(network, 3)
+
+
+def test_trying_a_module_changes_nothing() -> None:
+    network = small().eval()
+    network.append(nn.Dropout(0.5))
+    before = {key: value.clone() for key, value in network.state_dict().items()}
+    state = torch.get_rng_state()
+    assert require_attackable(network, 3) == 2
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not network.training and type(network[1]) is nn.BatchNorm1d
+    assert all(torch.equal(value, network.state_dict()[key]) for key, value in before.items())

@@ -1,0 +1,301 @@
+"""The way in from Python: a DataFrame and any module to a report, configs as the command reads them."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from torch import Tensor, nn
+
+import lightleak
+from lightleak.api import Leakage, PreparedTable
+from lightleak.attacks import ATTACKS
+from lightleak.audit.clients import FreshClients, Population
+from lightleak.audit.kinds import kind_of_config
+from lightleak.cli import _settings
+from lightleak.core.errors import LightLeakError, UnsupportedError, UsageError
+from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.targets import NetworkSpec, own
+from lightleak.targets.own import hand_over
+from lightleak.tuning.config import load_tune_config
+
+CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
+QUICK = {"inverting_gradients": {"steps": 5}, "random": {}}
+
+
+@pytest.fixture(scope="module")
+def data() -> PreparedTable:
+    rng = np.random.default_rng(3)
+    n = 120
+    frame = pd.DataFrame(
+        {
+            "age": rng.integers(18, 90, n),
+            "sex": rng.choice(["f", "m"], n),
+            "ward": rng.choice(list("abcd"), n),
+            "weight": rng.normal(75, 12, n).round(1),
+            "ill": rng.choice(["no", "yes"], n),
+        }
+    )
+    return lightleak.prepare(frame, label="ill", name="patients")
+
+
+def chain(width: int, n_classes: int) -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(width, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, n_classes))
+
+
+class Normalised(nn.Module):
+    """A residual network with BatchNorm and dropout, written by hand."""
+
+    def __init__(self, width: int, n_classes: int) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(width, 12), nn.BatchNorm1d(12)
+        self.second, self.last = nn.Linear(12, 12), nn.Linear(12, n_classes)
+        self.dropout = nn.Dropout(0.3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = torch.tanh(self.norm(self.first(x)))
+        return self.last(self.dropout(x + nn.functional.gelu(self.second(x))))
+
+
+Audit = Callable[..., Leakage]
+
+
+@pytest.fixture
+def audit(data: PreparedTable, tmp_path: Path) -> Audit:
+    def run(model: Any, **settings: Any) -> Leakage:
+        usual = {"output": tmp_path / "run", "attacks": QUICK, "batch_size": 6, "batches": 2}
+        return lightleak.audit_model(data, model, **{**usual, **settings})
+
+    return run
+
+
+@pytest.mark.parametrize("make", [chain, Normalised])
+def test_any_module_gets_a_report_and_stays_as_it_is(
+    audit: Audit, data: PreparedTable, make: Callable[[int, int], nn.Module]
+) -> None:
+    network = make(data.width, data.n_classes).eval()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    found = audit(network, epochs=1, settings={"capture.epochs": [0], "capture.per_epoch": 1})
+    assert not network.training
+    assert all(torch.equal(value, network.state_dict()[name]) for name, value in before.items())
+    assert set(found.rows["attack"]) == set(QUICK) and set(found.rows["source"]) == {"given", "training"}
+    assert found.summary["cell_accuracy"].between(0, 1).all()
+    page = found.report.read_text()
+    assert "patients" in page and "as it was handed over" in page and "random weights" not in page
+    assert "inverting_gradients" in str(found) and "as given" in str(found)
+    assert found.folder.stat().st_mode & 0o077 == 0
+
+
+def test_the_weights_of_the_module_are_what_is_attacked(audit: Audit, data: PreparedTable, tmp_path: Path) -> None:
+    network = chain(data.width, data.n_classes)
+    exact = audit(network, attacks=["exact"])
+    assert (exact.rows["exact_match_rate"] == 1.0).all() and (exact.rows["certified_share"] == 1.0).all()
+    with torch.no_grad():
+        network[0].weight.zero_()
+        network[0].bias.fill_(-1.0)  # no unit is ever reached: nothing of a row is left in its gradient
+    dead = audit(network, attacks=["exact"], output=tmp_path / "dead")
+    assert (dead.rows["certified_share"] == 0.0).all()
+
+
+def test_a_chain_of_ones_own_is_attacked_as_the_registrys(data: PreparedTable) -> None:
+    registered = NetworkSpec("mlp", 2, data.encoder.layout, {"hidden": [20, 20]})
+    people = Population(*data.encode(), data.encoder, data.marginals)
+    update, _ = FreshClients(people, registered, 0, share_labels=True).observe(6, 0)
+    own = chain(data.width, 2)
+    names = dict(zip(update.parameters, dict(own.named_parameters()), strict=True))
+    spec = NetworkSpec(hand_over(own), 2, data.encoder.layout)
+    renamed = {
+        "network": spec.to_dict(),
+        "parameters": {names[name]: value for name, value in update.parameters.items()},
+        "update": {names[name]: value for name, value in update.update.items()},
+    }
+    same = ClientUpdate(**{**vars(update), **renamed})
+    for attack in (ATTACKS.get("tableak")(steps=20, restarts=2), ATTACKS.get("exact")()):
+        expected, found = attack.run(update, seed=4), attack.run(same, seed=4)
+        assert torch.equal(expected.encoded, found.encoded)
+        pd.testing.assert_frame_equal(expected.rows, found.rows)
+
+
+def test_where_exact_inversion_does_not_apply_it_says_so_before_any_work(audit: Audit, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"exact inversion is for ReLU networks.*own:Normalised"):
+        audit(Normalised, attacks=["exact"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_network_may_be_made_named_or_code(audit: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mynetworks.py").write_text(
+        "from torch import nn\ndef wide(layout, n_classes):\n    return nn.Linear(layout.width, n_classes)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for i, model in enumerate((chain, "mlp", "mynetworks:wide")):
+        found = audit(model, attacks=["random"], output=tmp_path / str(i), batches=1)
+        assert len(found.rows) == 1
+    assert found.rows["target"][0] == "mynetworks:wide"
+
+
+def test_the_same_call_goes_on_and_another_is_refused(audit: Audit, data: PreparedTable) -> None:
+    network = chain(data.width, data.n_classes)
+    first = audit(network)
+    written = (first.folder / "results.json").stat().st_mtime_ns
+    assert audit(chain(data.width, data.n_classes)).results == first.results
+    assert (first.folder / "results.json").stat().st_mtime_ns == written
+    with pytest.raises(UsageError, match="holds a run of another config"):
+        audit(network, batches=3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ({"model": nn.Linear(3, 2)}, r"Linear must take encoded rows \[n, 8\]"),
+        ({"model": lambda width, n: nn.Linear(width, n + 1)}, r"2 logits \(classes of the label\), got 3"),
+        ({"model": lambda width, n: "mlp"}, "model must be or make an nn.Module, or name a network, got str"),
+        ({"model": "mpl"}, r"unknown network 'mpl' \(did you mean 'mlp'\?\)"),
+        ({"model": "nosuch.package:make"}, "'nosuch.package' cannot be imported"),
+        ({"model": "mlp", "attacks": ["tableakk"]}, "unknown attack 'tableakk'"),
+        ({"model": "mlp", "attacks": {"tableak": {"stepz": 1}}}, "stepz"),
+        ({"model": "mlp", "batch_size": 10_000}, "batch_size must be at most 96"),
+        ({"model": "mlp", "batch_size": []}, "batch_size"),
+        ({"model": "mlp", "batches": 0}, "nothing to attack"),
+        ({"model": "mlp", "settings": {"trainning.epochs": 1}}, r"unknown setting 'trainning' \(did you mean"),
+        ({"model": "mlp", "settings": {"workers": 2}}, "workers must be 1, got 2"),
+        ({"model": "mlp", "settings": {"device": "gpu"}}, "device"),
+        ({"model": "mlp", "label": "age"}, "was prepared with label 'ill', got label 'age'"),
+    ],
+)
+def test_wrong_use_is_one_message_before_any_work(
+    audit: Audit, tmp_path: Path, call: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        audit(call.pop("model"), **call)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_frame_needs_its_label(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="label must name the label column"):
+        lightleak.audit_model(pd.DataFrame({"a": [1, 2]}), "mlp", output=tmp_path / "run")
+
+
+class TestUpdates:
+    """Updates from anywhere."""
+
+    @pytest.fixture
+    def observed(self, data: PreparedTable) -> list[tuple[ClientUpdate, GroundTruth]]:
+        spec = NetworkSpec(hand_over(chain(data.width, 2)), 2, data.encoder.layout)
+        people = Population(*data.encode(), data.encoder, data.marginals)
+        clients = FreshClients(people, spec, 0, share_labels=True)
+        return [clients.observe(4, i) for i in range(2)]
+
+    def test_with_and_without_their_rows(self, observed: list[Any], tmp_path: Path) -> None:
+        scored = lightleak.attack_updates(observed, "exact", output=tmp_path / "scored")
+        assert (scored.rows["exact_match_rate"] == 1.0).all() and len(scored.rows) == 2
+        alone = lightleak.attack_updates([update for update, _ in observed], "exact", output=tmp_path / "alone")
+        assert alone.rows["exact_match_rate"].isna().all() and (alone.rows["certified_share"] == 1.0).all()
+        assert alone.report.is_file()
+        assert len(list((tmp_path / "alone" / "captures").rglob("observation"))) == 2
+        assert not list((tmp_path / "alone").rglob("truth"))
+
+    def test_the_usual_attacks_are_those_of_the_kind(self, observed: list[Any], tmp_path: Path) -> None:
+        settings = {"attacks.tableak": {"steps": 5, "restarts": 1}}
+        found = lightleak.attack_updates(observed[0], output=tmp_path / "run", settings=settings)
+        assert list(found.rows["attack"]) == ["tableak", "audit_max", "random"]
+
+    def test_other_updates_in_the_same_folder_are_refused(self, observed: list[Any], tmp_path: Path) -> None:
+        lightleak.attack_updates(observed[0], "random", output=tmp_path / "run")
+        again = lightleak.attack_updates(observed[0], "random", output=tmp_path / "run")
+        assert len(again.rows) == 1
+        with pytest.raises(UsageError, match="holds a run on other updates"):
+            lightleak.attack_updates(observed[1], "random", output=tmp_path / "run")
+
+    def test_rows_that_are_not_an_updates_are_refused(self, observed: list[Any], tmp_path: Path) -> None:
+        crossed = [(observed[0][0], observed[1][1])]
+        with pytest.raises(LightLeakError, match=r"does not reproduce|labels that the update shares"):
+            lightleak.attack_updates(crossed, "random", output=tmp_path / "run")
+
+    @pytest.mark.parametrize(
+        ("updates", "message"),
+        [([], "at least one"), ([3], "must be ClientUpdate, Capture, or pairs"), ("nowhere", "holds no captured")],
+    )
+    def test_what_is_no_update_is_named(self, updates: Any, message: str, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match=message):
+            lightleak.attack_updates(updates, "random", output=tmp_path / "run")
+
+    def test_another_process_asks_for_the_module(
+        self, observed: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lightleak.attack_updates(observed, "random", output=tmp_path / "run")
+        captures = tmp_path / "run" / "captures"
+        monkeypatch.setattr(own, "_KNOWN", {})  # what another process knows
+        with pytest.raises(UsageError, match="was handed over in memory, and not in this process"):
+            lightleak.attack_updates(captures, "exact", output=tmp_path / "refused")
+        found = lightleak.attack_updates(captures, "exact", output=tmp_path / "mended", model=chain(8, 2))
+        assert found.rows["exact_match_rate"].tolist() == [1.0, 1.0]
+
+
+FLAGS: list[list[str]] = [
+    [],
+    ["--seed", "3"],
+    ["--trainer.max-steps", "3", "--title=x"],
+    ["--seed", "three"],
+    ["--no.such.key", "1"],
+    ["--seed", "-1", "--device", "abacus"],
+]
+
+
+ONE_OF_EACH_KIND = ("quickstart", "vertical_survey", "released_model", "defence-frontier", "tune-target")
+CASES = [
+    pytest.param(path, flags, id=" ".join([path.stem, *flags]))
+    for path in CONFIGS
+    for flags in (FLAGS if path.stem in ONE_OF_EACH_KIND else FLAGS[:1])
+]
+
+
+@pytest.mark.parametrize(("path", "flags"), CASES)
+def test_configs_load_as_on_the_command_line(path: Path, flags: list[str]) -> None:
+    """Parsed flags through the command's own functions on one side, dotted keys through the API on the other."""
+
+    def outcome(load: Callable[[], Any]) -> tuple[str, Any]:
+        try:
+            return "config", load().to_dict()
+        except LightLeakError as error:
+            return type(error).__name__, str(error)
+
+    def by_command() -> Any:
+        settings = _settings(flags)
+        if "study" in yaml.safe_load(path.read_text()):
+            return load_tune_config(path, settings)
+        return kind_of_config(path, settings).load(path, settings)
+
+    words = [word for flag in flags for word in flag.split("=")]
+    keys = {words[i].removeprefix("--"): yaml.safe_load(words[i + 1]) for i in range(0, len(words), 2)}
+    assert outcome(lambda: lightleak.load_config(path, keys)) == outcome(by_command)
+
+
+def test_a_config_runs_from_python(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "data: {name: synthetic, options: {n_discrete: 2, n_continuous: 2, n_rows: 60}}\n"
+        "training: {epochs: 0}\nattacks: [random]\nworkers: 1\n"
+    )
+    config = lightleak.load_config(tmp_path / "mine.yaml", {"initial.batch_sizes": [4], "initial.batches": 2})
+    found = lightleak.run_config(config, tmp_path / "run")
+    assert len(found.rows) == 2 and found.report.is_file()
+    with pytest.raises(UsageError, match="config must be one of load_config, got dict"):
+        lightleak.run_config({}, tmp_path / "other")
+
+
+def test_names_are_there_without_loading_anything() -> None:
+    program = (
+        "import sys, lightleak\n"
+        "assert {'audit_model', 'LeakageCallback'} <= set(dir(lightleak))\n"
+        "try:\n    lightleak.nosuch\nexcept AttributeError as error:\n    assert 'nosuch' in str(error)\n"
+        "assert 'torch' not in sys.modules and 'lightleak.api' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert all(callable(getattr(lightleak, name)) for name in lightleak.__all__)

@@ -1,0 +1,67 @@
+"""Every block of Python in README.md and below docs/ runs, page by page, in a folder with what the pages speak of."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NAMED_FILE = re.compile(r"# (\w[\w-]*\.yaml)\n")
+SHORT = 15
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [text for found, text in BLOCK.findall(page.read_text()) if found == language]
+
+
+PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if blocks(page, "python")]
+
+
+def patients(n: int = 160) -> pd.DataFrame:
+    """The table that the pages call patients.csv: twelve columns, dates, gaps and free text among them."""
+    rng = np.random.default_rng(0)
+    pressure = rng.normal(120, 15, n).round()
+    pressure[rng.random(n) < 0.1] = np.nan
+    return pd.DataFrame(
+        {
+            "patient_id": rng.integers(1, 60, n),
+            "age": rng.integers(18, 95, n),
+            "sex": rng.choice(["f", "m"], n),
+            "admitted": pd.date_range("2024-01-01", periods=n).strftime("%Y-%m-%d"),
+            "ward": rng.choice(["A", "B", "C"], n),
+            "weight": rng.normal(75, 12, n).round(1),
+            "pressure": pressure,
+            "smoker": rng.choice(["yes", "no"], n),
+            "note": [f"patient {i} has no complaint" for i in range(n)],
+            "insurance": rng.choice(["public", "private"], n),
+            "visits": rng.integers(0, 9, n),
+            "diagnosis": rng.choice(["benign", "malign"], n),
+        }
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_python_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    patients().to_csv("patients.csv", index=False)
+    for text in blocks(page, "yaml"):
+        if named := NAMED_FILE.match(text):
+            Path(named[1]).write_text(text)
+    namespace: dict[str, Any] = {"__name__": "page"}
+    for number, block in enumerate(blocks(page, "python"), 1):
+        exec(compile(block, f"{page.name}, python block {number}", "exec"), namespace)
+    assert capsys.readouterr().out.strip()
+
+
+def test_readme_is_among_the_pages_and_as_short_as_promised() -> None:
+    assert PAGES[0].name == "README.md"
+    first, project, three = blocks(PAGES[0], "python")[:3]
+    assert "audit_model" in first and len([line for line in first.splitlines() if line]) <= SHORT
+    added = [line for line in three.splitlines() if "lightleak" in line or "callbacks=" in line]
+    assert "lightleak" not in project and "LeakageCallback" in three and len(added) + 1 <= 3  # and the import
