@@ -24,6 +24,9 @@ CLEAR_OF_ROUNDING = 12.0
 after one and ten epochs: columns of absent categories reach 2.5, those of present ones begin at 2,000, however little
 a well-fitted row adds to the gradient."""
 
+BEYOND_NOISE = 3.0
+"""A column of noise alone has a norm of ``noise sqrt(h)``, which varies little: three times that is no noise."""
+
 TRACE = 1e-5
 """Part of a column that explained rows may leave behind, whose numbers are not yet exact."""
 
@@ -50,6 +53,7 @@ def infer_space(
     n_rows: int,
     whole: Tensor | None = None,
     ties: Mapping[int, Tie] | None = None,
+    noise: float | None = None,
 ) -> RowSpace:
     """The rows that may be behind a first layer's gradient.
 
@@ -60,9 +64,16 @@ def infer_space(
         n_rows: rows behind the gradient.
         whole: the batch's gradient where ``gradient`` is what is left of it: its rounding is what tolerances follow.
         ties: those already known; default: looked for.
+        noise: deviation of the errors in the gradient's elements; default: rounding by their own sizes. The weights
+            of an update are rounded by theirs.
     """
     raw = raw_basis(gradient, encoder)
-    allowed = _allowed(gradient if whole is None else whole, encoder, explained=whole is not None)
+    if noise is None:
+        allowed = _allowed(gradient if whole is None else whole, encoder, explained=whole is not None)
+    else:
+        allowed = BEYOND_NOISE * _raw_norms(
+            gradient.new_full((gradient.shape[1],), noise * len(gradient) ** 0.5), encoder
+        )
     norms = raw.norm(dim=0)
     present = tuple(_present(norms[b.slice], allowed[b.slice]) for b in encoder.layout.categorical)
     constants = _constants(raw, encoder, allowed)
@@ -73,12 +84,16 @@ def infer_space(
 
 def _allowed(gradient: Tensor, encoder: TableEncoder, explained: bool) -> Tensor:
     """Norm by raw cells that every column of nothing may have, ``[d + 1]``."""
-    norms = gradient.norm(dim=0)
-    rounding = ROUNDING * torch.cat([norms[:-1] * encoder.scale + norms[-1] * encoder.shift.abs(), norms[-1:]])
-    at = encoder.numerical_positions
-    rounding[at] = rounding[at] / encoder.deviation
-    allowed = CLEAR_OF_ROUNDING * rounding
+    allowed = CLEAR_OF_ROUNDING * ROUNDING * _raw_norms(gradient.norm(dim=0), encoder)
     return allowed + TRACE * raw_basis(gradient, encoder).norm(dim=0) if explained else allowed
+
+
+def _raw_norms(norms: Tensor, encoder: TableEncoder) -> Tensor:
+    """Greatest norms by raw cells of errors whose norms by columns of the gradient are given ``[d + 1]``."""
+    raw = torch.cat([norms[:-1] * encoder.scale + norms[-1] * encoder.shift.abs(), norms[-1:]])
+    at = encoder.numerical_positions
+    raw[at] = raw[at] / encoder.deviation
+    return raw
 
 
 def _present(norms: Tensor, allowed: Tensor) -> Tensor:

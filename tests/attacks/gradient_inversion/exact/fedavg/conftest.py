@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpdate
-from lightleak.attacks.gradient_inversion.exact.fedavg.space import space_within
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
 from lightleak.attacks.gradient_inversion.exact.row_equations import RowEquations
+from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.data.encoder import TableEncoder
 from lightleak.protocols.aggregate import aggregate_updates
@@ -53,7 +53,7 @@ class Client:
     @cached_property
     def equations(self) -> RowEquations:
         observed, n = self.observed, self.update.facts.n_rows
-        space = space_within(observed.gradient[0], self.encoder, self.prior, n, observed.noise)
+        space = infer_space(observed.gradient[0], self.encoder, self.prior, n, noise=observed.noise)
         return RowEquations.of(observed.gradient[0], space, n, observed.noise)
 
     @cached_property

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lightleak.attacks.gradient_inversion.exact.declarations import exact_fedavg
 from lightleak.attacks.gradient_inversion.exact.fedavg.attack import ExactFedAvg
 from lightleak.attacks.gradient_inversion.exact.fedavg.config import ExactFedAvgConfig
-from lightleak.attacks.gradient_inversion.exact.fedavg.declarations import exact_fedavg
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 
 ATTACK = ExactFedAvg(ExactFedAvgConfig(restarts=1, steps=100))

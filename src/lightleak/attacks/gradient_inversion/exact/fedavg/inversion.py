@@ -16,10 +16,10 @@ from lightleak.attacks.gradient_inversion.exact.fedavg.decomposition import Deco
 from lightleak.attacks.gradient_inversion.exact.fedavg.explain import gather
 from lightleak.attacks.gradient_inversion.exact.fedavg.leftovers import Known, fit, problem_of
 from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpdate
-from lightleak.attacks.gradient_inversion.exact.fedavg.space import space_within
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
 from lightleak.attacks.gradient_inversion.exact.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
+from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space
 from lightleak.data.encoder import TableEncoder
 
 EXPLAINED = 10.0
@@ -93,7 +93,7 @@ def invert(
         config: limits of the work.
         generator: a CPU generator.
     """
-    space = space_within(observed.gradient[0], encoder, prior, n_rows, observed.noise)
+    space = infer_space(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
     equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
     _, rows = gather(observed, equations, config.limits, generator)
     if len(rows) == equations.rank > 0:
