@@ -20,6 +20,10 @@ from lightleak.core.errors import UsageError
 PAIRS_AT_ONCE = 1 << 18
 """Pairs of half sums compared at once; bounds memory at some 100 MB for 40 equations."""
 
+MAIN_AXES = 4
+"""Axes by which pairs are sifted before they are compared in full: a pair that is near by chance along one of them is
+hardly ever near along four."""
+
 CERTAIN = 6.0
 """Deviations of the noise that a true row may miss its equations by, beyond what their number explains."""
 
@@ -149,13 +153,15 @@ def _half_sums(onto: Tensor, sizes: Sequence[int], side: Sequence[int]) -> Tenso
 def _meet(left: Tensor, right: Tensor, limits: EnumerationLimits) -> Tensor | str:
     """Pairs of rows of two tables that are nearly equal, LongTensor ``[hits, 2]``; or why they were not looked for.
 
-    Along the direction in which the right table spreads most, only pairs within the tolerance of each other are met.
+    Seen along a few axes in which the right table spreads most, two rows are no farther apart than they are: one axis
+    is sorted by, all of them sift what is near along it, and few pairs are left to compare in full.
     """
-    key_left, key_right = _widest(left, right)
-    order = key_right.argsort(stable=True)
-    key = key_right[order].contiguous()
-    first = torch.searchsorted(key, (key_left - limits.tolerance).contiguous())
-    last = torch.searchsorted(key, (key_left + limits.tolerance).contiguous(), right=True)
+    axes = _main_axes(right)
+    seen_left, seen_right = left @ axes, right @ axes
+    order = seen_right[:, 0].argsort(stable=True)
+    key = seen_right[order, 0].contiguous()
+    first = torch.searchsorted(key, (seen_left[:, 0] - limits.tolerance).contiguous())
+    last = torch.searchsorted(key, (seen_left[:, 0] + limits.tolerance).contiguous(), right=True)
     ends = (last - first).cumsum(0)
     n_pairs = int(ends[-1])
     if n_pairs > limits.pairs:
@@ -165,20 +171,23 @@ def _meet(left: Tensor, right: Tensor, limits: EnumerationLimits) -> Tensor | st
         pair = torch.arange(start, min(start + PAIRS_AT_ONCE, n_pairs), device=left.device)
         i = torch.searchsorted(ends, pair, right=True)
         j = order[last[i] - (ends[i] - pair)]
-        near = (left[i] - right[j]).square().sum(1) <= limits.tolerance**2
-        hits.append(torch.stack([i[near], j[near]], 1))
+        for one, other in ((seen_left, seen_right), (left, right)):
+            near = (one[i] - other[j]).square().sum(1) <= limits.tolerance**2
+            i, j = i[near], j[near]
+        hits.append(torch.stack([i, j], 1))
         n_hits += len(hits[-1])
         if n_hits > limits.hits:
             return f"too many hits: over {limits.hits} rows satisfy the equations"
     return torch.cat(hits)
 
 
-def _widest(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """Both tables along the axis on which the right one spreads most; zeros where there is no axis."""
-    if not left.shape[1]:
-        return left.new_zeros(len(left)), right.new_zeros(len(right))
-    axis = int((right.amax(0) - right.amin(0)).argmax())
-    return left[:, axis], right[:, axis]
+def _main_axes(table: Tensor) -> Tensor:
+    """Orthonormal axes ``[p, few]`` along which a table spreads most, the first one most."""
+    if not table.shape[1]:
+        return table.new_zeros(0, 1)
+    centred = table - table.mean(0)
+    _, vectors = torch.linalg.eigh(centred.T @ centred)
+    return vectors[:, -MAIN_AXES:].flip(1)
 
 
 def _joined(found: Tensor, sizes: Sequence[int], sides: tuple[list[int], list[int]]) -> Tensor:
