@@ -40,17 +40,20 @@ class Certificate:
     Attributes:
         residual: norm of the observed gradient minus that of the reconstruction, relative to the observed one's.
         status: per row, in the order of the reconstruction: ``certified`` (it passes every test against the
-            gradient's row and column spaces and its coefficient is that of a whole number of rows, or it belongs to
-            a batch that explains the whole gradient to rounding), ``likely`` (the best explanation found, not
-            proven) or ``missing`` (nothing found: the row is a guess from the prior).
+            gradient's row and column spaces and its coefficient is that of one row, or it belongs to a batch that
+            explains the whole gradient to rounding, and could have no other cells), ``likely`` (the best explanation
+            found, not proven; also rows that occur more than once, of whose numbers only the mean shows) or ``missing`` (nothing found: the row is a guess from the prior).
         multiplicity: per row, how many rows of the batch are equal to it, its label aside.
         feasibility: what was expected before any work.
+        scale: what the observed gradient was multiplied by, as its client had scaled it down (clipping); the residual
+            is that of the product.
     """
 
     residual: float
     status: tuple[RowStatus, ...]
     multiplicity: tuple[int, ...]
     feasibility: Feasibility
+    scale: float = 1.0
 
     @property
     def certified(self) -> int:

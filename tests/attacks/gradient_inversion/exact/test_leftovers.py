@@ -102,6 +102,8 @@ def test_a_gradient_that_no_rows_explain_is_left_alone(make_batch: Any) -> None:
 def test_every_combination_is_the_product_of_what_is_present(make_batch: Any) -> None:
     batch = make_batch(9, (40, 40), 3, seed=6)
     _, space, _ = without(batch, [2, 5])
-    codes = every_combination(space)
+    total = int(torch.tensor(space.sizes).prod())
+    codes = every_combination(space, total)
+    assert every_combination(space, total - 1) is None and codes is not None
     assert len(codes) == len(codes.unique(dim=0)) == torch.tensor(space.sizes).prod()
     assert torch.equal(codes.amax(0) + 1, torch.tensor(space.sizes))

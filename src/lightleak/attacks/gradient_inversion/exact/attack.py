@@ -145,5 +145,6 @@ class ExactInversion(UpdateAttack):
                 status=tuple(status),
                 multiplicity=(*times[source].tolist(), *[1] * len(guessed_labels)),
                 feasibility=feasibility,
+                scale=found.factor,
             ),
         )

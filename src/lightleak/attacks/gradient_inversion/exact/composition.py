@@ -11,7 +11,7 @@ from torch import Tensor
 from lightleak.attacks.attack import UpdateAttack
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, observed_gradient
 from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility
-from lightleak.attacks.gradient_inversion.exact.peeling import as_one_batch, label_counts, peeled_update
+from lightleak.attacks.gradient_inversion.exact.peeling import as_one_batch, label_counts, peeled_update, scaled_update
 from lightleak.attacks.gradient_inversion.exact.unexplained import misfit, unexplained_share
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.errors import UnsupportedError, UsageError
@@ -65,6 +65,7 @@ class Course:
         self._refusals: list[UsageError] = []
         self._feasibility: Feasibility | None = None
         self._seconds = 0.0
+        self._scale = 1.0
 
     @property
     def is_over(self) -> bool:
@@ -86,6 +87,7 @@ class Course:
         self._ran.append(stage)
         if found.certificate is not None:
             self._feasibility = self._feasibility or found.certificate.feasibility
+            self._rescale(found.certificate.scale)
         status = _statuses(found)
         certified = [i for i, s in enumerate(status) if s == "certified"]
         if _contradicts(self.rest.labels, found.labels[certified]):
@@ -112,6 +114,7 @@ class Course:
                 chosen.status,
                 multiplicity(chosen.found.rows),
                 self._feasibility or self._estimated_feasibility(),
+                self._scale,
             ),
         )
 
@@ -128,6 +131,12 @@ class Course:
             status = proven * len(self._proven.rows) + status
             found = _joined([self._proven, found])
         return Explanation(found, status, unexplained_share(self.update, found, self._orders))
+
+    def _rescale(self, scale: float) -> None:
+        """Undo what a client did to the size of its gradient, once a stage has found it out."""
+        self._scale *= scale
+        if scale != 1:
+            self.update, self.rest = scaled_update(self.update, scale), scaled_update(self.rest, scale)
 
     @property
     def _orders(self) -> int:

@@ -32,7 +32,7 @@ def estimate_feasibility(gradient: Sequence[Tensor], n_rows: int, noise: float =
     ((2, 2), (10, 10), 'exact')
     """
     hidden = list(gradient[:-1])
-    ranks = tuple(_rank(layer, noise) for layer in hidden)
+    ranks = tuple(_rank(layer, n_rows, noise) for layer in hidden)
     return _feasibility(ranks, [_reached(layer) for layer in hidden], n_rows, noise)
 
 
@@ -79,11 +79,11 @@ def _reached(layer: Tensor) -> tuple[int, int]:
     return int(layer.any(1).sum()), int(layer.any(0).sum())
 
 
-def _rank(layer: Tensor, noise: float) -> int:
+def _rank(layer: Tensor, n_rows: int, noise: float) -> int:
     if not bool(layer.any()):
         return 0
     if noise == 0:
-        return numerical_rank(torch.linalg.svdvals(layer / unit_scale(layer).unsqueeze(-1)))
+        return numerical_rank(torch.linalg.svdvals(layer / unit_scale(layer).unsqueeze(-1)), n_rows)
     # No singular value of a matrix of independent noise is expected above this (Davidson and Szarek 2001).
     edge = noise * (layer.shape[0] ** 0.5 + layer.shape[1] ** 0.5)
     return int((torch.linalg.svdvals(layer) > edge).sum())

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.enumeration import satisfying
 from lightleak.attacks.gradient_inversion.exact.group_fit import GroupProblem, Groups, fit
-from lightleak.attacks.gradient_inversion.exact.residual import Residual
+from lightleak.attacks.gradient_inversion.exact.residual import NOISE, Residual
 from lightleak.attacks.gradient_inversion.exact.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 
@@ -38,9 +38,6 @@ logarithm."""
 
 FROM_PRIOR = 2
 """One in so many starts is around a point of the prior: the mean of rows with opposite labels lies outside of them."""
-
-NOISE = 1e-7
-"""Rounding of a layer's float32 gradient relative to its norm."""
 
 EXPLAINED = 100.0
 """Squared misfit per element of the gradient, in units of that rounding, below which rows explain what is left: true
@@ -114,10 +111,10 @@ class _Reading:
 def _explain(residual: Residual, space: RowSpace, rank: int, draws: torch.Generator) -> _Reading | None:
     equations = RowEquations.of(residual.left[0], space, rank)
     if len(equations.on_categories()):
-        codes = satisfying(equations).codes
+        codes: Tensor | None = satisfying(equations).codes
     else:
-        codes = every_combination(space) if prod(space.sizes) <= MOST_CODES else space.draw(0, draws)[0]
-    if not 0 < len(codes) <= MOST_CODES:
+        codes = every_combination(space, MOST_CODES)
+    if codes is None or not 0 < len(codes) <= MOST_CODES:
         return None
     centres = equations.solve(codes)
     noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
@@ -172,8 +169,10 @@ def _sure_constants(space: RowSpace, whole: RowSpace) -> dict[int, float]:
     return {j: value for j, value in (at_bound | dict(whole.constants)).items() if j not in whole.ties}
 
 
-def every_combination(space: RowSpace) -> Tensor:
-    """All combinations of present categories ``[C, K]``."""
+def every_combination(space: RowSpace, most: int) -> Tensor | None:
+    """All combinations of present categories ``[C, K]``, unless they are more than ``most``."""
+    if prod(space.sizes) > most:
+        return None
     ranges = [torch.arange(size, device=space.lower.device) for size in space.sizes]
     return torch.cartesian_prod(*ranges).view(-1, len(ranges)) if ranges else space.lower.new_empty(1, 0).long()
 

@@ -51,6 +51,11 @@ def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tens
     )
 
 
+def scaled_update(update: ClientUpdate, factor: float) -> ClientUpdate:
+    """The update times a factor."""
+    return replace(update, update={name: factor * value for name, value in update.update.items()})
+
+
 def as_one_batch(update: ClientUpdate) -> ClientUpdate:
     """The mean of gradients of clients with equally many rows as what it is: the gradient of one batch of all rows."""
     facts = update.facts

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.chain import Activations, ReLUChain
-from lightleak.attacks.gradient_inversion.exact.residual import Residual
+from lightleak.attacks.gradient_inversion.exact.residual import NOISE, Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.spaces import Spaces
 from lightleak.data.schema import ColumnKind
@@ -35,9 +35,6 @@ float64 keeps sixteen digits of the matrix."""
 
 INVOLVED = 1e-6
 """Part of a number's unit vector in such combinations from which on its error has no bound."""
-
-NOISE = 1e-7
-"""Rounding of a layer's float32 gradient relative to its norm; it weighs the layers against each other."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def refit_numbers(
     if not len(residual.x) or not columns:
         return residual, cells
     whole = [encoder.schema.numerical[j].kind is ColumnKind.INTEGER for j in columns]
-    integer = torch.tensor(whole, device=cells[1].device)
+    integer = torch.tensor(whole, dtype=torch.bool, device=cells[1].device)
     limit = LARGEST * encoder.deviation[columns]
     outside = _outside(residual, spaces)
     for _ in range(turns):
@@ -148,6 +145,7 @@ def _fit(residual: Residual, space: RowSpace, spaces: Sequence[Spaces], columns:
     known = values > OPEN
     inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
     unbounded = vectors[:, ~known].square().sum(1) > INVOLVED
+    unbounded |= equations <= len(vector)
     change = inverse @ (vector / scale)
     misfit = (squares - (vector / scale) @ change).clamp_min(0) / max(1, equations - len(vector))
     error = (inverse.diagonal().clamp_min(0) * misfit).sqrt() / scale

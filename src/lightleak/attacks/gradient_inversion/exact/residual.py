@@ -7,6 +7,9 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, with_one
 
+NOISE = 1e-7
+"""Rounding of a layer's float32 gradient relative to its norm; it weighs the layers against each other."""
+
 
 @dataclass(frozen=True)
 class Residual:
@@ -51,15 +54,17 @@ class Residual:
 
     @property
     def relative(self) -> float:
-        """Norm of what is left relative to the observed gradient's, over all layers."""
+        """Norm of what is left relative to the observed gradient's, over all layers; 0 where nothing was observed."""
         left, whole = (torch.stack([t.square().sum() for t in part]).sum() for part in (self.left, self.observed))
-        return float((left / whole).sqrt())
+        return float((left / whole).sqrt()) if float(whole) > 0 else 0.0
 
     @property
     def own_parts(self) -> Tensor:
-        """Norm of every explained row's own part of the gradient, over all layers, ``[r]``."""
+        """Norm of what one row adds to the gradient, over all layers ``[r]``; of a row of several labels the least."""
         activations = self.chain.forward(self.x)
-        output = (self.counts.sum(-1, keepdim=True) * activations.probabilities - self.counts) / self.n_rows
-        errors = self.chain.errors(activations, output)
-        pairs = zip(errors, activations.hidden, strict=True)
-        return torch.stack([e.square().sum(-1) * with_one(h).square().sum(-1) for e, h in pairs]).sum(0).sqrt()
+        parts = []
+        for label in torch.eye(self.chain.n_classes).to(self.counts):
+            errors = self.chain.errors(activations, (activations.probabilities - label) / self.n_rows)
+            pairs = zip(errors, activations.hidden, strict=True)
+            parts.append(torch.stack([e.square().sum(-1) * with_one(h).square().sum(-1) for e, h in pairs]).sum(0))
+        return torch.where(self.counts > 0, torch.stack(parts, -1), torch.inf).amin(-1).sqrt()

@@ -17,7 +17,7 @@ from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space
 from lightleak.attacks.gradient_inversion.exact.search import Candidates, RowSearch
-from lightleak.attacks.gradient_inversion.exact.spaces import spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces import Spaces, spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.verification import verify
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import ColumnKind
@@ -58,8 +58,15 @@ WIDEN_EVERY, SEARCH_MORE_EVERY = 2, 4
 
 WIDEN, WIDEST = 4.0, 3e-3
 
+MANY_TESTS, WIDEST_OF_MANY = 30, 2e-2
+"""Where either space leaves this many equations, no wrong row comes anywhere near all of them, and the weak rows of a
+trained network, whose directions rounding blurs, are taken at a wider tolerance. What is proven is decided later."""
+
+COEFFICIENT_FACTOR = 5.0
+"""A coefficient is blurred this many times as much as a row."""
+
 TOGETHER_EVERY = 2
-"""Of the fruitless searches after the first, one in so many is followed by a fit of the last rows together."""
+"""One in so many fruitless searches is followed by a fit of the last rows together; equal rows are looked for first."""
 
 COPIES = 4
 """Candidates of equal categories that are polished before those of others get their turn."""
@@ -76,6 +83,7 @@ class Found:
         rank: distinct rows that the gradient showed at the beginning.
         space: rows that may be behind what is left.
         searches: searches done.
+        factor: by which the gradient was multiplied, as its client had scaled it down.
     """
 
     residual: Residual
@@ -84,6 +92,11 @@ class Found:
     rank: int
     space: RowSpace
     searches: int
+    factor: float
+
+
+State = tuple[Residual, tuple[Tensor, Tensor], RowSpace, tuple[Spaces, Spaces]]
+"""Explained rows and what is left, their cells, the rows that may be behind it, and the spaces of it."""
 
 
 class Rounds:
@@ -111,6 +124,8 @@ class Rounds:
     ) -> None:
         self.chain, self.encoder, self.prior, self.config, self.generator = chain, encoder, prior, config, generator
         self.n_rows = n_rows
+        self.factor = 1.0
+        self.before_equal: State | None = None
         self._begin(observed)
         device = observed[0].device
         self.cells = (
@@ -123,7 +138,10 @@ class Rounds:
         self.residual = Residual.of(self.chain, observed, self.n_rows)
         self.scale, self.first_scale = unit_scale(observed[LAYER]), unit_scale(observed[0])
         self.space = self.whole_space = infer_space(observed[0], self.encoder, self.prior, self.n_rows)
-        self.spaces = (spaces_of(observed[0], self.first_scale), spaces_of(observed[LAYER], self.scale))
+        self.spaces = (
+            spaces_of(observed[0], self.first_scale, most=self.n_rows),
+            spaces_of(observed[LAYER], self.scale, most=self.n_rows),
+        )
         self.whole = self.spaces
         self.largest = float(torch.linalg.svdvals(observed[0] / self.first_scale.unsqueeze(-1))[0])
         self.first_rank, self.rank = self.spaces[0].rank, self.spaces[LAYER].rank
@@ -149,7 +167,7 @@ class Rounds:
             if not accepted and self.residual.rows_left <= config.enumerate_below:
                 accepted = self._enumerate(tolerance)
             if not accepted and fruitless > 0:
-                accepted = self._not_alone(best, tolerance, together=fruitless % TOGETHER_EVERY == 1)
+                accepted = self._not_alone(best, tolerance, together=fruitless % TOGETHER_EVERY == 0)
             searches += 1
             floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
             if accepted:
@@ -157,24 +175,34 @@ class Rounds:
                 continue
             fruitless += 1
             if fruitless % WIDEN_EVERY == 0:
-                tolerance = min(WIDEST, WIDEN * tolerance)
+                tolerance = min(self._widest(), WIDEN * tolerance)
             if fruitless % SEARCH_MORE_EVERY == 0:
                 chains = min(config.most_chains, 2 * chains)
+        if self.before_equal is not None and not self._explained:
+            self._instead(self.before_equal)
         return self.found(searches)
+
+    def _widest(self) -> float:
+        """Largest tolerance of rows."""
+        spaces = self.spaces[LAYER]
+        many = min(spaces.row_null.shape[1], spaces.unit_null.shape[1]) >= MANY_TESTS
+        return WIDEST_OF_MANY if many else WIDEST
 
     def _blur(self) -> float:
         """Tolerance of rows: rounding is that of the whole gradient, however little of it is left."""
         left, whole = self.residual.left[LAYER].norm(), self.residual.observed[LAYER].norm()
-        return max(ROW_TOLERANCE, min(WIDEST, BLUR * float(whole / left.clamp_min(torch.finfo(left.dtype).tiny))))
+        return max(
+            ROW_TOLERANCE, min(self._widest(), BLUR * float(whole / left.clamp_min(torch.finfo(left.dtype).tiny)))
+        )
 
     def found(self, searches: int = 0) -> Found:
         """Where the rounds stand, with whole numbers rounded."""
         whole = [column.kind is ColumnKind.INTEGER for column in self.encoder.schema.numerical]
-        integer = torch.tensor(whole, device=self.cells[1].device)
+        integer = torch.tensor(whole, dtype=torch.bool, device=self.cells[1].device)
         self.cells = (self.cells[0], torch.where(integer, self.cells[1].round(), self.cells[1]))
         self.residual = self.residual.explaining(self.space.encode(self.cells), self.residual.counts)
         certain = proven_rows(self.residual, self.space, self.whole, free=len(self.encoder.schema.numerical))
-        return Found(self.residual, self.cells, certain, self.rank, self.space, searches)
+        return Found(self.residual, self.cells, certain, self.rank, self.space, searches, self.factor)
 
     def _enumerate(self, tolerance: float) -> int:
         """Rows that the first layer's row space admits, verified there.
@@ -187,20 +215,37 @@ class Rounds:
         return self.accept(candidates, tolerance, layer=0) if len(found.codes) else 0
 
     def _not_alone(self, best: Candidates, tolerance: float, together: bool) -> int:
-        """Rows that occur more than once; unless they explain all, the last few rows by `explain_together` instead.
+        """Rows that occur more than once; where they do not explain all, the last few by `explain_together` instead.
 
         Different rows that share all masks look like equal ones half-way between them.
         """
-        before = self.residual, self.cells, self.space, self.spaces
+        before = self._state
         equal = self.accept(best, tolerance, LAYER, alone=False)
-        if not together or (self.residual.rows_left == 0 and self.residual.relative < EXPLAINED):
+        if equal and self.residual.rows_left:
+            self.before_equal = self.before_equal or before
+        if not together or (equal and (self.residual.rows_left or self._explained)):
             return equal
-        after = self.residual, self.cells, self.space, self.spaces
-        self.residual, self.cells, self.space, self.spaces = before
+        return self._instead(before) or equal
+
+    def _instead(self, before: State) -> int:
+        """Rows by `explain_together` from an earlier state on; back to the present one where there are none."""
+        after = self._state
+        self._return_to(before)
         fitted = self._together()
         if not fitted:
-            self.residual, self.cells, self.space, self.spaces = after
-        return fitted or equal
+            self._return_to(after)
+        return fitted
+
+    @property
+    def _explained(self) -> bool:
+        return self.residual.rows_left == 0 and self.residual.relative < EXPLAINED
+
+    @property
+    def _state(self) -> State:
+        return self.residual, self.cells, self.space, self.spaces
+
+    def _return_to(self, state: State) -> None:
+        self.residual, self.cells, self.space, self.spaces = state
 
     def _together(self) -> int:
         """The last few rows by `explain_together`."""
@@ -231,7 +276,7 @@ class Rounds:
         passed = (
             inside
             & (verdict.unit_distance < UNIT_FACTOR * tolerance)
-            & (verdict.coefficient_error < COEFFICIENT_TOLERANCE)
+            & (verdict.coefficient_error < max(COEFFICIENT_TOLERANCE, COEFFICIENT_FACTOR * tolerance))
         )
         if alone:
             passed &= verdict.counts.sum(-1) == 1
@@ -240,6 +285,7 @@ class Rounds:
             best = verdict.row_distance.argsort(stable=True)
             factor = common_factor(verdict.single[self._unlike(cells, best[near[best]])])  # a reading counts once
             if factor is not None and abs(factor - 1) > COEFFICIENT_TOLERANCE:
+                self.factor *= factor
                 self._begin(tuple(layer * factor for layer in self.residual.observed))
                 return self.accept(candidates, tolerance, layer, alone)
         order = verdict.row_distance.argsort(stable=True)

@@ -8,6 +8,7 @@ searches by the null space.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -17,6 +18,10 @@ RANK_FLOOR = 2e-6
 
 RANK_DROP = 15.0
 """... where the first of them is this many times smaller than the one before."""
+
+CLEAR_OF_PLATEAU = 5.0
+"""Where a spectrum runs into rounding without such a gap, singular values this many times above the first that no row
+accounts for count: rows that a trained network is sure of have parts of the gradient of every size down to nothing."""
 
 
 @dataclass(frozen=True)
@@ -46,29 +51,42 @@ def unit_scale(gradient: Tensor) -> Tensor:
     return torch.where(norms > 0, norms, torch.ones_like(norms))
 
 
-def numerical_rank(singular: Tensor, floor: float = RANK_FLOOR) -> int:
-    """Rank by the first gap into rounding.
+def numerical_rank(singular: Tensor, most: int) -> int:
+    """Rank by the first gap into rounding, or by what rises above it where there is no gap.
 
-    >>> numerical_rank(torch.tensor([1.0, 0.1, 1e-8, 1e-9]))
+    Args:
+        singular: singular values, the largest first.
+        most: rows behind the matrix: no more are due to them.
+
+    >>> numerical_rank(torch.tensor([1.0, 0.1, 1e-8, 1e-9]), most=3)
     2
+    >>> numerical_rank(torch.tensor([1.0, 1e-3, 1e-6, 1e-7, 1e-8, 9e-9]), most=4)
+    4
+    >>> numerical_rank(torch.tensor([1.0, 0.1, 1e-2, 1e-3]), most=2)
+    4
     """
-    relative = singular / singular[0]
-    for i, (here, following) in enumerate(zip(relative[:-1].tolist(), relative[1:].tolist(), strict=True)):
-        if following < floor and here > RANK_DROP * following:
+    relative = (singular / singular[0]).tolist()
+    for i, (here, following) in enumerate(pairwise(relative)):
+        if following < RANK_FLOOR and here > RANK_DROP * following:
             return i + 1
-    return len(relative)
+    if most >= len(relative) or relative[most] >= RANK_FLOOR:
+        return len(relative)
+    return sum(value > CLEAR_OF_PLATEAU * relative[most] for value in relative[:most])
 
 
-def spaces_of(gradient: Tensor, scale: Tensor, rank: int | None = None) -> Spaces:
+def spaces_of(gradient: Tensor, scale: Tensor, rank: int | None = None, most: int | None = None) -> Spaces:
     """Decompose a layer's gradient.
 
     Args:
         gradient: ``[out, in + 1]``, float64.
         scale: see `unit_scale`; of the whole batch's gradient.
         rank: known rank; default: `numerical_rank`.
+        most: rows behind the gradient, for that; default: unknown.
     """
     left, singular, right = torch.linalg.svd(gradient / scale.unsqueeze(-1), full_matrices=True)
-    rank = numerical_rank(singular) if rank is None else min(rank, len(singular))
+    if rank is None:
+        rank = numerical_rank(singular, len(singular) if most is None else most)
+    rank = min(rank, len(singular))
     inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
     return Spaces(rank, right[rank:].T.contiguous(), left[:, rank:].contiguous(), inverse, scale, _gap(singular, rank))
 

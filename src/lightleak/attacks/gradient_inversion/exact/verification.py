@@ -63,14 +63,8 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int)
         x: rows ``[n, d]``, float64.
         n_rows: rows of the batch.
     """
-    activations = chain.forward(x)
-    v = with_one(activations.hidden[layer])
     hypotheses = x.new_tensor(label_hypotheses(chain.n_classes))
-    # [n, hypotheses, classes]: derivative by the logits of rows with these counts.
-    output = hypotheses.sum(-1, keepdim=True) * activations.probabilities.unsqueeze(1) - hypotheses
-    d = _errors_at(chain, layer, [m.unsqueeze(1) for m in activations.masks], output) / spaces.unit_scale
-    unit_distance = (d @ spaces.unit_null).norm(dim=-1) / d.norm(dim=-1).clamp_min(torch.finfo(d.dtype).tiny)
-    coefficient = ((v @ spaces.inverse).unsqueeze(1) * d).sum(-1) / n_rows
+    row_distance, unit_distance, coefficient = held_against(chain, layer, spaces, x, hypotheses, n_rows)
     error = (coefficient - 1).abs()
     # The coefficient tells counts apart whose directions are the same; the column space those that differ.
     best = (error + unit_distance).argmin(1, keepdim=True)
@@ -78,13 +72,32 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int)
     single_distance = torch.where(single > 0, single_distance, torch.full_like(single_distance, torch.inf))
     nearest = single_distance.argmin(1, keepdim=True)
     return Verdict(
-        row_distance=(v @ spaces.row_null).norm(dim=1) / v.norm(dim=1),
+        row_distance=row_distance,
         unit_distance=unit_distance.gather(1, best).squeeze(1),
         coefficient_error=error.gather(1, best).squeeze(1),
         counts=hypotheses[best.squeeze(1)],
         single=single.gather(1, nearest).squeeze(1),
         single_distance=single_distance.gather(1, nearest).squeeze(1),
     )
+
+
+def held_against(
+    chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, counts: Tensor, n_rows: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The three tests of rows ``[n, d]`` for label counts ``[n or 1, hypotheses, classes]``.
+
+    Returns:
+        Part of ``v`` outside the row space ``[n]``; part of the scaled ``d`` outside the column space and the
+        coefficient, 1 for a true row, ``[n, hypotheses]``.
+    """
+    activations = chain.forward(x)
+    v = with_one(activations.hidden[layer])
+    # [n, hypotheses, classes]: derivative by the logits of rows with these counts.
+    output = counts.sum(-1, keepdim=True) * activations.probabilities.unsqueeze(1) - counts
+    d = _errors_at(chain, layer, [m.unsqueeze(1) for m in activations.masks], output) / spaces.unit_scale
+    unit_distance = (d @ spaces.unit_null).norm(dim=-1) / d.norm(dim=-1).clamp_min(torch.finfo(d.dtype).tiny)
+    coefficient = ((v @ spaces.inverse).unsqueeze(1) * d).sum(-1) / n_rows
+    return (v @ spaces.row_null).norm(dim=1) / v.norm(dim=1), unit_distance, coefficient
 
 
 def _errors_at(chain: ReLUChain, layer: int, masks: list[Tensor], output: Tensor) -> Tensor:

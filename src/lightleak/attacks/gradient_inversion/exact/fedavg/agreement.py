@@ -133,7 +133,9 @@ def _best(equations: RowEquations, members: Candidates) -> tuple[int, Tensor, bo
     every = range(len(equations.space.free))
     freely = equations.determines(list(every))
     numbers, sharpness = members.numbers.clone(), torch.zeros_like(members.misfit)
-    for held in torch.unique(members.at_bound, dim=0):
+    # A table without free numbers has flags of width 0, which `unique` refuses.
+    patterns = torch.nn.functional.pad(members.at_bound, (0, 1)).unique(dim=0)[:, :-1]
+    for held in patterns:
         some = (members.at_bound == held).all(1)
         assumed = () if freely else tuple(f for f in every if bool(held[f]))
         numbers[some] = equations.solve(members.codes[some], assumed)

@@ -44,8 +44,8 @@ CITATION = "LightLeak: all rows of a batch moved against the whole gradient, wit
 class JointInversion(UpdateAttack):
     """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be told apart.
 
-    Needs a network of linear layers with ReLU, at least one of them hidden, and no labels. Every row is certified where
-    the batch explains the gradient to rounding, and likely otherwise.
+    Needs a network of linear layers with ReLU, at least one of them hidden, and no labels. Rows are certified
+    where the batch explains the gradient to rounding and they could have no other cells, and likely otherwise.
 
     Args:
         config: the settings.
@@ -66,7 +66,7 @@ class JointInversion(UpdateAttack):
         """Refuse updates this attack has no meaning for.
 
         Raises:
-            ObservationError: a weight delta, an aggregate, or tensors that do not fit the network.
+            ObservationError: a weight delta, an aggregate, zeros, or tensors that do not fit the network.
             UnsupportedError: another loss, images, an encoding whose numbers are not affine, or a network that is no
                 ReLU chain with a hidden layer.
         """
@@ -77,6 +77,8 @@ class JointInversion(UpdateAttack):
         if facts.n_clients != 1:
             number = facts.n_clients or "an unknown number of clients"
             raise ObservationError(f"{self.name} inverts one client's gradient; this one aggregates {number}")
+        if not any(bool(value.any()) for value in update.update.values()):
+            raise ObservationError(f"{self.name} fits rows to a gradient, and this one is zero in every element")
         if facts.loss != "cross_entropy":
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
         if is_image_state(update.encoder):

@@ -51,8 +51,8 @@ class JointProblem:
 
     @cached_property
     def target_value(self) -> float:
-        """Squared distance of the target from no rows at all."""
-        return float(self.kernels.value(self.target))
+        """Squared distance of the target from no rows at all; never 0, as all distances are relative to it."""
+        return max(float(self.kernels.value(self.target)), torch.finfo(torch.float64).tiny)
 
     @cached_property
     def _tables(self) -> dict[torch.dtype, tuple[Nodes, RowTables, tuple[RowTables, ...]]]:
