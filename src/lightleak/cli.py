@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -135,9 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.set_defaults(run=_reproduce, takes_settings=False, output_folder=_reproduce_folder)
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
-    report.add_argument("folders", type=Path, nargs="+", metavar="DIR", help="run folder; several make one report")
-    report.add_argument("--output", type=Path, help="HTML file (default: DIR/report.html; needed for several folders)")
+    report.add_argument(
+        "folders", type=Path, nargs="+", metavar="DIR", help="run folder; several make one report that compares them"
+    )
+    report.add_argument("--output", type=Path, help="HTML file (default: report.html in DIR, combined.html of several)")
     report.add_argument("--redact", action="store_true", help="leave true and reconstructed values out")
+    report.add_argument("--pdf", action="store_true", help="print it as well, on A4 beside the HTML (needs Chromium)")
     report.set_defaults(run=_report, takes_settings=False)
 
     data = commands.add_parser("data", help="list, fetch or describe tables")
@@ -153,6 +157,8 @@ def _parser() -> argparse.ArgumentParser:
     describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
     describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
     describe.add_argument("--label", help="label column of a file")
+    describe.add_argument("--drop", help="columns of a file that are no features, separated by commas")
+    describe.add_argument("--missing", choices=["refuse", "impute", "category"], default="refuse", help="in a file")
     describe.set_defaults(run=_data_describe, takes_settings=False)
 
     doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and say how to mend them")
@@ -255,14 +261,14 @@ def _audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
         raise UsageError("audit needs either a config or --resume DIR; see lightleak audit --help")
     if parsed.resume is not None:
         if rest:
-            raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well")
+            raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well; leave it out")
         if parsed.output is not None:
-            raise UsageError("--resume goes on in its own folder, got --output as well")
+            raise UsageError("--resume goes on in its own folder, got --output as well; leave it out")
         saved = resumed_file(folder)
         kind = kind_of_config(saved)
         config = kind.load(saved)
         if parsed.config is not None and kind.load(parsed.config) != config:
-            raise UsageError(f"{folder} holds a run of another config than {parsed.config}")
+            raise UsageError(f"{folder} holds a run of another config than {parsed.config}; leave the config out")
     else:
         kind, config = load_any_config(parsed.config, _settings(rest))
     if parsed.plan:
@@ -320,10 +326,17 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
 def _report(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> None:
-    from lightleak.report import build_report
+    from lightleak.report import build_report, find_browser, print_pdf
 
+    if parsed.output is not None:
+        _check_file("--output", parsed.output)
+    if parsed.pdf:
+        find_browser()  # refused before anything is written
     runs = parsed.folders[0] if len(parsed.folders) == 1 else parsed.folders
-    console.print(f"report: {build_report(runs, parsed.output, parsed.redact)}", soft_wrap=True)
+    page = build_report(runs, parsed.output, parsed.redact)
+    console.print(f"report: {page}", soft_wrap=True)
+    if parsed.pdf:
+        console.print(f"printed: {print_pdf(page, page.with_suffix('.pdf'))}", soft_wrap=True)
 
 
 def _data_list(
@@ -363,7 +376,8 @@ def _data_describe(
     elif Path(parsed.name).suffix:
         if parsed.label is None:
             raise UsageError(f"{parsed.name} is a file: name its label column with --label")
-        table = load_table(Path(parsed.name), parsed.label)
+        dropped = [name.strip() for name in parsed.drop.split(",")] if parsed.drop else []
+        table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing)
     else:
         DATASETS.get(parsed.name)
         return
@@ -397,6 +411,8 @@ def _doctor(
 ) -> int:
     from lightleak.audit.doctor import examine, has_problem, print_findings, write_findings
 
+    if parsed.json is not None:
+        _check_file("--json", parsed.json)
     with console.status("examining; imports take the longest"):
         findings = examine(parsed.data, parsed.output)
     print_findings(findings, console)
@@ -470,6 +486,16 @@ def _explain(
         if number:
             console.rule()
         print_card(card, console)
+
+
+def _check_file(flag: str, path: Path) -> None:
+    """Raise `UsageError` for a file that cannot be written, before the work."""
+    if path.is_dir():
+        raise UsageError(f"{flag} must be a file, got the folder {path}")
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag} must lie in an existing folder, got {path}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{flag} must lie in a folder that you may write, got {path}; choose another")
 
 
 def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:

@@ -42,6 +42,8 @@ onload = () => {
       }).map(node => node.tagName + " " + node.textContent.trim().slice(0, 30)),
       scripts: page.scripts.length,
       sections: page.querySelectorAll("section").length,
+      bottoms: Object.fromEntries([...page.querySelectorAll("section")].map(
+        node => [node.id, node.getBoundingClientRect().bottom + page.defaultView.scrollY])),
       drawn: [...page.querySelectorAll("svg.chart")].map(node => node.getBoundingClientRect().width),
     };
   }
@@ -253,11 +255,11 @@ class Browser:
         command = [CHROMIUM, *FLAGS, f"--user-data-dir={self.folder / 'profile'}", *flags, page.as_uri()]
         return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
-    def measure(self, report: Path, unfold: bool = False) -> dict[str, Any]:
+    def measure(self, report: Path, unfold: bool = False, widths: tuple[int, ...] = WIDTHS) -> dict[str, Any]:
         """What it makes of a report at each width; ``unfold``: with everything unfolded that can be."""
         text = report.read_text(encoding="utf-8").replace("&", "&amp;").replace('"', "&quot;")
         frames = "".join(
-            f'<iframe srcdoc="{text}" style="border:0;width:{width}px;height:900px"></iframe>' for width in WIDTHS
+            f'<iframe srcdoc="{text}" style="border:0;width:{width}px;height:900px"></iframe>' for width in widths
         )
         page = self.folder / "frames.html"
         page.write_text(MEASURE % (frames, str(unfold).lower()), encoding="utf-8")

@@ -58,3 +58,59 @@ def test_cells_are_readable_at_every_shade(dark: bool, tone: str) -> None:
 def test_marks_stand_out_from_the_page(dark: bool, series: str) -> None:
     found = scheme(dark)
     assert contrast(colour(found[series]), colour(found["paper"])) >= 3
+
+
+RULES = re.findall(r"([^{}]+)\{([^{}]*)\}", re.sub(r"/\*.*?\*/", "", CSS, flags=re.DOTALL))
+"""Selector and declarations of every rule, those inside media queries too."""
+
+
+def named(kind: str) -> set[str]:
+    """Variables that rules of the stylesheet set a property to."""
+    pattern = rf"(?:^|[;\s]){kind}: (?:[\w.#%-]+ )*var\(--(\w+)\)"
+    return {name for _, declared in RULES for name in re.findall(pattern, declared)}
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_every_colour_that_a_rule_gives_to_text_is_readable_on_every_ground(dark: bool) -> None:
+    found = scheme(dark)
+    fronts, grounds = named("color"), named("background") - {"line"}  # the line shows as a gap between tiles
+    assert {"ink", "muted", "s0"} <= fronts and {"paper", "soft"} <= grounds
+    poor = [
+        (front, ground)
+        for front in fronts
+        for ground in grounds
+        if contrast(colour(found[front]), colour(found[ground])) < 4.5
+    ]
+    assert poor == []
+
+
+def test_text_on_paper_is_readable() -> None:
+    printed = dict(re.findall(r"--(\w+): (#\w{3,6})", CSS[CSS.index("@media print") :]))
+    full = {
+        name: value if len(value) == 7 else "#" + "".join(2 * digit for digit in value[1:])
+        for name, value in printed.items()
+    }
+    for front in ("ink", "muted"):
+        for ground in ("paper", "soft"):
+            assert contrast(colour(full[front]), colour(full[ground])) >= 4.5
+
+
+def test_text_in_charts_takes_one_of_these_colours() -> None:
+    fills = {
+        name
+        for selector, declared in RULES
+        if ".chart" in selector and ("text" in selector or "label" in selector or "value" in selector)
+        for name in re.findall(r"fill: var\(--(\w+)\)", declared)
+    }
+    assert fills == {"ink", "muted"}
+
+
+def test_no_rule_gives_text_a_colour_of_its_own() -> None:
+    """Else the contrasts above would not cover it; a cell's mark has its tone only where it stands without a shade."""
+    own = [
+        (selector.strip(), value)
+        for selector, declared in RULES
+        for value in re.findall(r"(?:^|[;\s])color: ([^;]+)", declared)
+        if not value.startswith(("var(--", "inherit", "rgb(var(--tone))")) and "@page" not in selector
+    ]
+    assert [rule for rule in own if "@bottom" not in rule[0]] == []

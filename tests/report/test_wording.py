@@ -59,21 +59,23 @@ def test_every_part_of_a_setting_has_a_phrase() -> None:
     )
     names = varying([first, second])
     assert names == [field.name for field in fields(Setting)]
-    assert setting_parts(second, names)[-7:] == [
+    assert "defence noise 0.1" in setting_parts(second, names)  # one phrase for the defence and its strength
+    assert "defence none" in setting_parts(first, names)
+    assert setting_parts(second, ["strength"]) == ["strength 0.1"]
+    assert setting_parts(first, ["strength"]) == ["no strength"]
+    assert setting_parts(second, names)[-6:] == [
         "round 2",
         "5 local epochs",
         "1 local batch",
         "3 clients",
-        "strength 0.1",
         "ε 2.94",
         "δ 1e-05",
     ]
-    assert setting_parts(first, names)[-7:] == [
+    assert setting_parts(first, names)[-6:] == [
         "no epoch",
         "no local epoch",
         "no local batch",
         "clients not stated",
-        "no strength",
         "no ε",
         "no δ",
     ]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from lightleak.report.comparison import Group, at_start, strongest_first
 from lightleak.report.estimate import Estimate
+from lightleak.report.intervals import bounded
 from lightleak.report.wording import (
     behind_update,
     defense_phrase,
@@ -191,7 +192,21 @@ def _selection(group: Group, candidates: Sequence[Group], groups: Sequence[Group
     text += "."
     if len(candidates) > 1:
         text += f" This is the strongest of the {len(candidates)} combinations of attack and setting measured."
+        text += _after_the_fact(group, len(candidates))
     return text + _higher_later(group, groups)
+
+
+def _after_the_fact(group: Group, candidates: int) -> str:
+    """The highest of several means is partly luck: what its interval is when it has to hold for all of them."""
+    name = "cell_accuracy"
+    values = [result.metrics[name] for result in group.results if name in result.metrics]
+    wide = bounded(values, comparisons=candidates)
+    if wide is None or not wide.has_interval:
+        return " It is named after the fact, and the highest of several is partly luck."
+    return (
+        f" It is named after the fact, and the highest of several is partly luck: to allow for the choice, read "
+        f"{interval(wide)} as the interval of its cells (Bonferroni, {candidates} comparisons)."
+    )
 
 
 def _higher_later(group: Group, groups: Sequence[Group]) -> str:

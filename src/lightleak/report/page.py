@@ -16,6 +16,8 @@ from lightleak.report import wording
 from lightleak.report.cells import SHADES, typical_batch
 from lightleak.report.certainty import certainty
 from lightleak.report.certificates import MARKS, MEANINGS, certificates, place_words, residual_words
+from lightleak.report.change.page import FILTERS as CHANGE_FILTERS
+from lightleak.report.change.page import change_context
 from lightleak.report.charts import legend_mark
 from lightleak.report.columns import column_leakage
 from lightleak.report.comparison import Group, at_start, compare
@@ -40,6 +42,8 @@ from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
 from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
 
 FILE_NAME = "report.html"
+COMBINED_NAME = "combined.html"
+"""The report of several runs, in the folder of the first of them: the report of that one alone stays."""
 OWNER_ONLY = 0o600
 """A report holds private rows, as its run folder does."""
 
@@ -51,7 +55,8 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
 
     Args:
         run: a run folder with at least ``results.json``, or several of them.
-        output: the file to write; ``report.html`` in the run folder by default.
+        output: the file to write; by default ``report.html`` in the run folder, and of several runs ``combined.html``
+            in the folder of the first.
         redact: leave out every true and reconstructed value and keep only whether it was right; of vertical runs every
             true and estimated share, and keep only how far off the estimates are; of released models every value of a
             made-up or private row.
@@ -60,14 +65,11 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
         Path of the report.
 
     Raises:
-        UsageError: a folder is no run folder, no folder is given, several are given without ``output``, or they are of
-            different kinds.
+        UsageError: a folder is no run folder, no folder is given, or they are of different kinds.
     """
     folders = [run] if isinstance(run, Path) else list(run)
     if not folders:
         raise UsageError("a report needs at least one run folder, got none")
-    if output is None and len(folders) > 1:
-        raise UsageError(f"a report of several runs needs an output file, got none for {len(folders)} runs")
     named = list(zip(folders, run_names(folders), strict=True))
     kind = kind_of_runs(folders)
     if kind == "vertical":
@@ -80,7 +82,7 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
         text = render_tuning([load_tuning_run(folder, name) for folder, name in named], redact)
     else:
         text = render([load_run(folder, name) for folder, name in named], redact)
-    target = folders[0] / FILE_NAME if output is None else output
+    target = output or folders[0] / (FILE_NAME if len(folders) == 1 else COMBINED_NAME)
     _write(target, text)
     return target
 
@@ -144,6 +146,7 @@ def _templates() -> Environment:
         "key": legend_mark,
         "flatten": flatten,
         "residual": residual_words,
+        **CHANGE_FILTERS,
         **FILTERS,
         **RELEASED_FILTERS,
     }
@@ -185,6 +188,7 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
         "today": date.today().isoformat(),
         "version": lightleak.__version__,
         "redact": redact,
+        **change_context(runs),
         "headline": found,
         "main": main,
         "scenarios": shown,

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class RunFolder:
         metrics: ``metrics.csv`` of the training; no rows where there is none.
         config: text of ``config.yaml``; None where there is none.
         environment: ``environment.json``; empty where there is none.
+        trained: ``training.json``, the scores on the test rows once the training is over; empty where there is none.
     """
 
     name: str
@@ -41,15 +42,21 @@ class RunFolder:
     metrics: pd.DataFrame
     config: str | None
     environment: Mapping[str, Any]
+    trained: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The config as a mapping; empty where there is none or it cannot be read."""
+        try:
+            found = yaml.safe_load(self.config or "")
+        except yaml.YAMLError:
+            return {}
+        return found if isinstance(found, Mapping) else {}
 
     @property
     def title(self) -> str | None:
         """The ``title`` of the config; None where it has none or cannot be read."""
-        try:
-            found = yaml.safe_load(self.config or "")
-        except yaml.YAMLError:
-            return None
-        title = found.get("title") if isinstance(found, Mapping) else None
+        title = self.settings.get("title")
         return title if isinstance(title, str) and title else None
 
 
@@ -72,7 +79,6 @@ def load_run(path: Path, name: str | None = None) -> RunFolder:
             f"{path / RESULTS}: schema_version must be {SCHEMA_VERSION}, got {raw.get('schema_version')!r}"
         )
     name = name or path.resolve().name
-    environment = _read_json(path / "environment.json") if (path / "environment.json").is_file() else {}
     config = path / "config.yaml"
     return RunFolder(
         name=name,
@@ -80,7 +86,8 @@ def load_run(path: Path, name: str | None = None) -> RunFolder:
         results=tuple(parse_result(row, name, f"{path / RESULTS}, row {i}") for i, row in enumerate(raw["rows"])),
         metrics=_read_metrics(path / "metrics.csv"),
         config=config.read_text(encoding="utf-8") if config.is_file() else None,
-        environment=environment if isinstance(environment, Mapping) else {},
+        environment=_read_mapping(path / "environment.json"),
+        trained=_read_mapping(path / "training.json"),
     )
 
 
@@ -118,6 +125,11 @@ def _read_json(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: expected JSON, got {error}") from error
+
+
+def _read_mapping(file: Path) -> Mapping[str, Any]:
+    found = _read_json(file) if file.is_file() else {}
+    return found if isinstance(found, Mapping) else {}
 
 
 def _read_metrics(file: Path) -> pd.DataFrame:

@@ -255,7 +255,11 @@ def setting_parts(setting: Setting, names: Iterable[str]) -> list[str]:
         "epsilon": "no ε" if setting.epsilon is None else f"ε {setting.epsilon:.3g}",
         "delta": "no δ" if setting.delta is None else f"δ {setting.delta:g}",
     }
-    return [phrases[name] for name in names]
+    wanted = list(names)
+    if {"defense", "strength"} <= set(wanted):
+        wanted.remove("strength")
+        phrases["defense"] = f"defence {defense_title(setting.defense, setting.strength)}"
+    return [phrases[name] for name in wanted]
 
 
 def _amount(number: int | None, one: str, many: str | None = None) -> str:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lightleak.core.errors import UsageError
 from lightleak.report import build_report
 from lightleak.report.frontier.result import parse_result
 from lightleak.report.frontier.run_folder import FrontierRun, load_frontier_run
@@ -170,8 +169,7 @@ def test_several_runs_are_pooled_and_several_tables_stand_apart(outline, make_na
     third = make_named_frontier("other")(curves=("none", "sign"), extra={"dataset": "german"})
     apart = outline(build_report([first, third], tmp_path / "apart.html").read_text(encoding="utf-8"))
     assert apart.text.count("Accuracy lost, points") == 2
-    with pytest.raises(UsageError, match="several runs needs an output file"):
-        build_report([first, second])
+    assert build_report([first, second]) == first / "combined.html"
 
 
 def test_the_report_is_the_same_each_time_and_redacted_or_not(make_frontier) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from lightleak.core.errors import UsageError
 from lightleak.report import build_report
 from lightleak.report.page import render_vertical
 from lightleak.report.run_folder import RunFolder
@@ -217,8 +216,7 @@ def test_several_runs_are_pooled_over_their_seeds(outline, make_named_vertical, 
     page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
     assert "Measured with 5 seeds" in page.text
     assert "monday" in page.text and "tuesday" in page.text
-    with pytest.raises(UsageError, match="several runs needs an output file"):
-        build_report([first, second])
+    assert build_report([first, second]) == first / "combined.html"
 
 
 def test_several_tables_are_named(outline, make_named_vertical, tmp_path: Path) -> None:

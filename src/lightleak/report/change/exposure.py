@@ -1,0 +1,135 @@
+"""How many records are at risk, whichever attack was best on each update: no attack is picked after the fact."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lightleak.report.change.groups import Moment, moment_of, on_same_rows, unit_of
+from lightleak.report.comparison import BASELINE
+from lightleak.report.estimate import Estimate
+from lightleak.report.intervals import Values, bounded, paired_difference, unpaired_difference
+from lightleak.report.result import Result
+from lightleak.report.run_folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What all attacks of a run together got out of updates of one size, sent at one moment.
+
+    Of each update the attack counts that got most from it. Who has no truth to compare with cannot choose better, so
+    this is an upper end of what these attacks can do.
+
+    Attributes:
+        run: whose.
+        batch_size: rows behind an update.
+        moment: when the updates were sent.
+        results: of all attacks, guessing apart.
+        at_risk: share of an update's rows that came back with every value right, or certified, by update.
+        proven: share that is certified, by update; empty where no attack certifies.
+        cells: share of values recovered, by update; empty where the truth is unknown.
+        guesses: the same by guessing; empty where it was not measured.
+        knows_truth: whether rows were compared with the true ones, so that uncertified ones count as well.
+    """
+
+    run: RunFolder = field(repr=False)
+    batch_size: int | None
+    moment: Moment
+    results: tuple[Result, ...] = field(repr=False)
+    at_risk: Values = field(repr=False)
+    proven: Values = field(repr=False)
+    cells: Values = field(repr=False)
+    guesses: Values = field(repr=False)
+    knows_truth: bool
+
+    @property
+    def n(self) -> int:
+        """Updates that were attacked."""
+        return len(self.at_risk)
+
+    def rows(self, comparisons: int = 1) -> Estimate:
+        """Mean of `at_risk`, with an interval that allows for having picked it among several."""
+        found = bounded(self.at_risk.values(), comparisons=comparisons)
+        assert found is not None  # an exposure has at least one update
+        return found
+
+    @property
+    def certified(self) -> Estimate | None:
+        """Mean of `proven`."""
+        return bounded(self.proven.values())
+
+    @property
+    def values(self) -> Estimate | None:
+        """Mean of `cells`."""
+        return bounded(self.cells.values())
+
+    @property
+    def guess(self) -> Estimate | None:
+        """Mean of `guesses`."""
+        return bounded(self.guesses.values())
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a run's changed settings did to an exposure: after minus before.
+
+    Attributes:
+        rows: of `Exposure.at_risk`; negative where fewer rows are at risk.
+        values: of `Exposure.cells`.
+        is_paired: whether both are over the same rows.
+    """
+
+    rows: Estimate | None
+    values: Estimate | None
+    is_paired: bool
+
+    @property
+    def helps(self) -> bool:
+        """Whether it measurably lowers rows at risk or values recovered, and measurably raises neither."""
+        known = [one for one in (self.rows, self.values) if one is not None]
+        lowers = any(one.high is not None and one.high < 0 for one in known)
+        return lowers and not any(one.low is not None and one.low > 0 for one in known)
+
+
+def exposures(run: RunFolder) -> tuple[Exposure, ...]:
+    """Every size and moment of a run, updates sent before training first, then by size."""
+    found: dict[tuple[Moment, int | None], list[Result]] = {}
+    for result in run.results:
+        found.setdefault((moment_of(result.setting), result.batch_size), []).append(result)
+    order = sorted(found, key=lambda key: (key[0] == "during training", key[1] or 0))
+    every = (_exposure(run, moment, size, found[moment, size]) for moment, size in order)
+    return tuple(one for one in every if one is not None)
+
+
+def effect(before: Exposure, after: Exposure) -> Effect:
+    """Difference of two exposures of one size and moment, paired where both attacked the same rows."""
+    is_paired = on_same_rows(before.run, after.run, before.results, after.results)
+    subtract = paired_difference if is_paired else unpaired_difference
+    return Effect(subtract(before.at_risk, after.at_risk), subtract(before.cells, after.cells), is_paired)
+
+
+def _exposure(run: RunFolder, moment: Moment, size: int | None, results: list[Result]) -> Exposure | None:
+    attacks = [result for result in results if result.attack != BASELINE]
+    at_risk = _highest(attacks, ("exact_match_rate", "certified_share"))
+    if not at_risk:
+        return None
+    return Exposure(
+        run=run,
+        batch_size=size,
+        moment=moment,
+        results=tuple(attacks),
+        at_risk=at_risk,
+        proven=_highest(attacks, ("certified_share",)),
+        cells=_highest(attacks, ("cell_accuracy",)),
+        guesses=_highest((result for result in results if result.attack == BASELINE), ("cell_accuracy",)),
+        knows_truth=any("exact_match_rate" in result.metrics for result in attacks),
+    )
+
+
+def _highest(results: Iterable[Result], names: tuple[str, ...]) -> Mapping[tuple[object, ...], float]:
+    """The highest of the named metrics over all attacks, by update."""
+    found: dict[tuple[object, ...], float] = {}
+    for result in results:
+        for name in names:
+            if name in result.metrics:
+                unit = unit_of(result)
+                found[unit] = max(found.get(unit, 0.0), result.metrics[name])
+    return found

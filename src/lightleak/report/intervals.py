@@ -1,0 +1,132 @@
+"""Intervals that stay inside what is possible, allow for a choice, and do not vanish where all values are equal."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from scipy import stats
+
+from lightleak.metrics.summary import CONFIDENCE
+from lightleak.report.estimate import Estimate
+
+ALLOWED = 1 - CONFIDENCE
+"""Chance of an interval that misses its mean."""
+
+Values = Mapping[Any, float]
+"""One value for each update that was attacked, by what names the update."""
+
+
+def bounded(
+    values: Iterable[float], lowest: float = 0.0, highest: float = 1.0, comparisons: int = 1
+) -> Estimate | None:
+    """Mean of bounded values with an interval that holds for all of several means at once.
+
+    Student's t at ``1 - 0.05 / comparisons`` (Bonferroni), cut off at the bounds. Where all n values are equal, that
+    interval has no width, which says too much: after n equal draws, the share of draws that would differ is below
+    ``1 - alpha ** (1 / n)`` (the exact binomial bound, about 3 / n), and the interval is what that share could change.
+
+    Args:
+        values: one for each update.
+        lowest: what no value lies below.
+        highest: what no value lies above.
+        comparisons: means among which this one was picked.
+
+    Returns:
+        The mean without an interval where there is one value, or where all are equal and unbounded; None where there is
+        none.
+
+    >>> found = bounded([0.0] * 8)
+    >>> found.mean, found.low, round(found.high, 3)
+    (0.0, 0.0, 0.312)
+    >>> bounded([0.7, 0.8, 0.9], comparisons=5).high
+    1.0
+    """
+    known = list(values)
+    n = len(known)
+    if not known:
+        return None
+    mean = math.fsum(known) / n
+    if n == 1:
+        return Estimate(mean)
+    alpha = ALLOWED / comparisons
+    if max(known) == min(known):
+        if math.isinf(lowest) or math.isinf(highest):
+            return Estimate(mean, n)
+        differing = 1 - alpha ** (1 / n)
+        return Estimate(
+            mean, n, mean + differing * (min(lowest, mean) - mean), mean + differing * (max(highest, mean) - mean)
+        )
+    variance = math.fsum((value - mean) ** 2 for value in known) / (n - 1)
+    half = float(stats.t.ppf(1 - alpha / 2, n - 1)) * math.sqrt(variance / n)
+    return Estimate(mean, n, max(mean - half, min(lowest, mean)), min(mean + half, max(highest, mean)))
+
+
+def paired_difference(before: Values, after: Values, largest: float = 1.0) -> Estimate | None:
+    """Mean of ``after - before``, each at most ``largest``, over the updates that both have; None if they share none.
+
+    >>> paired_difference({"a": 0.75, "b": 0.5}, {"a": 0.25}).mean
+    -0.5
+    """
+    return bounded((after[key] - before[key] for key in before if key in after), -largest, largest)
+
+
+def unpaired_difference(before: Values, after: Values, largest: float = 1.0) -> Estimate | None:
+    """Difference of two means over different updates, at most ``largest``, with Welch's interval.
+
+    Returns:
+        ``n`` is 0, as nothing was paired; no interval where either has one value; None where either has none.
+
+    >>> found = unpaired_difference({0: 0.8, 1: 0.9, 2: 0.7}, {0: 0.2, 1: 0.3, 2: 0.1})
+    >>> round(found.mean, 2), round(found.low, 2), round(found.high, 2), found.n
+    (-0.6, -0.83, -0.37, 0)
+    """
+    first, second = list(before.values()), list(after.values())
+    if not first or not second:
+        return None
+    mean = math.fsum(second) / len(second) - math.fsum(first) / len(first)
+    if min(len(first), len(second)) == 1:
+        return Estimate(mean, 0)
+    parts = [(_variance_of_mean(values), len(values)) for values in (first, second)]
+    total = sum(variance for variance, _ in parts)
+    if total == 0:
+        return Estimate(mean, 0)
+    freedom = total**2 / sum(variance**2 / (n - 1) for variance, n in parts)
+    half = float(stats.t.ppf(1 - ALLOWED / 2, freedom)) * math.sqrt(total)
+    return Estimate(mean, 0, max(mean - half, -largest), min(mean + half, largest))
+
+
+def _variance_of_mean(values: list[float]) -> float:
+    mean = math.fsum(values) / len(values)
+    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
+
+
+def proportion(share: float, n: int) -> Estimate:
+    """A share of n rows with Wilson's interval (Wilson 1927).
+
+    >>> found = proportion(0.75, 400)
+    >>> round(found.low, 3), round(found.high, 3)
+    (0.705, 0.79)
+    """
+    z = float(stats.norm.ppf(1 - ALLOWED / 2))
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return Estimate(share, n, max(centre - half, 0.0), min(centre + half, 1.0))
+
+
+def combined(before: Estimate, after: Estimate) -> Estimate:
+    """``after - before`` of two independent estimates from their intervals; no interval where either has none.
+
+    The distances of the means from their ends are added in squares (Zou and Donner 2008; of two shares with Wilson's
+    intervals that is Newcombe 1998, method 10). Two networks judged on the same rows agree on most of them, so that
+    they are not independent and the true interval of their difference is narrower: this one is on the safe side.
+
+    >>> found = combined(proportion(0.75, 400), proportion(0.70, 400))
+    >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+    (-0.05, -0.111, 0.012)
+    """
+    mean = after.mean - before.mean
+    if before.low is None or before.high is None or after.low is None or after.high is None:
+        return Estimate(mean, 0)
+    below = math.hypot(after.mean - after.low, before.high - before.mean)
+    above = math.hypot(after.high - after.mean, before.mean - before.low)
+    return Estimate(mean, 0, mean - below, mean + above)

@@ -1,0 +1,81 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from lightleak.report.estimate import Estimate, estimate
+from lightleak.report.intervals import bounded, combined, paired_difference, proportion, unpaired_difference
+
+SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=12)
+
+
+@given(SHARES, st.integers(1, 20))
+def test_the_interval_holds_the_mean_and_stays_inside_the_bounds(values: list[float], comparisons: int) -> None:
+    plain, wide = bounded(values), bounded(values, comparisons=comparisons)
+    assert plain is not None and wide is not None
+    assert 0 <= wide.low <= plain.low <= plain.mean + 1e-12 and plain.mean - 1e-12 <= plain.high <= wide.high <= 1
+
+
+def test_where_values_differ_it_is_the_reports_own_interval() -> None:
+    values = [0.4, 0.5, 0.55, 0.6]
+    assert bounded(values).low == pytest.approx(estimate(values).low)
+    assert bounded(values).high == pytest.approx(estimate(values).high)
+
+
+def test_bonferroni_is_students_interval_at_the_smaller_error() -> None:
+    values = np.array([0.4, 0.5, 0.55, 0.6])
+    found = stats.t.interval(1 - 0.05 / 5, 3, values.mean(), stats.sem(values))
+    wide = bounded(values.tolist(), comparisons=5)
+    assert (wide.low, wide.high) == pytest.approx(found)
+
+
+@pytest.mark.parametrize("n", [2, 6, 30])
+def test_equal_values_leave_open_what_so_few_draws_cannot_rule_out(n: int) -> None:
+    found = bounded([1.0] * n)
+    rare = 1 - found.low  # the share of other draws that goes unseen in n draws with a chance of 5%
+    assert (1 - rare) ** n == pytest.approx(0.05)
+    assert found.high == 1
+
+
+def test_one_value_has_no_interval_and_none_is_none() -> None:
+    assert bounded([0.3]) == Estimate(0.3)
+    assert bounded([]) is None
+    assert bounded([0.3, 0.3], -math.inf, math.inf) == Estimate(0.3, 2)
+
+
+@given(st.dictionaries(st.integers(0, 8), st.floats(0, 1)), st.dictionaries(st.integers(0, 8), st.floats(0, 1)))
+def test_pairs_are_the_updates_that_both_have(before: dict[int, float], after: dict[int, float]) -> None:
+    shared = sorted(set(before) & set(after))
+    found = paired_difference(before, after)
+    if not shared:
+        assert found is None
+    else:
+        assert found.mean == pytest.approx(np.mean([after[key] - before[key] for key in shared]), abs=1e-12)
+    turned = paired_difference(dict(reversed(before.items())), after)
+    assert (turned is None) == (found is None)
+
+
+def test_without_pairs_the_interval_is_welchs() -> None:
+    before, after = [0.8, 0.9, 0.7, 0.95], [0.2, 0.5, 0.1]
+    expected = stats.ttest_ind(after, before, equal_var=False).confidence_interval(0.95)
+    found = unpaired_difference(dict(enumerate(before)), dict(enumerate(after)))
+    assert found.n == 0
+    assert (found.low, found.high) == pytest.approx((max(expected.low, -1), expected.high))
+
+
+@given(st.integers(1, 400), st.data())
+def test_a_proportion_is_wilsons(n: int, data: st.DataObject) -> None:
+    successes = data.draw(st.integers(0, n))
+    expected = stats.binomtest(successes, n).proportion_ci(method="wilson")
+    found = proportion(successes / n, n)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+
+
+def test_a_difference_turned_round_is_the_opposite() -> None:
+    first, second = proportion(0.8, 300), proportion(0.75, 200)
+    there, back = combined(first, second), combined(second, first)
+    assert (there.mean, there.low, there.high) == pytest.approx((-back.mean, -back.high, -back.low))
+    assert combined(Estimate(0.5), second) == Estimate(0.25, 0)
