@@ -15,16 +15,16 @@ OUTPUT ?= runs/quickstart
 INSTALL := $(BIN)/python -m pip install -q -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test lint docs format clean
+.PHONY: help audit test lint docs examples wheel flower format clean
 
 help:
-	@echo "make audit | test | lint | docs | format | clean"
+	@echo "make audit | test | lint | docs | examples | wheel | flower | format | clean"
 
 audit: $(VENV)/.installed
 	$(BIN)/lightleak audit $(CONFIG) --output $(OUTPUT)
 
 test: lint
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --cov --cov-report=term
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --ignore=tests/examples --ignore=tests/packaging --cov --cov-report=term
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check
@@ -34,7 +34,22 @@ lint: $(VENV)/.installed-dev
 
 # Stops at the first broken link, anchor or docstring.
 docs: $(VENV)/.installed-dev
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# The notebooks from the first cell to the last.
+examples: $(VENV)/.installed-dev
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) tests/examples
+
+# What is built and handed out.
+wheel: $(VENV)/.installed-dev
+	$(BIN)/pytest -n 0 tests/packaging
+	$(BIN)/python -m build -q --outdir dist .
+
+# Flower holds packages below what constraints.txt pins: its tests run in an environment of their own.
+flower:
+	$(PYTHON) -m venv .venv-flower
+	.venv-flower/bin/python -m pip install -q -c constraints-flower.txt $(PIP_ARGS) -e '.[flower]' pytest hypothesis
+	OMP_NUM_THREADS=1 .venv-flower/bin/python -m pytest -p no:cacheprovider -n 0 tests/integrations/test_flower.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
@@ -42,7 +57,7 @@ format: $(VENV)/.installed-dev
 
 # Keeps .venv and the downloaded tables.
 clean:
-	rm -rf build dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv-flower build dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
