@@ -105,6 +105,8 @@ def test_a_column_without_values_and_a_label_with_gaps_are_named() -> None:
         ([datetime.date(2024, 1, 1), None], True),
         (["2024-01-01 10:30", "2024-01-02T11:00:00Z"], True),
         (["31.12.2023", "1.1.24"], True),
+        (["3 Jan 2024", "12-FEB-2024", "March 5, 2024 10:30"], True),
+        (["may 5", "June"], False),
         (["2024-01-01"] * 19 + ["unknown"], True),
         (["2024-01-01", "unknown"], False),
         (["10-20", "20-30"], False),

@@ -100,17 +100,28 @@ def test_the_split_depends_on_seed_and_fraction() -> None:
         ({"ward": ["a", "b", None, "a"] * 25}, "'ward' has 25 missing values"),
         ({"ill": "no"}, r"'ill' must have at least 2 classes, got \['no'\]"),
         ({"ill": ["no", "yes", None, "no"] * 25}, "'ill' has 25 missing values"),
-        ({"weight": np.where(np.arange(100) < 1, np.inf, 70.5 + np.arange(100))}, r"'weight'.* finite"),
-        ({"name": [f"person {i}" for i in range(100)], "again": [f"x{i}" for i in range(100)]}, None),
+        ({"weight": np.where(np.arange(100) < 1, np.inf, 70.5 + np.arange(100))}, "column 'weight' holds infinity: put a number"),
+        ({"name": [f"person {i}" for i in range(100)]}, "'name' has 100 distinct strings in 100 rows, too many"),
+        ({"ill": np.arange(100) / 7}, "label 'ill' must be a class that repeats, got 100 distinct values in 100 rows"),
+        ({"ill": pd.date_range("2024-01-01", periods=5).repeat(20)}, "'ill' must be a class that repeats, got 5"),
     ],
 )
 def test_bad_columns_are_named(change, message) -> None:
     frame = patients().assign(**change)
-    if message is None:  # 100 distinct strings are still a category, 101 are not
-        assert load_table(frame, "ill").schema.column("name").width == 100
-        return
     with pytest.raises(DataError, match=message):
         load_table(frame, "ill")
+
+
+def test_strings_that_repeat_are_a_category_up_to_100() -> None:
+    frame = patients(300).assign(name=[f"person {i % 100}" for i in range(300)])
+    assert load_table(frame, "ill").schema.column("name").width == 100
+    with pytest.raises(DataError, match="'name' has 101 distinct strings; at most 100 categories"):
+        load_table(frame.assign(name=[f"person {i % 101}" for i in range(300)]), "ill")
+
+
+def test_a_small_table_may_have_a_category_per_row() -> None:
+    frame = patients(20).assign(profession=[f"profession {i}" for i in range(20)])
+    assert load_table(frame, "ill").schema.column("profession").width == 20
 
 
 def test_a_column_of_100000_distinct_strings_is_named_with_its_count() -> None:
@@ -138,17 +149,23 @@ def test_repeated_column_names_and_too_few_rows_are_refused() -> None:
     frame = patients()
     with pytest.raises(DataError, match=r"must differ from each other; repeated: \['age'\]"):
         load_table(pd.concat([frame, frame[["age"]]], axis=1), "ill")
-    with pytest.raises(DataError, match="'table' must have at least 2 rows, got 1"):
+    with pytest.raises(DataError, match="'table' must have at least 2 rows below its column names, got 1"):
         load_table(frame.head(1), "ill")
+
+
+def test_repeated_names_in_a_file_are_refused_though_pandas_numbers_them(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("age,sex,age,ill\n1,f,2,no\n3,m,4,yes\n")
+    with pytest.raises(DataError, match=r"'t\.csv' must differ from each other; repeated: \['age'\]; rename them"):
+        load_table(tmp_path / "t.csv", "ill")
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("broken.parquet", b"not parquet at all", r"broken\.parquet cannot be read"),
-        ("empty.csv", b"", r"empty\.csv cannot be read: EmptyDataError"),
-        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", r"binary\.csv cannot be read: UnicodeDecodeError"),
-        ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", r"ragged\.csv cannot be read: ParserError"),
+        ("empty.csv", b"", r"empty\.csv cannot be read: it is empty; it needs a line of column names"),
+        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", r"binary\.csv cannot be read: it is not UTF-8 text .*save it as UTF-8"),
+        ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", r"ragged\.csv cannot be read: .*quote cells that hold the separator"),
         ("fake.csv.gz", b"a,b\n1,2\n", r"fake\.csv\.gz cannot be read: BadGzipFile"),
         ("table.xlsx", b"PK", r"table\.xlsx must be one of \.csv, .*\.parquet, \.pq, got '\.xlsx'"),
         ("table", b"a,b\n", "got 'no suffix'"),

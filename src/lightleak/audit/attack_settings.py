@@ -5,6 +5,8 @@ from typing import Any
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.attacks.gradient_inversion.exact.audit_max import STAGES, ComposedAttack
+from lightleak.attacks.model_inversion import INVERSION_ATTACKS
+from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.federation_config import LABEL_METHODS
 from lightleak.core.errors import UsageError
@@ -17,11 +19,17 @@ def make_attack(name: str, options: Mapping[str, Any], where: str) -> UpdateAtta
     Raises:
         UsageError: an unknown attack or setting, or a value of the wrong type or range.
     """
+    if name not in ATTACKS and name in _of_other_kinds():
+        raise UsageError(f"{where}: {name} is no attack on client updates; it needs kind: {_of_other_kinds()[name]}")
     make = ATTACKS.get(name)
     try:
         return make(**options)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
+
+
+def _of_other_kinds() -> dict[str, str]:
+    return {name: "vertical" for name in PROPERTY_ATTACKS} | {name: "released-model" for name in INVERSION_ATTACKS}
 
 
 def check_attacks(attacks: Mapping[str, Mapping[str, Any]]) -> None:

@@ -265,6 +265,11 @@ class AuditConfig:
             raise UsageError(
                 f"label_method must be one of {', '.join(allowed)} under {self.protocol.name}, got {self.label_method}"
             )
+        if self.rounds and min(self.capture.epochs) >= self.rounds:
+            raise UsageError(
+                f"capture.epochs must name one below {self.rounds} ({self._rounds_setting}; the first is 0), got "
+                f"{list(self.capture.epochs)}"
+            )
         self._check_defense()
         if self.protocol.is_fedavg:
             self._check_fedavg()

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from lightleak.audit.campaign import CLAIMS
 from lightleak.core.claims import Claims
@@ -19,7 +20,7 @@ def begin_folder(folder: Path, saved: Path, noun: str, begin: Callable[[], objec
         begin: writes ``saved``, whole, after everything else.
 
     Raises:
-        UsageError: it is a file, or holds something else.
+        UsageError: it is a file, holds something else, or cannot be made or written.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output must be a folder, got the file {folder}")
@@ -28,6 +29,11 @@ def begin_folder(folder: Path, saved: Path, noun: str, begin: Callable[[], objec
     # The first thing in a new folder are the claims of whoever made it.
     if folder.is_dir() and any(folder.iterdir()) and not (folder / CLAIMS).is_dir() and not saved.is_file():
         raise UsageError(f"{folder} is not empty and holds no {noun}; choose another --output")
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(FOLDER_MODE)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(FOLDER_MODE)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"--output {folder} cannot be made or written ({error.strerror}); choose another") from error
     Claims(folder / CLAIMS).once("config", saved.is_file, begin)

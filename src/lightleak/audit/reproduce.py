@@ -31,10 +31,12 @@ from lightleak.audit.reproduction_settings import (
     attacked,
     experiment_of,
     figure_cells,
+    offered,
     population_of,
     setting_of,
 )
 from lightleak.audit.results import write_results
+from lightleak.audit.settings import at_least
 from lightleak.audit.special_reproductions import SPECIAL as SPECIAL_HORIZONTAL
 from lightleak.audit.unit import Unit, write_whole
 from lightleak.audit.vertical.reproduce import VERTICAL
@@ -78,7 +80,13 @@ def reproduce(
     table = load_paper_table(name)
     cells = [cell for cell in reproducible_cells(table) if selection.keeps(cell)]
     if not cells and name not in SPECIAL:
-        raise UsageError(f"nothing of {name} is left to run with {selection.chosen()}")
+        raise UsageError(
+            f"nothing of {name} is left to run with {selection.chosen()}; {offered(reproducible_cells(table))}"
+        )
+    at_least("--workers", workers, 0)
+    units = [] if name in SPECIAL else _units(cells, selection)
+    for dataset, network in dict.fromkeys((unit.facts["dataset"], unit.facts["target"]) for unit in units):
+        experiment_of(dataset, network, selection.data_folder)  # a table that is missing begins nothing
     _open(folder, name, selection)
     write_environment(folder, where, command)
     if name in SPECIAL:
@@ -86,7 +94,6 @@ def reproduce(
         keys = ("metric", "column", "setting", "epoch_prior", "label", "latent_search")
         write_results(folder, rows, extra_keys=(*keys, *VERTICAL_KEYS))
     else:
-        units = _units(cells, selection)
         try:
             run_units(
                 partial(_units, cells, selection),

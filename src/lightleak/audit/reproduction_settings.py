@@ -1,6 +1,6 @@
 """Which runs stand behind a paper's cell: the dataset, network, clients and attack that its coordinates name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -148,7 +148,20 @@ def check_settings(cells: Iterable[PaperCell], selection: Selection) -> None:
             raise UsageError(f"--settings must be among {', '.join(known)}, got {name!r}")
 
 
-def selected(table: PaperTable, cells: Iterable[PaperCell], selection: Selection) -> list[PaperCell]:
+def offered(cells: Iterable[PaperCell]) -> str:
+    """What may be selected of these cells, for messages.
+
+    >>> offered([PaperCell("cell_accuracy", "percent", 90.0, dataset="adult", attack="tableak", batch_size=8)])
+    'it has datasets adult; attacks tableak; batch sizes 8'
+    """
+    cells = list(cells)
+    named = {"datasets": "dataset", "attacks": "attack", "batch sizes": "batch_size", "labels": "labels"}
+    found = {word: dict.fromkeys(getattr(cell, name) for cell in cells) for word, name in named.items()}
+    texts = [f"{word} {', '.join(str(v) for v in values if v is not None)}" for word, values in found.items()]
+    return f"it has {'; '.join(text for text in texts if not text.endswith(' '))}"
+
+
+def selected(table: PaperTable, cells: Sequence[PaperCell], selection: Selection) -> list[PaperCell]:
     """The cells of a table that are selected.
 
     Raises:
@@ -156,7 +169,7 @@ def selected(table: PaperTable, cells: Iterable[PaperCell], selection: Selection
     """
     kept = [cell for cell in cells if selection.keeps(cell)]
     if not kept:
-        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}")
+        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}; {offered(cells)}")
     return kept
 
 

@@ -142,7 +142,7 @@ def resumed_file(folder: Path) -> Path:
         UsageError: the folder holds no audit.
     """
     if not (folder / CONFIG_FILE).is_file():
-        raise UsageError(f"nothing to resume in {folder}: it holds no {CONFIG_FILE}")
+        raise UsageError(f"nothing to resume in {folder}: it holds no {CONFIG_FILE}; name the folder of a run")
     if (folder / OFFLINE_FILE).is_file():
         raise UsageError(f"{folder} was made by `lightleak attack`; to finish it, run the same command again")
     return folder / CONFIG_FILE

@@ -30,9 +30,12 @@ def read_settings(path: Path) -> dict[str, Any]:
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"config {path} is not YAML: {error}") from error
+        raise UsageError(f"config {path} is not YAML in UTF-8: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
-        raise UsageError(f"config {path} must hold a mapping of settings, got {type(content).__name__}")
+        got = "an empty file" if content is None else type(content).__name__
+        raise UsageError(
+            f"config {path} must hold a mapping of settings, such as data: {{table: FILE, label: COLUMN}}; got {got}"
+        )
     return content
 
 
@@ -98,7 +101,7 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
     try:
         values = parser.instantiate(parser.parse_object(tree)).as_dict()
     except (jsonargparse.ArgumentError, TypeError, ValueError, KeyError) as error:
-        raise UsageError(f"{source}: {' '.join(str(error).split())}") from error
+        raise UsageError(f"{source}: {_in_words(str(error), kind)}") from error
     for key, settings in loose.items():
         section, _, name = key.partition(".")
         if settings is not None:
@@ -177,6 +180,38 @@ def _require_mappings(kind: Any, tree: Mapping[str, Any], prefix: str = "") -> N
             if not isinstance(value, dict):
                 raise UsageError(f"{prefix}{section.name} must be a mapping of settings, got {value!r}")
             _require_mappings(section.type, value, f"{prefix}{section.name}.")
+
+
+_WRONG_VALUE = re.compile(r'Parser key "(?P<key>[^"]+)": Expected an? (?P<type>.+?)\. Got value: (?P<got>.*)')
+_WRONG_NAME = re.compile(r"Group '(?P<key>[^']+)' does not accept option '(?P<name>[^']+)'")
+_PLAIN_TYPES = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+_PLAIN_TYPES |= {"tuple": "a list, such as [a, b]", "dict": "a mapping of settings"}
+
+
+def _in_words(message: str, kind: Any) -> str:
+    """What jsonargparse says, with the types of Python in words; as it is where it says something else."""
+    message = " ".join(message.split())
+    if found := _WRONG_VALUE.fullmatch(message):
+        return f"{found['key']} must be {_type_in_words(found['type'])}, got {found['got']}"
+    if found := _WRONG_NAME.search(message):
+        known = _known_settings(kind, found["key"])
+        close = get_close_matches(found["name"], known, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        return f"unknown setting {found['key']}.{found['name']}{hint}; known: {', '.join(known)}"
+    return message
+
+
+def _type_in_words(name: str) -> str:
+    if allowed := re.fullmatch(r"typing\.Literal\[(.*)\]", name):
+        return f"one of {allowed[1].replace(chr(39), '')}"
+    plain_name = re.sub(r"<class '(\w+)'>", r"\1", name)
+    return _PLAIN_TYPES.get(plain_name, plain_name)
+
+
+def _known_settings(kind: Any, section: str) -> list[str]:
+    for name in section.split("."):
+        kind = {field.name: field.type for field in fields(kind)}[name]
+    return [field.name for field in fields(kind)]
 
 
 def _take(tree: dict[str, Any], dotted: str) -> dict[str, Any] | None:

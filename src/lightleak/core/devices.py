@@ -31,7 +31,10 @@ def resolve_device(name: str = "auto") -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise UsageError(f"device must be auto, cpu, cuda or cuda:N, got {name!r}")
     if device.type == "cuda" and (not torch.cuda.is_available() or (device.index or 0) >= torch.cuda.device_count()):
-        raise UsageError(f"device {name!r} is not on this machine ({torch.cuda.device_count()} CUDA devices found)")
+        found = torch.cuda.device_count()
+        raise UsageError(
+            f"device {name!r} is not on this machine ({found} CUDA devices found); leave it at auto or cpu"
+        )
     return device
 
 

@@ -33,7 +33,10 @@ def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:
         raise ObservationError(f"{path} is not JSON: {error}") from error
     found = facts.pop("schema_version", None) if isinstance(facts, dict) else None
     if found != version:
-        raise ObservationError(f"{path}: schema_version must be {version}, got {found!r}")
+        raise ObservationError(
+            f"{path}: schema_version must be {version}, got {found!r}; another version of lightleak wrote it: capture "
+            "anew, or attack it with that version"
+        )
     return dict(facts)
 
 

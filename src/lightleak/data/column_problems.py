@@ -5,18 +5,32 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings
 
-DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T]\d{1,2}:.*)?")
-"""A day written in numbers, with or without a time; names of months are left to the limit on categories."""
+_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+DATE = re.compile(
+    r"(\d{1,4}([-/.])\d{1,2}\2\d{1,4}"
+    rf"|\d{{1,2}}[-. ]+{_MONTH}[-., ]+\d{{2,4}}"
+    rf"|{_MONTH}[. ]+\d{{1,2}},? +\d{{4}})"
+    r"([ T]\d{1,2}:.*)?",
+    re.IGNORECASE,
+)
+"""A day in numbers or with the English name of its month, with or without a time."""
 
 MOSTLY = 0.9
 """Share of the cells that must read as dates for a column to hold dates; the rest are then slips of the pen."""
 
 LOOKED_AT = 1000
 """Cells that are read to tell dates from other text: enough for the share above, and quick on millions of rows."""
+
+FEW = 20
+"""Distinct values up to here say nothing about a column: a table of 30 rows may well hold 20 professions."""
+
+MOSTLY_DISTINCT = 0.5
+"""Share of distinct values above which text is no category: one that nearly every row has alone tells nothing."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +66,16 @@ def holds_dates(cells: pd.Series) -> bool:
     present = cells.dropna()
     dates = [_is_date(value) for value in present.head(LOOKED_AT)]
     return bool(dates) and sum(dates) >= MOSTLY * len(dates)
+
+
+def rarely_repeats(cells: pd.Series) -> bool:
+    """Whether most values of a column occur once, as those of identifiers and free text do.
+
+    >>> rarely_repeats(pd.Series([f"patient {i}" for i in range(60)])), rarely_repeats(pd.Series(["a", "b"] * 30))
+    (True, False)
+    """
+    distinct = cells.nunique()
+    return bool(distinct > FEW and distinct > MOSTLY_DISTINCT * cells.count())
 
 
 def column_problems(frame: pd.DataFrame, label: str, fills: bool) -> list[ColumnProblem]:
@@ -104,6 +128,12 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
             mend = "drop it if it is an identifier or free text, or declare its categories in a schema"
             what = f"has {distinct} distinct strings; at most {MAX_INFERRED_CATEGORIES} categories are inferred"
             return ColumnProblem(name, what, mend, drops=True)
+        if rarely_repeats(category_strings(present)):
+            mend = "drop it if it is an identifier or free text, or declare its categories in a schema"
+            what = f"has {distinct} distinct strings in {len(present)} rows, too many to be categories"
+            return ColumnProblem(name, what, mend, drops=True)
+    elif np.isinf(present.to_numpy(float)).any():
+        return ColumnProblem(name, "holds infinity", "put a number or nothing in its place, or drop it", drops=True)
     if present.nunique() < 2:
         only = present.iloc[0]
         return ColumnProblem(name, f"is constant (only [{only!r}])", "drop it or declare it in a schema", drops=True)

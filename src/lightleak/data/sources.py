@@ -94,6 +94,13 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except DataError:
         raise
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} cannot be read: it is not UTF-8 text ({error}); save it as UTF-8") from error
+    except pd.errors.EmptyDataError as error:
+        raise DataError(f"{path} cannot be read: it is empty; it needs a line of column names and rows") from error
+    except pd.errors.ParserError as error:
+        mend = "quote cells that hold the separator"
+        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}; {mend}") from error
     except (
         OSError,
         EOFError,
@@ -102,6 +109,5 @@ def reading(path: Path) -> Iterator[None]:
         zlib.error,
         tarfile.TarError,
         zipfile.BadZipFile,
-        pd.errors.ParserError,
     ) as error:
         raise DataError(f"{path} cannot be read: {type(error).__name__}: {error}") from error

@@ -1,7 +1,8 @@
 """A user's own table: CSV, Parquet or DataFrame, with a schema inferred or given."""
 
 import gzip
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -11,7 +12,7 @@ import pandas as pd
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
 from lightleak.data.column import Column, MissingPolicy
-from lightleak.data.column_problems import column_problems, problem_report
+from lightleak.data.column_problems import column_problems, holds_dates, problem_report, rarely_repeats
 from lightleak.data.schema import TableSchema
 from lightleak.data.sources import reading
 from lightleak.data.splits import holdout
@@ -58,12 +59,10 @@ def load_table(
     """
     frame, name = (source, "table") if isinstance(source, pd.DataFrame) else (_read(Path(source)), Path(source).name)
     frame = frame.rename(columns=str)
-    repeated = sorted(set(frame.columns[frame.columns.duplicated()]))
-    if repeated:
-        raise DataError(f"column names of {name!r} must differ from each other; repeated: {repeated}")
+    _require_distinct(frame.columns, name)
     frame = _without(frame, drop, label, name)
     if len(frame) < 2:
-        raise DataError(f"{name!r} must have at least 2 rows, got {len(frame)}")
+        raise DataError(f"{name!r} must have at least 2 rows below its column names, got {len(frame)}")
     inferred = schema is None
     if group is not None and group not in frame.columns:
         raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
@@ -105,6 +104,12 @@ def _infer(frame: pd.DataFrame, label: str, sensitive: Sequence[str], missing: M
             raise DataError(problem_report(name, problems))
         if gaps := int(frame[label].isna().sum()):
             raise DataError(f"label {label!r} has {gaps} missing values; leave out the rows without a label")
+        if holds_dates(frame[label]) or rarely_repeats(frame[label]):
+            n_values = frame[label].nunique()
+            raise DataError(
+                f"label {label!r} must be a class that repeats, got {n_values} distinct values in {len(frame)} rows; "
+                "name another column, or cut its numbers into ranges, as by pandas.cut"
+            )
     schema = TableSchema.infer(frame, label, sensitive)
     filled = tuple(_filled(column, missing) if frame[column.name].isna().any() else column for column in schema.columns)
     return replace(schema, columns=filled)
@@ -149,8 +154,20 @@ def _read(path: Path) -> pd.DataFrame:
         if name.endswith(_PARQUET):
             return pd.read_parquet(path)
         if name.endswith(_CSV):
-            return pd.read_csv(path, sep=_separator(path))
-    raise DataError(f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}")
+            separator = _separator(path)
+            frame = pd.read_csv(path, sep=separator)
+            _require_distinct(pd.read_csv(path, sep=separator, header=None, nrows=1).iloc[0].dropna(), path.name)
+            return frame
+    raise DataError(
+        f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}; export it as "
+        "one of these, or read it by pandas and hand the DataFrame to lightleak.prepare"
+    )
+
+
+def _require_distinct(names: Iterable[object], title: str) -> None:
+    """Raise `DataError` for repeated names of columns, which pandas would tell apart by a number."""
+    if repeated := sorted(str(name) for name, n in Counter(names).items() if n > 1):
+        raise DataError(f"column names of {title!r} must differ from each other; repeated: {repeated}; rename them")
 
 
 def _separator(path: Path) -> str:

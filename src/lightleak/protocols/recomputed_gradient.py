@@ -80,7 +80,9 @@ def network_of(update: ClientUpdate, truth: GroundTruth) -> nn.Module:
     expected = {name: parameter.shape for name, parameter in network.named_parameters()}
     got = {name: parameter.shape for name, parameter in update.parameters.items()}
     if odd := sorted({name for name, _ in expected.items() ^ got.items()}):
-        raise ObservationError(f"parameters {odd[:3]} do not fit the network {spec.name!r}")
+        raise ObservationError(
+            f"parameters {odd[:3]} do not fit the network {spec.name!r} that the update names; capture it with its own"
+        )
     return network
 
 

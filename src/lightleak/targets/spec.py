@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any
 
 import torch
@@ -26,6 +27,10 @@ def is_differentiable(name: str) -> bool:
 
 def _maker(name: str) -> Callable[..., nn.Module]:
     return own_factory(name) if is_own(name) else NETWORKS.get(name)
+
+
+def _options(make: Callable[..., nn.Module]) -> str:
+    return ", ".join(list(signature(make).parameters)[2:]) or "none"  # layout and n_classes come first
 
 
 @dataclass(frozen=True)
@@ -81,4 +86,6 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
         try:
             return make(spec.layout, spec.n_classes, **spec.options)
         except TypeError as error:
-            raise UsageError(f"network {spec.name!r} does not take these options: {error}") from error
+            raise UsageError(
+                f"network {spec.name!r} does not take these options: {error}; options: {_options(make)}"
+            ) from error

@@ -12,7 +12,7 @@ from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, 
 from lightleak.attacks.property_inference.calibration import SampleSizes, effective_size, interval
 from lightleak.attacks.property_inference.discriminant import discriminant_values
 from lightleak.attacks.property_inference.estimation import KindValues, Outcome, Values, misfit, separation
-from lightleak.attacks.property_inference.estimators import REGRESSORS
+from lightleak.attacks.property_inference.estimators import REGRESSORS, require_packages
 from lightleak.attacks.property_inference.mixture import estimate_by_mixture
 from lightleak.attacks.property_inference.norms import NORMS, Norm, record_norms
 from lightleak.attacks.property_inference.populations import FEATURES, Features, fraction_grid
@@ -133,7 +133,8 @@ class DistributionComparison(PropertyAttack):
         return {**asdict(self.config), "kinds": None if self.config.kinds is None else list(self.config.kinds)}
 
     def check(self, observation: IntermediateResults) -> None:
-        """Refuse a kind that cannot be seen or was not recorded, and too few rows."""
+        """Refuse a kind that cannot be seen or was not recorded, too few rows, an estimator that is not installed."""
+        require_packages(self.config.estimator)
         for kind in self.config.kinds or ():
             if kind not in VISIBLE[observation.adversary]:
                 allowed = ", ".join(VISIBLE[observation.adversary])

@@ -31,6 +31,18 @@ def _optional(module: str, package: str, name: str) -> Any:
         ) from error
 
 
+def require_packages(name: str) -> None:
+    """Check that what a regressor needs is installed.
+
+    Raises:
+        UnsupportedError: it is not; the message names the extra.
+    """
+    if name.startswith("xgboost"):
+        _optional("xgboost", "xgboost", name)
+    elif name in ("decision_tree", "linear", "svr"):
+        _optional("sklearn", "scikit-learn", name)
+
+
 def _xgboost(name: str, features: np.ndarray, fractions: np.ndarray, seed: int, settings: dict[str, Any]) -> Predict:
     xgboost = _optional("xgboost", "xgboost", name)
     threads = torch.get_num_threads()
