@@ -100,7 +100,10 @@ def test_the_split_depends_on_seed_and_fraction() -> None:
         ({"ward": ["a", "b", None, "a"] * 25}, "'ward' has 25 missing values"),
         ({"ill": "no"}, r"'ill' must have at least 2 classes, got \['no'\]"),
         ({"ill": ["no", "yes", None, "no"] * 25}, "'ill' has 25 missing values"),
-        ({"weight": np.where(np.arange(100) < 1, np.inf, 70.5 + np.arange(100))}, "column 'weight' holds infinity: put a number"),
+        (
+            {"weight": np.where(np.arange(100) < 1, np.inf, 70.5 + np.arange(100))},
+            "column 'weight' holds infinity: put a number",
+        ),
         ({"name": [f"person {i}" for i in range(100)]}, "'name' has 100 distinct strings in 100 rows, too many"),
         ({"ill": np.arange(100) / 7}, "label 'ill' must be a class that repeats, got 100 distinct values in 100 rows"),
         ({"ill": pd.date_range("2024-01-01", periods=5).repeat(20)}, "'ill' must be a class that repeats, got 5"),
@@ -164,7 +167,11 @@ def test_repeated_names_in_a_file_are_refused_though_pandas_numbers_them(tmp_pat
     [
         ("broken.parquet", b"not parquet at all", r"broken\.parquet cannot be read"),
         ("empty.csv", b"", r"empty\.csv cannot be read: it is empty; it needs a line of column names"),
-        ("binary.csv", b"a,b\n\xff\xfe\x00,1\n", r"binary\.csv cannot be read: it is not UTF-8 text .*save it as UTF-8"),
+        (
+            "binary.csv",
+            b"a,b\n\xff\xfe\x00,1\n",
+            r"binary\.csv cannot be read: it is not UTF-8 text .*save it as UTF-8",
+        ),
         ("ragged.csv", b"a,b\n1,2\n1,2,3,4\n", r"ragged\.csv cannot be read: .*quote cells that hold the separator"),
         ("fake.csv.gz", b"a,b\n1,2\n", r"fake\.csv\.gz cannot be read: BadGzipFile"),
         ("table.xlsx", b"PK", r"table\.xlsx must be one of \.csv, .*\.parquet, \.pq, got '\.xlsx'"),

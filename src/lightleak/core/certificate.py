@@ -42,7 +42,8 @@ class Certificate:
         status: per row, in the order of the reconstruction: ``certified`` (it passes every test against the
             gradient's row and column spaces and its coefficient is that of one row, or it belongs to a batch that
             explains the whole gradient to rounding, and could have no other cells), ``likely`` (the best explanation
-            found, not proven; also rows that occur more than once, of whose numbers only the mean shows) or ``missing`` (nothing found: the row is a guess from the prior).
+            found, not proven; also rows that occur more than once, of whose numbers only the mean shows) or
+            ``missing`` (nothing found: the row is a guess from the prior).
         multiplicity: per row, how many rows of the batch are equal to it, its label aside.
         feasibility: what was expected before any work.
         scale: what the observed gradient was multiplied by, as its client had scaled it down (clipping); the residual
