@@ -49,6 +49,7 @@ from lightleak.data.datasets.diabetes130 import DIAGNOSES, ICD9_GROUPS, icd9_gro
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
+from lightleak.defenses.horizontal import UPDATE_DEFENSES, UpdateDefense
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.metrics.cells import Cells, agreement, checked_pair, equality
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
@@ -81,6 +82,7 @@ class Case:
         trained: epochs that the network was trained.
         noise: deviation of Gaussian noise on every element of the gradient.
         clients: averaged into one update.
+        defense: name of a defence of updates and its options, beside the noise.
         labels: the update carries them.
         within: attack whose time on the same batch sets the restarts.
         goals: what is to be reached, see `exact_table.reached`.
@@ -97,6 +99,7 @@ class Case:
     trained: int = 0
     noise: float = 0.0
     clients: int = 1
+    defense: tuple[str, Mapping[str, Any]] | None = None
     labels: bool = False
     within: str | None = None
     goals: Mapping[str, float] = field(default_factory=dict)
@@ -118,6 +121,11 @@ MOST, TABLES = {"all right": 29 / 30}, {"cells right": 27 / 30}
 SECONDS = {32: {"seconds": 1.0}, 88: {"seconds": 3.0}}
 FEDAVG = partial(Case, "fedavg", 32, 20, "exact_fedavg", goals={"mean": 0.98, "worst": 0.9})
 JOINT = partial(Case, attack="exact_joint")
+CHANGES: tuple[tuple[str, Mapping[str, Any]], ...] = (
+    ("clipping", {"max_norm": 0.1}),
+    ("gradient_compression", {"keep": 0.5}),
+    ("random_pruning", {"probability": 0.5}),
+)
 PRIORS = ("marginals", "statistics", "schema")
 CASES: tuple[Case, ...] = (
     *(Case("sizes", rows, 30, goals=MOST | SECONDS.get(rows, {})) for rows in (8, 16, 32, 48, 64, 80, 88)),
@@ -147,6 +155,7 @@ CASES: tuple[Case, ...] = (
     ),
     *(Case("protection", 32, 5, "audit_max", noise=noise) for noise in (0.0, 1e-5, 1e-4, 1e-3, 1e-2)),
     *(Case("protection", 32, 5, "audit_max", clients=clients) for clients in (2, 4)),
+    *(Case("protection", 32, 5, "audit_max", defense=defense) for defense in CHANGES),
     *chain.from_iterable(same_batches(Case("tableak", rows, 10)) for rows in (8, 32, 64)),
     *same_batches(Case("tableak", 128, 5)),
 )
@@ -224,7 +233,10 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
         ]
         update = sent[0] if case.clients == 1 else aggregate_updates(sent)
         return update, GroundTruth(people.inputs[torch.cat(drawn)], people.labels[torch.cat(drawn)])
-    defense = GaussianNoise(case.noise) if case.noise else None
+    defense: UpdateDefense | None = GaussianNoise(case.noise) if case.noise else None
+    if case.defense is not None:
+        name, options = case.defense
+        defense = UPDATE_DEFENSES.get(name)(**options)
     return FreshClients(people, experiment.spec, seed, case.labels, defense=defense).observe(case.rows, 0)
 
 

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 Goals = Callable[[Row], Mapping[str, float]]
 """From a case to what it is to reach: least shares and accuracies, or most seconds."""
 
-SETTING = ("dataset", "hidden", "rows", "local", "trained", "noise", "clients")
+SETTING = ("dataset", "hidden", "rows", "local", "trained", "noise", "clients", "defense")
 """Fields of a case that say what is attacked."""
 HEAD = ("part", "attacked", "attack", "n", "cells % [95%]", "worst", "s mean / max (CPU)", "all cells")
 HEAD += ("and labels [95%]", "exact rows %", "certified %", "of them wrong, inexact", "TabLeak restored / true", "goal")
@@ -41,6 +41,7 @@ def described(case: Row) -> str:
     told += ["{} epochs x {} batches".format(*case["local"])] if case["local"] else []
     told += [f"trained {case['trained']} epochs"] if case["trained"] else []
     told += [f"noise {case['noise']:g}"] if case["noise"] else []
+    told += [case["defense"][0]] if case["defense"] else []
     return ", ".join(told)
 
 
@@ -137,7 +138,15 @@ Costs = Mapping[str, Mapping[int, float]]
 
 def costs(done: Sequence[Row]) -> Costs:
     """Costs of batches of untrained networks of two hidden layers of 100 units on Adult, without noise."""
-    plain = {"dataset": "adult", "hidden": [100, 100], "local": None, "trained": 0, "noise": 0.0, "clients": 1}
+    plain = {
+        "dataset": "adult",
+        "hidden": [100, 100],
+        "local": None,
+        "trained": 0,
+        "noise": 0.0,
+        "clients": 1,
+        "defense": None,
+    }
     seconds: dict[str, dict[int, list[float]]] = {}
     for row in done:
         case = row["case"]

@@ -135,7 +135,7 @@ def test_parsing_leaves_its_arguments_as_they_were() -> None:
         ({"training.optimizer.learning_rate": -1.0}, "learning_rate"),
         ({"capture.per_epoch": 0}, "capture.per_epoch must be at least 1, got 0"),
         ({"capture.epochs": [-1]}, "capture.epochs must be at least 0, got -1"),
-        ({"capture.epochs": []}, "capture.epochs must name at least one epoch"),
+        ({"capture.epochs": [], "initial.batches": 0}, "nothing to attack: capture.epochs names no epoch"),
         ({"capture.at": "cooked"}, "capture.at"),
         ({"capture.at": "clipped"}, "training.trainer.gradient_clip_val"),
         ({"capture.at": "noised"}, "capture.at 'noised'"),

@@ -451,7 +451,7 @@ def test_command(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(doctor, "examine", lambda *facts: asked.append(facts) or findings)
-    file = tmp_path / "new" / "doctor.json"
+    file = tmp_path / "doctor.json"
     assert main(["doctor", "--data", "d", "--output", "o", "--json", str(file)]) == code
     assert asked == [(Path("d"), Path("o"))]
     content = json.loads(file.read_text())

@@ -33,7 +33,8 @@ def test_it_is_written_whole_as_json() -> None:
     assert written["status"] == ["certified", "missing"] and written["multiplicity"] == [1, 1]
     feasibility = {name: tuple(v) if isinstance(v, list) else v for name, v in written["feasibility"].items()}
     assert Feasibility(**feasibility) == PLANNED and PLANNED.to_dict()["ranks"] == (4, 4)
-    assert written["residual"] == 1e-7 and set(written) == {"residual", "status", "multiplicity", "feasibility"}
+    assert written["residual"] == 1e-7 and written["scale"] == 1
+    assert set(written) == {"residual", "status", "multiplicity", "feasibility", "scale"}
 
 
 def test_certificates_are_equal_by_value_and_cannot_be_changed() -> None:

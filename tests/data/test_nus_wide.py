@@ -123,7 +123,7 @@ def test_image_and_text_go_to_two_parties(made: tuple[Path, Parts]) -> None:
         ("Low_Level_Features/Train_Normalized_EDH.dat", ("0 " * 72 + "1\n") * 39, "must have 40 lines"),
         ("Groundtruth/TrainTestLabels/Labels_animal_Train.txt", "1\n" * 39, "must have 40 lines"),
         ("Groundtruth/TrainTestLabels/Labels_animal_Train.txt", "3\n" * 40, "must hold 0 and 1 only"),
-        ("Groundtruth/TrainTestLabels/Labels_animal_Train.txt", "", "cannot be read: EmptyDataError"),
+        ("Groundtruth/TrainTestLabels/Labels_animal_Train.txt", "", "cannot be read: it is empty"),
     ],
 )
 def test_other_files_are_refused(made: tuple[Path, Parts], file: str, content: str, message: str) -> None:

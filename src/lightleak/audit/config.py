@@ -138,7 +138,7 @@ class CaptureConfig:
     """Which updates of the training run are recorded and attacked.
 
     Attributes:
-        epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded.
+        epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded; none: nothing is.
         per_epoch: updates recorded in each, from its first batch (or its first client) on.
         at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
             leaves the defence, and ``noised`` may say so.
@@ -151,8 +151,6 @@ class CaptureConfig:
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
         at_least("capture.per_epoch", self.per_epoch, 1)
-        if not self.epochs:
-            raise UsageError("capture.epochs must name at least one epoch; training.epochs 0 leaves the training out")
         for epoch in self.epochs:
             at_least("capture.epochs", epoch, 0)
 
@@ -258,14 +256,15 @@ class AuditConfig:
         at_least("workers", self.workers, 0)
         if not self.attacks:
             raise UsageError("attacks must name at least one attack")
-        if self.rounds == 0 and not (self.initial.batches and self.initial.batch_sizes):
-            raise UsageError(f"nothing to attack: {self._rounds_setting} is 0, and initial names no batches")
+        if not (self.rounds and self.capture.epochs) and not (self.initial.batches and self.initial.batch_sizes):
+            without = "capture.epochs names no epoch" if self.rounds else f"{self._rounds_setting} is 0"
+            raise UsageError(f"nothing to attack: {without}, and initial names no batches")
         allowed = LABEL_METHODS[self.protocol.name]
         if self.label_method is not None and self.label_method not in allowed:
             raise UsageError(
                 f"label_method must be one of {', '.join(allowed)} under {self.protocol.name}, got {self.label_method}"
             )
-        if self.rounds and min(self.capture.epochs) >= self.rounds:
+        if self.rounds and self.capture.epochs and min(self.capture.epochs) >= self.rounds:
             raise UsageError(
                 f"capture.epochs must name one below {self.rounds} ({self._rounds_setting}; the first is 0), got "
                 f"{list(self.capture.epochs)}"

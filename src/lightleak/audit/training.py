@@ -104,7 +104,7 @@ def train(
     the command was started by itself, it starts the others, which run it again up to here. Under DDP each is a client:
     it takes batches of its own, of ``training.batch_size`` rows, and what is captured is its gradient before the
     all-reduce. Strategies that shard the weights, such as FSDP, leave no process a whole gradient: they train where
-    nothing is captured (``capture.epochs`` beyond the training, no monitor). The first process writes what belongs to
+    nothing is captured (no ``capture.epochs``, no monitor). The first process writes what belongs to
     all of them, and when this returns each sees the captures of all.
 
     A process that is suspended for more than a minute may be replaced (`core.claims`). When it wakes it goes on
@@ -331,4 +331,4 @@ def _check_places(config: AuditConfig, places: Places) -> None:
         try:
             check_strategy(places.strategy, places.world, at)
         except UsageError as error:
-            raise UsageError(f"{error}. Or capture nothing: capture.epochs beyond the training, no monitor") from error
+            raise UsageError(f"{error}. Or capture nothing: capture.epochs [], no monitor") from error

@@ -60,8 +60,8 @@ def numerical_rank(singular: Tensor, most: int) -> int:
 
     >>> numerical_rank(torch.tensor([1.0, 0.1, 1e-8, 1e-9]), most=3)
     2
-    >>> numerical_rank(torch.tensor([1.0, 1e-3, 1e-6, 1e-7, 1e-8, 9e-9]), most=4)
-    4
+    >>> numerical_rank(torch.logspace(0, -8, 9), most=7)
+    7
     >>> numerical_rank(torch.tensor([1.0, 0.1, 1e-2, 1e-3]), most=2)
     4
     """
