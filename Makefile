@@ -68,5 +68,5 @@ $(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml constraints.txt | $(BIN)/python
-	$(INSTALL) -e '.[dev,docs,gandalf,provfl,inversion,dp,tuning]'
+	$(INSTALL) -e '.[all,dev,docs]'
 	touch $@ $(VENV)/.installed

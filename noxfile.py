@@ -13,7 +13,7 @@ PYTHONS = ["3.11", "3.12", "3.13"]
 TORCHES = ["2.13.0", "2.11.0"]
 """The version that constraints.txt pins, and an older one whose ``torch.func`` differs enough to find what breaks."""
 
-CHECKED = "dev,docs,gandalf,provfl,inversion,dp,tuning"
+CHECKED = "all,dev,docs"
 """Extras of the tests, as in the Makefile."""
 
 nox.options.sessions = ["lint", "tests-3.11(torch='2.13.0')", "docs", "notebooks", "wheel-3.11"]

@@ -104,6 +104,11 @@ def test_the_weights_of_the_module_are_what_is_attacked(audit: Audit, data: Prep
     assert (dead.rows["certified_share"] == 0.0).all()
 
 
+def test_one_logit_is_audited_as_the_two_classes_that_it_equals(audit: Audit, data: PreparedTable) -> None:
+    found = audit(chain(data.width, 1), attacks=["exact"])
+    assert (found.rows["exact_match_rate"] == 1.0).all()
+
+
 def test_a_chain_of_ones_own_is_attacked_as_the_registrys(data: PreparedTable) -> None:
     registered = NetworkSpec("mlp", 2, data.encoder.layout, {"hidden": [20, 20]})
     people = Population(*data.encode(), data.encoder, data.marginals)

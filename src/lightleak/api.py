@@ -35,6 +35,7 @@ from lightleak.data.user_table import load_table
 from lightleak.report.page import FILE_NAME as REPORT_FILE
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
 from lightleak.targets.own_check import require_attackable
+from lightleak.targets.single_logit import with_two_logits
 from lightleak.targets.spec import NETWORKS
 
 __all__ = [
@@ -189,6 +190,7 @@ def audit_model(
     Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
     weights that a module has as it is handed over; a network named by a string starts from random weights. With
     ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is left as it is.
+    One with a single logit is attacked, and trained, as the network of two classes that it equals.
 
     Args:
         data: of `prepare`, or what `prepare` takes; then with ``label``.
@@ -329,6 +331,7 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
     made = model if isinstance(model, nn.Module) else model(prepared.width, prepared.n_classes)
     if not isinstance(made, nn.Module):
         raise UsageError(f"model must be or make an nn.Module, or name a network, got {type(made).__name__}")
+    made, _ = with_two_logits(made, prepared.width)
     n_classes = require_attackable(made, prepared.width)
     if n_classes != prepared.n_classes:
         raise UsageError(f"model must return {prepared.n_classes} logits (classes of the label), got {n_classes}")

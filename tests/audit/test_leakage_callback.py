@@ -63,6 +63,23 @@ class Chain(Project):
         self.dropout.p = 0.0
 
 
+class OneLogit(Project):
+    """A chain with a single logit, as binary classifiers often are."""
+
+    def __init__(self) -> None:
+        lightning.LightningModule.__init__(self)
+        self.model = nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Linear(20, 20), nn.ReLU(), nn.Linear(20, 1))
+
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        inputs, labels = batch
+        return nn.functional.binary_cross_entropy_with_logits(self.model(inputs).squeeze(-1), labels.float())
+
+
+class OneLogitOfColumns(OneLogit):
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        return nn.functional.binary_cross_entropy_with_logits(self.model(batch[0]), batch[1])
+
+
 class InDictionaries(Wrapped):
     def training_step(self, batch: Any, index: int) -> Tensor:
         return super().training_step((batch["x"], batch["y"]), index)
@@ -148,6 +165,25 @@ def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit
     assert float(trainer.callback_metrics["leakage/exact/exact_match_rate"]) == 1.0
     with pytest.raises(UnsupportedError, match="exact inversion is for ReLU networks of plain linear layers"):
         fit(Wrapped, LeakageCallback(encoder, "exact"), epochs=1)
+
+
+@pytest.mark.parametrize("form", ["classes", "numbers", "column"])
+def test_one_logit_under_binary_cross_entropy_is_two_classes(
+    fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor], form: str
+) -> None:
+    given = {"classes": rows[1], "numbers": rows[1].float(), "column": rows[1].float().unsqueeze(-1)}[form]
+    project = OneLogit if form != "column" else OneLogitOfColumns
+    watch = LeakageCallback(encoder, "exact", max_captures=1)
+    trainer = fit(project, watch, epochs=1, data=TensorDataset(rows[0], given))
+    update = watch.captured[0].update
+    assert update.parameters["4.weight"].shape == (2, 20) and update.labels is not None
+    assert torch.equal(update.update["4.bias"], update.update["4.bias"][1] * torch.tensor([-1.0, 1.0]))
+    assert float(trainer.callback_metrics["leakage/exact/exact_match_rate"]) == 1.0
+
+
+def test_labels_of_one_logit_must_be_binary(fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]) -> None:
+    with pytest.raises(UsageError, match="must be 0 or 1"):
+        fit(OneLogit, LeakageCallback(encoder, QUICK), data=TensorDataset(rows[0], rows[1] + 0.5))
 
 
 def test_batches_of_any_form_are_read_by_a_function(

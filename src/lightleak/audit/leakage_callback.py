@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import lightning
+import torch
 from rich.console import Console
 
 from lightleak.audit.attack_settings import with_label_setting
@@ -28,8 +29,8 @@ class LeakageCallback(ModuleCapture):
     Every ``every`` epochs it records what a client would have sent in the first steps, attacks it, and logs
     ``leakage/<attack>/...`` through whatever loggers the Trainer has; at the end it can write a run folder with its
     report. The attacks are `LeakageMonitor`, the record is `ModuleCapture`: training is bit for bit what it is without.
-    Under DDP each rank is a client; what is logged is of all ranks, the report of the first one's captures. A training
-    that is resumed from a checkpoint reports what it captured since.
+    Under DDP each rank is a client; what is logged and reported is of all ranks. A training that is resumed from a
+    checkpoint reports what it captured since.
     """
 
     def __init__(
@@ -104,12 +105,27 @@ class LeakageCallback(ModuleCapture):
             monitor.on_train_epoch_end(trainer, pl_module)
 
     def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Write the run folder."""
-        if self.report is None or not trainer.is_global_zero or not self.captured:
+        """Write the run folder, of the captures of all ranks; every rank must come here."""
+        if self.report is None:
             return
-        observed = [(taken.update, taken.truth) for taken in self.captured]
-        found = {monitor.attack.name: monitor.found for monitor in self.monitors}
-        run_updates(observed, self.config, self.report, console=Console(quiet=True), known=found)
+        mine = (self.captured, [monitor.found for monitor in self.monitors])
+        ranks = [mine]
+        if trainer.world_size > 1:
+            ranks = [mine] * trainer.world_size
+            torch.distributed.all_gather_object(ranks, mine)
+        observed = [(taken.update, taken.truth) for captured, _ in ranks for taken in captured]
+        if not trainer.is_global_zero or not observed:
+            return
+        first = [sum(len(captured) for captured, _ in ranks[:rank]) for rank in range(len(ranks))]
+        known = {
+            monitor.attack.name: {
+                start + i: of_capture
+                for start, (_, found) in zip(first, ranks, strict=True)
+                for i, of_capture in found[which].items()
+            }
+            for which, monitor in enumerate(self.monitors)
+        }
+        run_updates(observed, self.config, self.report, console=Console(quiet=True), known=known)
 
 
 def _config(attacks: Any, labels: str, seed: int, redact: bool) -> AuditConfig:

@@ -1,7 +1,7 @@
 """`GradientCapture`: records, while a target trains, what a federated client would have sent."""
 
 import warnings
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -28,6 +28,8 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.local_pass import check_batch
 from lightleak.targets.spec import NetworkSpec
+
+NamedTensors = Mapping[str, Tensor]
 
 
 class GradientCapture(lightning.Callback):
@@ -213,6 +215,10 @@ class GradientCapture(lightning.Callback):
         """Inputs ``[n, d]`` and labels ``[n]`` of a batch."""
         return _inputs_and_labels(batch)
 
+    def _sent(self, weights: NamedTensors, gradient: NamedTensors) -> tuple[NamedTensors, NamedTensors]:
+        """Weights and gradient of the described network, from those of the watched one."""
+        return weights, gradient
+
     def _refuses(self, capture: Capture) -> str | None:
         """Why a capture is left out, or ``None``."""
         return None
@@ -250,9 +256,7 @@ class GradientCapture(lightning.Callback):
             grads = {name: torch.zeros_like(p) if p.grad is None else p.grad.detach().clone() for name, p in named}
             self._take(trainer, pl_module, {name: gradient.cpu() for name, gradient in grads.items()})
 
-    def _take(
-        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, gradient: dict[str, Tensor]
-    ) -> None:
+    def _take(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, gradient: NamedTensors) -> None:
         recorder = self._recorder
         assert recorder is not None  # callers hold one
         autocast, loss_scale = mixed_precision(trainer)
@@ -268,10 +272,11 @@ class GradientCapture(lightning.Callback):
             epoch=self._epoch,
             defense=described_defense(trainer.optimizers[0]) if self.at == "noised" else "none",
         )
+        weights, gradient = self._sent(recorder.parameters, gradient)
         try:
             update = ClientUpdate(
                 network=self._spec.to_dict(),
-                parameters=recorder.parameters,
+                parameters=weights,
                 update=gradient,
                 encoder=self._encoder_state[0],
                 encoder_tensors=self._encoder_state[1],

@@ -9,13 +9,14 @@ from torch import Tensor, nn
 
 from lightleak.callbacks.capture_store import Capture
 from lightleak.callbacks.capture_support import described_network, require_trained
-from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.callbacks.gradient_capture import GradientCapture, NamedTensors
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.own import hand_over
 from lightleak.targets.own_check import require_attackable
+from lightleak.targets.single_logit import two_logit_gradient, two_logit_weights, with_two_logits
 from lightleak.targets.spec import NetworkSpec
 
 ReadBatch = Callable[[Any], tuple[Tensor, Tensor]]
@@ -23,6 +24,9 @@ ReadBatch = Callable[[Any], tuple[Tensor, Tensor]]
 
 class ModuleCapture(GradientCapture):
     """Records the gradients of any LightningModule whose loss is the mean cross-entropy of a network's logits.
+
+    A network of one logit under mean binary cross-entropy is recorded as the network of two classes that it equals
+    (`lightleak.targets.single_logit`).
 
     The network is found by itself where one submodule holds all parameters, or where the LightningModule is it; its
     structure is kept in this process (`lightleak.targets.own`), so that attacks can build it again. Every capture is
@@ -67,18 +71,25 @@ class ModuleCapture(GradientCapture):
             max_captures=max_captures,
         )
         self.network_name, self.read_batch = network, batch
+        self._grown: str | None = None
 
     def _describe(self, module: lightning.LightningModule) -> tuple[nn.Module, NetworkSpec]:
         if self.network_name is None and isinstance(getattr(module, "spec", None), NetworkSpec):
             return described_network(module, self.encoder)
         network = find_network(module, self.network_name)
         require_trained(network)
-        alone = without_trainer(network)
+        alone, self._grown = with_two_logits(without_trainer(network), self.encoder.width)
         n_classes = require_attackable(alone, self.encoder.width)
         return network, NetworkSpec(hand_over(alone), n_classes, self.encoder.layout)
 
     def _read(self, batch: Any) -> tuple[Tensor, Tensor]:
-        return super()._read(batch if self.read_batch is None else self.read_batch(batch))
+        inputs, labels = super()._read(batch if self.read_batch is None else self.read_batch(batch))
+        return inputs, labels if self._grown is None else class_indices(labels)
+
+    def _sent(self, weights: NamedTensors, gradient: NamedTensors) -> tuple[NamedTensors, NamedTensors]:
+        if self._grown is None:
+            return weights, gradient
+        return two_logit_weights(weights, self._grown), two_logit_gradient(gradient, self._grown)
 
     def _refuses(self, capture: Capture) -> str | None:
         try:
@@ -117,6 +128,24 @@ def find_network(module: lightning.LightningModule, name: str | None = None) -> 
         child: nn.Module = getattr(module, with_parameters[0])
         return child
     return module
+
+
+def class_indices(labels: Tensor) -> Tensor:
+    """Labels ``[n]`` as class indices, from those of binary cross-entropy: 0 and 1 of any type, ``[n]`` or ``[n, 1]``.
+
+    Raises:
+        UsageError: any other value, which is no label of one row.
+
+    >>> import torch
+    >>> class_indices(torch.tensor([[1.0], [0.0]]))
+    tensor([1, 0])
+    """
+    found = labels.reshape(len(labels)).long() if labels.numel() == len(labels) else labels
+    if found.dim() != 1 or not bool(((labels == 0) | (labels == 1)).all()):
+        raise UsageError(
+            f"labels of a network of one logit must be 0 or 1, [n] or [n, 1]; got {labels.dtype} {tuple(labels.shape)}"
+        )
+    return found
 
 
 def without_trainer(network: nn.Module) -> nn.Module:
