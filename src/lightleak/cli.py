@@ -14,6 +14,7 @@ from rich.table import Table as Grid
 
 from lightleak import __version__
 from lightleak.core.errors import UsageError
+from lightleak.core.plugins import load_plugins
 from lightleak.core.ranks import detect_ranks
 
 VALUE_FLAGS = {
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console() if detect_ranks().leads else Console(quiet=True, force_interactive=False)
     folder, command = None, ""
     try:
+        load_plugins()
         own, settings = _split(arguments)
         parsed, unknown = _parser().parse_known_args(own)
         rest = [*settings, *unknown]

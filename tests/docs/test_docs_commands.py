@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 LANGUAGES = {"bash", "yaml", "python", "text"}
 OTHER_COMMANDS = {"make", "export", "sbatch", "torchrun", "pip", "cd", "python", "source", "flwr", "nvflare"}
+OTHER_COMMANDS |= {"LIGHTLEAK_PLUGINS"}  # set for one command, which test_examples runs
 MADE_BY_THE_READER = {"mine.yaml"}
 """Configs that a page tells the reader to write."""
 
@@ -89,7 +90,7 @@ def read_config(config: Path, rest: list[str]) -> None:
 
 def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
     others = [shlex.split(line, comments=True) for line in COMMANDS if not line.startswith("lightleak ")]
-    assert {words[0] for words in others} <= OTHER_COMMANDS
+    assert {words[0].partition("=")[0] for words in others} <= OTHER_COMMANDS
     targets = {words[1] for words in others if words[0] == "make"}
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert targets and all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)

@@ -1,6 +1,11 @@
 """The files that docs/extend.md shows are executed, registered, used and described by a card."""
 
+import json
+import os
 import runpy
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +16,7 @@ import torch
 from lightleak.attacks import ATTACKS
 from lightleak.cards.catalogue import all_cards
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.plugins import PLUGINS
 from lightleak.core.registry import Registry
 from lightleak.core.seeds import generator
 from lightleak.data.datasets import DATASETS, load_dataset
@@ -101,3 +107,32 @@ def test_an_example_has_a_card_by_itself(execute: Callable[[str], None], name: s
     execute(name)
     (card,) = [card for card in all_cards() if card.name == name]
     assert card.summary and card.citation and card.threat_model and card.needs
+
+
+def test_the_variable_loads_a_file_into_every_process(tmp_path: Path) -> None:
+    commands = [shlex.split(line) for line in PAGE.splitlines() if line.startswith(f"{PLUGINS}=")]
+    assert [words[2] for words in commands] == ["explain", "audit"]
+    quick = [
+        "--training.epochs",
+        "0",
+        "--initial.batches",
+        "2",
+        "--initial.batch_sizes",
+        "[4]",
+        "--output",
+        str(tmp_path / "run"),
+    ]
+    for (variable, _, *arguments), more in zip(commands, ([], quick), strict=True):
+        name, _, value = variable.partition("=")
+        done = subprocess.run(
+            [sys.executable, "-m", "lightleak", *arguments, *more],
+            env={**os.environ, name: value, "OMP_NUM_THREADS": "1"},
+            cwd=EXAMPLES.parents[1],
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "commonest" in done.stdout
+    rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
+    assert [row["attack"] for row in rows] == ["commonest_value"] * 2

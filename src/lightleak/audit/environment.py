@@ -66,7 +66,7 @@ SHOWN_VARIABLES = (
 )
 """Variables that change results or speed, or say where a run was made; all others stay out of the file."""
 
-HIDDEN_VARIABLES = ("LIGHTLEAK_DATA_DIR",)
+HIDDEN_VARIABLES = ("LIGHTLEAK_DATA_DIR", "LIGHTLEAK_PLUGINS")
 """Of these only whether they are set: their values are somebody's folders."""
 
 COMPARED = ("python", "system", "device", "devices", "threads", "torch", "packages", "project", "determinism")

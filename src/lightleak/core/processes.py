@@ -15,6 +15,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from lightleak.core.plugins import load_plugins
+
 LISTEN_SECONDS = 0.5
 """Longest time without a look at processes that died without a word."""
 
@@ -108,6 +110,7 @@ def _start(work: Work, given: tuple[Any, ...], sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
+        load_plugins()
         work(*given, lambda message: sender.send(("told", message)))
     except Exception as error:
         sender.send(("failed", _portable(error)))

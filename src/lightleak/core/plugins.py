@@ -1,0 +1,46 @@
+"""Files of one's own that register attacks, tables, networks or defences, loaded by every process before it works."""
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+from lightleak.core.errors import UsageError
+
+PLUGINS = "LIGHTLEAK_PLUGINS"
+"""Variable that names the files or modules, separated as in PATH; worker processes and other ranks inherit it."""
+
+
+def load_plugins() -> None:
+    """Run the files (``my_attack.py``) and import the modules (``package.attacks``) that `PLUGINS` names, each once.
+
+    Raises:
+        UsageError: one that does not exist or fails; the message names it and the reason.
+    """
+    for named in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
+        try:
+            if named.endswith(".py"):
+                _run(Path(named).resolve())
+            else:
+                importlib.import_module(named)
+        except Exception as error:  # it is the user's code that is run
+            raise UsageError(f"{PLUGINS}: {named!r} cannot be loaded ({type(error).__name__}: {error})") from error
+
+
+def _run(file: Path) -> None:
+    """Execute a file as the module of its name without folder and suffix, so that what it defines can be pickled."""
+    found = sys.modules.get(file.stem)
+    if found is not None and getattr(found, "__file__", None) == str(file):
+        return
+    if found is not None:
+        raise ImportError(f"a module {file.stem!r} is loaded already; give the file another name")
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None  # the name ends in .py
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[file.stem] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[file.stem]
+        raise

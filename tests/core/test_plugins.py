@@ -1,0 +1,56 @@
+"""Files and modules of one's own are loaded once, and what fails is named."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from lightleak.core.errors import UsageError
+from lightleak.core.plugins import PLUGINS, load_plugins
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Writes a file that counts how often it is run, and names it in the variable."""
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    named: list[str] = []
+
+    def make(name: str, content: str = "", module: bool = False) -> Path:
+        file = tmp_path / f"{name}.py"
+        file.write_text(f"open({str(tmp_path / name)!r}, 'a').write('.')\n{content}")
+        named.append(name if module else str(file))
+        monkeypatch.setenv(PLUGINS, os.pathsep.join(named))
+        return tmp_path / name
+
+    return make
+
+
+def test_each_is_run_once(write, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = write("of_a_file"), write("of_a_module", module=True)
+    load_plugins()
+    load_plugins()
+    assert first.read_text() == second.read_text() == "."
+    monkeypatch.delenv(PLUGINS)
+    load_plugins()
+
+
+def test_what_fails_is_named_and_leaves_nothing(write) -> None:
+    write("broken", "1 / 0")
+    with pytest.raises(UsageError, match=r"LIGHTLEAK_PLUGINS: .*broken.py' cannot be loaded \(ZeroDivisionError"):
+        load_plugins()
+    assert "broken" not in sys.modules
+
+
+@pytest.mark.parametrize("named", ["nosuch.py", "no.such.module"])
+def test_what_is_not_there_is_named(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLUGINS, named)
+    with pytest.raises(UsageError, match=f"'{named}' cannot be loaded"):
+        load_plugins()
+
+
+def test_a_file_that_hides_a_module_is_refused(write) -> None:
+    write("json")
+    with pytest.raises(UsageError, match="a module 'json' is loaded already"):
+        load_plugins()
