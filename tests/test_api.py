@@ -1,5 +1,6 @@
 """The way in from Python: a DataFrame and any module to a report, configs as the command reads them."""
 
+import logging
 import subprocess
 import sys
 from collections.abc import Callable
@@ -102,6 +103,15 @@ def test_the_weights_of_the_module_are_what_is_attacked(audit: Audit, data: Prep
         network[0].bias.fill_(-1.0)  # no unit is ever reached: nothing of a row is left in its gradient
     dead = audit(network, attacks=["exact"], output=tmp_path / "dead")
     assert (dead.rows["certified_share"] == 0.0).all()
+
+
+def test_nothing_is_printed_and_loggers_stay_as_they_were(
+    audit: Audit, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    level = logging.getLogger("lightning.pytorch").level
+    audit(chain, attacks=["random"], epochs=1)
+    assert capfd.readouterr() == ("", "") and not caplog.records
+    assert logging.getLogger("lightning.pytorch").level == level
 
 
 def test_one_logit_is_audited_as_the_two_classes_that_it_equals(audit: Audit, data: PreparedTable) -> None:

@@ -1,8 +1,10 @@
 """The short way in from Python: from a DataFrame and a module to a report, and configs as the command reads them."""
 
 import io
+import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -306,8 +308,24 @@ def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Le
 
 def _leakage(output: Path | str, work: Callable[[Path, Console], Any], progress: bool) -> Leakage:
     folder = Path(output)
-    console = Console() if progress else Console(quiet=True, force_interactive=False)
-    return Leakage(folder, work(folder, console))
+    if progress:
+        return Leakage(folder, work(folder, Console()))
+    with _quiet_lightning():
+        return Leakage(folder, work(folder, Console(quiet=True, force_interactive=False)))
+
+
+@contextmanager
+def _quiet_lightning() -> Iterator[None]:
+    """Lightning announces devices and tips at INFO."""
+    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def _prepared(data: Any, label: str | None) -> PreparedTable:
