@@ -6,12 +6,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.integrations.server_view import ServerView
 from lightleak.integrations.state_dicts import client_update
 from lightleak.targets import NetworkSpec
+from lightleak.targets.own import hand_over
 
 HARD = {"hidden": [8], "norm": "batch"}
 
@@ -178,3 +180,16 @@ def test_a_view_is_read_as_it_was_saved(federation: Any, tmp_path: Any) -> None:
     (tmp_path / "view" / "view.json").write_text(text.replace('"sends"', '"sent"'))
     with pytest.raises(ObservationError, match="does not describe a server's view"):
         ServerView.load(tmp_path / "view")
+
+
+@pytest.mark.parametrize(
+    ("classes", "error", "message"),
+    [(1, UnsupportedError, r"return logits .* of at least 2 classes; it returned \[3, 1\]"), (3, UsageError, "got 3")],
+)
+def test_a_view_refuses_a_network_of_ones_own_with_other_logits(
+    federation: Any, classes: int, error: type[Exception], message: str
+) -> None:
+    made = federation(hidden=[8])
+    name = hand_over(nn.Linear(made.encoder.width, classes))
+    with pytest.raises(error, match=message):
+        ServerView(NetworkSpec(name, 2, made.encoder.layout), made.encoder, sends="gradient")

@@ -12,7 +12,9 @@ from lightleak.core.observations import ProtocolFacts
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_tensors
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
-from lightleak.targets.spec import NetworkSpec
+from lightleak.targets.own import is_own
+from lightleak.targets.own_check import require_attackable
+from lightleak.targets.spec import NetworkSpec, build_network
 
 Sends = Literal["weights", "delta", "gradient"]
 
@@ -48,6 +50,7 @@ class ServerView:
 
     Raises:
         UsageError: a value out of range, or settings that cannot work together.
+        UnsupportedError: a network of one's own that attacks cannot work on (`require_attackable`).
         DataError: an encoder that is not fitted.
     """
 
@@ -83,7 +86,14 @@ class ServerView:
         if self.learning_rate is not None and not self.learning_rate > 0:
             raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
         self._check_as_gradient()
+        if is_own(self.network.name):
+            self._check_logits(require_attackable(build_network(self.network, seed=0), self.network.layout.width))
         self.encoder.to_state()  # refuses an encoder that is not fitted
+
+    def _check_logits(self, got: int) -> None:
+        if got != self.network.n_classes:
+            name, expected = self.network.name, self.network.n_classes
+            raise UsageError(f"network {name!r} must return {expected} logits (n_classes of its spec), got {got}")
 
     def _check_as_gradient(self) -> None:
         if not self.as_gradient:
