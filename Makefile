@@ -49,7 +49,7 @@ wheel: $(VENV)/.installed-dev
 flower:
 	$(PYTHON) -m venv .venv-flower
 	.venv-flower/bin/python -m pip install -q -c constraints-flower.txt $(PIP_ARGS) -e '.[flower]' pytest hypothesis
-	OMP_NUM_THREADS=1 .venv-flower/bin/python -m pytest -p no:cacheprovider -n 0 tests/integrations
+	OMP_NUM_THREADS=1 .venv-flower/bin/python -m pytest -p no:cacheprovider tests/integrations
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix

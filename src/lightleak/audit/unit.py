@@ -175,19 +175,6 @@ def keep_result(
         folder: the run folder.
         kept: what is kept of each cell.
     """
-    row = _row(unit, update, truth, reconstruction, options, folder, kept)
-    write_whole(unit_file(folder, unit.id), json.dumps(row))
-
-
-def _row(
-    unit: Unit,
-    update: ClientUpdate,
-    truth: GroundTruth | None,
-    reconstruction: Reconstruction,
-    options: dict[str, Any],
-    folder: Path,
-    kept: Kept,
-) -> dict[str, Any]:
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
     row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder)
@@ -207,8 +194,7 @@ def _row(
         file = Path("reconstructions") / f"{unit.id}.csv"
         write_whole(folder / file, cells.to_csv(index=False))
         row["reconstruction"] = str(file)
-    cleaned: dict[str, Any] = without_nan(row)
-    return cleaned
+    write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))
 
 
 def scored(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> pd.DataFrame:

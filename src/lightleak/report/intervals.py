@@ -1,11 +1,14 @@
 """Intervals that stay inside what is possible, allow for a choice, and do not vanish where all values are equal."""
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import torch
 from scipy import stats
 
+from lightleak.metrics.inversion.wilson import wilson_interval
 from lightleak.metrics.summary import CONFIDENCE
 from lightleak.report.estimate import Estimate
 
@@ -86,7 +89,7 @@ def unpaired_difference(before: Values, after: Values, largest: float = 1.0) -> 
     mean = math.fsum(second) / len(second) - math.fsum(first) / len(first)
     if min(len(first), len(second)) == 1:
         return Estimate(mean, 0)
-    parts = [(_variance_of_mean(values), len(values)) for values in (first, second)]
+    parts = [(statistics.variance(values) / len(values), len(values)) for values in (first, second)]
     total = sum(variance for variance, _ in parts)
     if total == 0:
         return Estimate(mean, 0)
@@ -95,38 +98,37 @@ def unpaired_difference(before: Values, after: Values, largest: float = 1.0) -> 
     return Estimate(mean, 0, max(mean - half, -largest), min(mean + half, largest))
 
 
-def _variance_of_mean(values: list[float]) -> float:
-    mean = math.fsum(values) / len(values)
-    return math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1) / len(values)
-
-
 def proportion(share: float, n: int) -> Estimate:
-    """A share of n rows with Wilson's interval (Wilson 1927).
+    """A share of n rows with Wilson's interval (`wilson_interval`).
 
     >>> found = proportion(0.75, 400)
     >>> round(found.low, 3), round(found.high, 3)
     (0.705, 0.79)
     """
-    z = float(stats.norm.ppf(1 - ALLOWED / 2))
-    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    return Estimate(share, n, max(centre - half, 0.0), min(centre + half, 1.0))
+    total = torch.tensor(n)
+    low, high = wilson_interval(share * total.double(), total)
+    return Estimate(share, n, float(low), float(high))
 
 
-def combined(before: Estimate, after: Estimate) -> Estimate:
-    """``after - before`` of two independent estimates from their intervals; no interval where either has none.
+def difference(value: Estimate | None, other: Estimate | None) -> Estimate | None:
+    """One mean minus another, taken for independent, with an interval from their two; None where either is unknown.
 
     The distances of the means from their ends are added in squares (Zou and Donner 2008; of two shares with Wilson's
     intervals that is Newcombe 1998, method 10). Two networks judged on the same rows agree on most of them, so that
     they are not independent and the true interval of their difference is narrower: this one is on the safe side.
 
-    >>> found = combined(proportion(0.75, 400), proportion(0.70, 400))
+    Returns:
+        ``n`` is 0, as nothing was paired; no interval where either has none.
+
+    >>> found = difference(proportion(0.70, 400), proportion(0.75, 400))
     >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
     (-0.05, -0.111, 0.012)
     """
-    mean = after.mean - before.mean
-    if before.low is None or before.high is None or after.low is None or after.high is None:
+    if value is None or other is None:
+        return None
+    mean = value.mean - other.mean
+    if value.low is None or value.high is None or other.low is None or other.high is None:
         return Estimate(mean, 0)
-    below = math.hypot(after.mean - after.low, before.high - before.mean)
-    above = math.hypot(after.high - after.mean, before.mean - before.low)
+    below = math.hypot(value.mean - value.low, other.high - other.mean)
+    above = math.hypot(value.high - value.mean, other.mean - other.low)
     return Estimate(mean, 0, mean - below, mean + above)

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.released.comparison import compare
-from lightleak.report.released.group import Group, difference
+from lightleak.report.intervals import difference
+from lightleak.report.released.group import Group
 from lightleak.report.released.result import parse_result
 
 

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from lightleak.report.change.comparison import compare_runs
 from lightleak.report.change.groups import METRICS, Change
-from lightleak.report.change.plain import DURATION, of_hundred, range_of
 from lightleak.report.change.summary import summary
 from lightleak.report.estimate import Estimate
+from lightleak.report.plain import sign_of as sign_of_difference
 from lightleak.report.run_folder import RunFolder
 
 TITLES: Final[Mapping[str, str]] = {
@@ -18,8 +18,8 @@ TITLES: Final[Mapping[str, str]] = {
     "certified_share": "Rows proven",
     "rmse": "Error (RMSE)",
 }
-LESS, MORE, UNSURE, EQUAL = "▼", "▲", "○", "="
-"""Signs of a change, so that colour carries no meaning."""
+EQUAL = "="
+"""Sign of a difference that is 0 on every pair, beside those of `report.plain`."""
 
 
 def change_context(runs: Sequence[RunFolder]) -> dict[str, Any]:
@@ -31,18 +31,9 @@ def change_context(runs: Sequence[RunFolder]) -> dict[str, Any]:
     }
 
 
-def sign_of(change: Estimate | Change) -> str:
-    """Which way something measurably went.
-
-    >>> sign_of(Estimate(-0.2, 8, -0.3, -0.1)), sign_of(Estimate(0.2)), sign_of(Estimate(0.2, 8, 0.1, 0.3))
-    ('▼', '○', '▲')
-    """
-    difference = change.difference if isinstance(change, Change) else change
-    if isinstance(change, Change) and change.verdict == "equal":
-        return EQUAL
-    if difference.low is None or difference.high is None:
-        return UNSURE
-    return LESS if difference.high < 0 else MORE if difference.low > 0 else UNSURE
+def sign_of(change: Change) -> str:
+    """Which way a metric measurably went."""
+    return EQUAL if change.verdict == "equal" else sign_of_difference(change.difference)
 
 
 def signed(value: float, decimals: int = 2) -> str:
@@ -71,11 +62,8 @@ def by_chance(intervals: int) -> int:
 
 
 FILTERS = {
-    "of_hundred": of_hundred,
-    "range_of": range_of,
     "sign": sign_of,
     "signed": signed,
     "ends": ends,
     "by_chance": by_chance,
-    "duration_words": DURATION.__getitem__,
 }

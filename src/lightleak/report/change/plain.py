@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from lightleak.report.change.groups import Moment
 from lightleak.report.comparison import BASELINE
-from lightleak.report.estimate import Estimate
+from lightleak.report.plain import NO_PROOF, THIS_ALONE
 from lightleak.report.result import Result, Setting
 from lightleak.report.wording import time_unit
 
@@ -35,34 +35,11 @@ DURATION: dict[Moment, str] = {
     "during training": "in the course of training",
 }
 LIMITS = (
-    "A low figure is no proof of safety. It covers the attacks that were tried; another may get more.",
-    "The figures hold for this table, this model and these settings, not for another training.",
+    NO_PROOF,
+    THIS_ALONE,
     "A reconstructed record need not name its person. Whether it points to one depends on who else has the same "
     "values.",
 )
-
-
-def of_hundred(value: Estimate | None) -> str:
-    """A share as a count of a hundred.
-
-    >>> of_hundred(Estimate(0.125)), of_hundred(Estimate(0.0001)), of_hundred(Estimate(1.0)), of_hundred(None)
-    ('12.5', 'under 0.1', '100', '–')
-    """
-    if value is None:
-        return "–"
-    return "under 0.1" if 0 < value.mean < 0.0005 else f"{100 * value.mean:.1f}".removesuffix(".0")
-
-
-def range_of(value: Estimate | None, lowest: float = 0.0) -> str:
-    """The 95% interval in hundredths; empty where there is none.
-
-    >>> range_of(Estimate(0.5, 8, 0.25, 0.8)), range_of(Estimate(0.5))
-    ('25.0 to 80.0', '')
-    """
-    if value is None or value.low is None or value.high is None:
-        return ""
-    ends = (round(100 * end, 1) + 0.0 for end in (max(value.low, lowest), min(value.high, 1.0)))  # no -0.0
-    return " to ".join(f"{end:.1f}".replace("-", "−") for end in ends)
 
 
 def message(setting: Setting) -> str:

@@ -5,15 +5,32 @@ from dataclasses import dataclass
 
 from lightleak.report.change.comparison import UNDEFENDED, defense_of, reference_of, run_title
 from lightleak.report.change.exposure import Effect, Exposure, effect, exposures
-from lightleak.report.change.plain import DURATION, LIMITS, PROVEN, SAFE_SIDE, attacker, of_hundred, range_of
+from lightleak.report.change.plain import DURATION, LIMITS, PROVEN, SAFE_SIDE, attacker
 from lightleak.report.change.utility import Cost, Utility, utility_cost, utility_of
 from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
+from lightleak.report.plain import (
+    INTERVAL,
+    MOST_LINES,
+    MOST_TOLD,
+    Block,
+    Row,
+    Summary,
+    Table,
+    capital,
+    cell_of,
+    change_of,
+    counted,
+    interval_of,
+    is_long,
+    joined,
+    of_hundred,
+    range_of,
+)
 from lightleak.report.run_folder import RunFolder
 from lightleak.report.wording import points
 
-MOST_LINES = 6
-"""Lines of the summary's table; with more, only the worst of each run is shown, so that it stays one sheet."""
+COLUMNS = ("Records at risk, of 100", "Proven, of 100", "Values recovered, of 100", "By guessing, of 100")
 
 
 @dataclass(frozen=True)
@@ -25,7 +42,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Block:
+class Measured:
     """One run: what it leaves at risk, and what its changed settings cost.
 
     Attributes:
@@ -55,60 +72,34 @@ class Block:
         return max(self.lines, key=lambda line: _order(line.exposure))
 
 
-@dataclass(frozen=True)
-class Summary:
-    """The first page.
-
-    Attributes:
-        sentences: what is at risk without a change.
-        tiles: the numbers of it.
-        defences: what each other run changed, in words; one sentence that says so where there is none.
-        attacker: the threat model as questions and answers.
-        blocks: the table.
-        is_shortened: whether the table shows only the worst line of each run.
-        proven: what "proven" means; empty where nothing is.
-        notes: how the figures are to be read.
-    """
-
-    sentences: tuple[str, ...]
-    tiles: tuple[Tile, ...] = ()
-    defences: tuple[str, ...] = ()
-    attacker: tuple[tuple[str, str], ...] = ()
-    blocks: tuple[Block, ...] = ()
-    is_shortened: bool = False
-    proven: str = ""
-    notes: tuple[str, ...] = ()
-
-
 def summary(runs: Sequence[RunFolder]) -> Summary:
     """Say in plain language what these runs measured."""
-    blocks = _blocks(runs)
-    if not blocks:
+    found = _measured(runs)
+    if not found:
         return Summary(("Nothing can be said yet: no attack has finished, or none says what it recovered.",))
-    reference = next((block for block in blocks if block.is_reference), blocks[0])
-    lines = sum(len(block.lines) for block in blocks)
-    measured = [line.exposure for block in blocks for line in block.lines]
-    results = [result for exposure in measured for result in exposure.results]
-    has_proof = any(any(exposure.proven.values()) for exposure in measured)
+    reference = next((one for one in found if one.is_reference), found[0])
+    others = [one for one in found if one is not reference]
+    exposed = [line.exposure for one in found for line in one.lines]
+    results = [result for exposure in exposed for result in exposure.results]
     return Summary(
         sentences=_sentences(reference),
-        tiles=_tiles(reference, [block for block in blocks if block is not reference]),
-        defences=_defences(reference, [block for block in blocks if block is not reference]),
+        tiles=_tiles(reference, others),
+        terms=(PROVEN,) if any(any(exposure.proven.values()) for exposure in exposed) else (),
+        defences=_defences(reference, others),
+        table=_table(reference, others),
         attacker=attacker([result.setting for result in results], results),
-        blocks=tuple(_worst_only(block) for block in blocks) if lines > MOST_LINES else blocks,
-        is_shortened=lines > MOST_LINES,
-        proven=PROVEN if has_proof else "",
-        notes=_notes(blocks),
+        notes=_notes(found),
     )
 
 
-def _blocks(runs: Sequence[RunFolder]) -> tuple[Block, ...]:
+def _measured(runs: Sequence[RunFolder]) -> tuple[Measured, ...]:
     if not runs:
         return ()
     reference = reference_of(runs)
     own = {(one.batch_size, one.moment): one for one in exposures(reference)}
     useful = utility_of(reference)
-    found = [Block(reference, run_title(reference), True, tuple(Line(one, None) for one in own.values()), useful, None)]
+    lines = [Line(one, None) for one in own.values()]
+    found = [Measured(reference, run_title(reference), True, tuple(lines), useful, None)]
     for run in runs:
         if run is reference:
             continue
@@ -117,8 +108,8 @@ def _blocks(runs: Sequence[RunFolder]) -> tuple[Block, ...]:
             before = own.get((one.batch_size, one.moment))
             lines.append(Line(one, effect(before, one) if before and _same_table(before, one) else None))
         utility = utility_of(run)
-        found.append(Block(run, run_title(run), False, tuple(lines), utility, utility_cost(useful, utility)))
-    return tuple(block for block in found if block.lines)
+        found.append(Measured(run, run_title(run), False, tuple(lines), utility, utility_cost(useful, utility)))
+    return tuple(one for one in found if one.lines)
 
 
 def _same_table(before: Exposure, after: Exposure) -> bool:
@@ -131,14 +122,60 @@ def _order(exposure: Exposure) -> tuple[float, float]:
     return exposure.rows().mean, cells.mean if cells else 0.0
 
 
-def _worst_only(block: Block) -> Block:
-    return Block(block.run, block.title, block.is_reference, (block.worst,), block.utility, block.cost)
+def _table(reference: Measured, others: Sequence[Measured]) -> Table:
+    kept, found = [reference, *others], ""
+    if is_long([one.lines for one in kept]):
+        least = sorted(others, key=lambda one: _order(one.worst.exposure))[: MOST_LINES - 1]
+        left_out = len(others) - len(least)
+        kept = [reference, *(one for one in others if one in least)]
+        found = "Of each run the worst situation is shown"
+        found += f", and {counted(left_out, 'run')} with more at risk left out" if left_out else ""
+        found += "; all others follow further down."
+    note = (
+        "A record is at risk when every value of it came back right, or when it is proven; a record that came back all "
+        "but one value does not count. Small figures are 95% intervals."
+    )
+    if others:
+        note += f" ▼ measurably less, ▲ measurably more, ○ not measurably different from {reference.title}."
+    blocks = tuple(
+        Block(capital(one.title), _quality(one), tuple(map(_row, [one.worst] if found else one.lines))) for one in kept
+    )
+    return Table(
+        "Records at risk", "Records in a message, and when it was sent", COLUMNS, blocks, f"{note} {found}".strip()
+    )
 
 
-def _sentences(block: Block) -> tuple[str, ...]:
+def _quality(one: Measured) -> str:
+    if one.utility is None:
+        return ""
+    accuracy = one.utility.accuracy
+    told = f"the model judges {of_hundred(accuracy)} of 100 new records rightly"
+    told += f" ({range_of(accuracy)})" if accuracy.has_interval else ""
+    if one.cost is not None:
+        cost = one.cost.accuracy
+        told += f"; change {points(cost.mean)}" + (f" ({range_of(cost, -1.0)})" if cost.has_interval else "")
+    return told
+
+
+def _row(line: Line) -> Row:
+    one, change = line.exposure, line.effect
+    return Row(
+        title="unknown" if one.batch_size is None else str(one.batch_size),
+        detail=f"{DURATION[one.moment]}; {one.n} tested",
+        cells=(
+            cell_of(one.rows(), change.rows if change else None),
+            cell_of(one.certified),
+            cell_of(one.values, change.values if change else None),
+            cell_of(one.guess),
+        ),
+        unit="records in a message",
+    )
+
+
+def _sentences(block: Measured) -> tuple[str, ...]:
     worst, n_settings = block.worst.exposure, len(block.lines)
     rows, certified, values = worst.rows(n_settings), worst.certified, worst.values
-    size = f"a message made from {_counted(worst.batch_size, 'record')}" if worst.batch_size else "a message"
+    size = f"a message made from {counted(worst.batch_size, 'record')}" if worst.batch_size else "a message"
     got = "in full or with proof" if worst.knows_truth else "with proof; of the others nothing is known here"
     who = "Whoever reads" if block.is_undefended else f"With {block.title}, whoever reads"
     found = [f"{who} {size} could reconstruct {_of_them(rows)}{_interval(rows)} {got}."]
@@ -147,7 +184,7 @@ def _sentences(block: Block) -> tuple[str, ...]:
     if values is not None:
         guess = f"; guessing from general statistics gets {of_hundred(worst.guess)}" if worst.guess else ""
         found.append(f"Of every 100 single values, {of_hundred(values)} came back right{_interval(values)}{guess}.")
-    found.append(f"Measured on {_counted(worst.n, 'message')} {DURATION[worst.moment]}.")
+    found.append(f"Measured on {counted(worst.n, 'message')} {DURATION[worst.moment]}.")
     if n_settings > 1:
         found.append(
             f"This is the worst of {n_settings} situations measured, all listed below; the first interval is widened "
@@ -164,29 +201,25 @@ def _interval(value: Estimate) -> str:
     return f" (95% interval {range_of(value)})" if value.has_interval else " (one message: no interval)"
 
 
-def _counted(n: int, one: str) -> str:
-    return f"{n} {one if n == 1 else one + 's'}"
-
-
-def _tiles(reference: Block, others: Sequence[Block]) -> tuple[Tile, ...]:
+def _tiles(reference: Measured, others: Sequence[Measured]) -> tuple[Tile, ...]:
     worst = reference.worst.exposure
     rows = worst.rows(len(reference.lines))
     words = "recovered in full or proven" if worst.knows_truth else "proven; of others the truth is unknown"
-    tiles = [Tile(of_hundred(rows), "of 100 records at risk", _joined(reference.title, words, _range(rows)))]
+    tiles = [Tile(of_hundred(rows), "of 100 records at risk", joined(reference.title, words, interval_of(rows)))]
     best = _most_protective(others, worst)
     if best is None:
         if worst.values is not None:
             beside = f"guessing gets {of_hundred(worst.guess)}" if worst.guess else ""
             tiles.append(
-                Tile(of_hundred(worst.values), "of 100 values recovered", _joined(_range(worst.values), beside))
+                Tile(of_hundred(worst.values), "of 100 values recovered", joined(interval_of(worst.values), beside))
             )
         return tuple(tiles)
     block, line = best
     left = line.exposure.rows()
-    tiles.append(Tile(of_hundred(left), f"of 100 with {block.title}", _range(left)))
+    tiles.append(Tile(of_hundred(left), f"of 100 with {block.title}", interval_of(left)))
     if block.cost is not None:
         cost = block.cost.accuracy
-        tiles.append(Tile(points(cost.mean), f"points of accuracy, {_price_in_a_word(cost)}", _range(cost, -1.0)))
+        tiles.append(Tile(points(cost.mean), f"points of accuracy, {_price_in_a_word(cost)}", interval_of(cost, -1.0)))
     return tuple(tiles)
 
 
@@ -196,15 +229,7 @@ def _price_in_a_word(cost: Estimate) -> str:
     return "the price" if cost.high < 0 else "a gain" if cost.low > 0 else "which may be chance"
 
 
-def _range(value: Estimate, lowest: float = 0.0) -> str:
-    return f"95% interval {range_of(value, lowest)}" if value.has_interval else "no interval"
-
-
-def _joined(*parts: str) -> str:
-    return ", ".join(part for part in parts if part)
-
-
-def _most_protective(others: Sequence[Block], worst: Exposure) -> tuple[Block, Line] | None:
+def _most_protective(others: Sequence[Measured], worst: Exposure) -> tuple[Measured, Line] | None:
     """The run that measurably helps and leaves least at risk where the reference leaves most."""
     found = [
         (block, line)
@@ -217,7 +242,7 @@ def _most_protective(others: Sequence[Block], worst: Exposure) -> tuple[Block, L
     return min(found, key=lambda pair: _order(pair[1].exposure), default=None)
 
 
-def _defences(reference: Block, others: Sequence[Block]) -> tuple[str, ...]:
+def _defences(reference: Measured, others: Sequence[Measured]) -> tuple[str, ...]:
     if not others:
         which = "without a defence" if reference.is_undefended else f"with {reference.title} alone"
         return (
@@ -225,7 +250,8 @@ def _defences(reference: Block, others: Sequence[Block]) -> tuple[str, ...]:
             "from it; a second run with a defence, reported together with this one, tells.",
         )
     worst = reference.worst.exposure
-    found = [_defence(reference, block, worst) for block in others]
+    told = sorted(others, key=lambda one: _order(one.worst.exposure))[:MOST_TOLD]
+    found = [_defence(reference, block, worst) for block in others if block in told]
     helping = [block for block in others if _most_protective([block], worst) is not None]
     best = _most_protective(others, worst)
     if len(helping) > 1 and best is not None:
@@ -234,11 +260,15 @@ def _defences(reference: Block, others: Sequence[Block]) -> tuple[str, ...]:
             f"{len(helping)} of {len(others)} changes help measurably; {best[0].title} leaves fewest records at risk. "
             "It is named after the fact: run it again with another seed before you rely on it.",
         )
+    if len(others) > len(told):
+        found.append(
+            f"These are the {len(told)} with fewest records at risk, of {len(others)}; the others follow below."
+        )
     return tuple(found)
 
 
-def _defence(reference: Block, block: Block, worst: Exposure) -> str:
-    name = block.title[0].upper() + block.title[1:]
+def _defence(reference: Measured, block: Measured, worst: Exposure) -> str:
+    name = capital(block.title)
     line = next(
         (
             one
@@ -253,29 +283,25 @@ def _defence(reference: Block, block: Block, worst: Exposure) -> str:
     if rows is not None:
         told.append(
             f"records at risk go from {of_hundred(worst.rows())} to {of_hundred(line.exposure.rows())} of 100 "
-            f"({_change(rows)})"
+            f"({change_of(rows)})"
         )
     if values is not None:
         told.append(
             f"values recovered from {of_hundred(worst.values)} to {of_hundred(line.exposure.values)} of 100 "
-            f"({_change(values)})"
+            f"({change_of(values)})"
         )
     verdict = _verdict(line.effect, reference, block)
     return f"{name} {verdict}: {'; '.join(told)}. {_price(block)}"
 
 
-def _verdict(found: Effect, reference: Block, block: Block) -> str:
+def _verdict(found: Effect, reference: Measured, block: Measured) -> str:
     if found.helps:
         return "helps"
     raises = any(one.low is not None and one.low > 0 for one in (found.rows, found.values) if one is not None)
     return "makes it worse, or trades one for the other" if raises else "does not help measurably"
 
 
-def _change(value: Estimate) -> str:
-    return f"change {points(value.mean)}" + (f", 95% interval {range_of(value, -1.0)}" if value.has_interval else "")
-
-
-def _price(block: Block) -> str:
+def _price(block: Measured) -> str:
     if block.cost is None or block.utility is None:
         return "What it costs is not known: not both runs trained a model."
     value = block.cost.accuracy
@@ -290,8 +316,8 @@ def _price(block: Block) -> str:
     )
 
 
-def _notes(blocks: Sequence[Block]) -> tuple[str, ...]:
-    notes = [SAFE_SIDE, *LIMITS]
+def _notes(blocks: Sequence[Measured]) -> tuple[str, ...]:
+    notes = [INTERVAL, SAFE_SIDE, *LIMITS]
     if any(block.cost is not None and block.cost.accuracy.has_interval for block in blocks):
         notes.append(
             "The interval of the cost is over the choice of records on which the models were judged. Each model was "

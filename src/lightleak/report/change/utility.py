@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.intervals import combined, proportion
+from lightleak.report.intervals import difference, proportion
 from lightleak.report.row_values import number, whole
 from lightleak.report.run_folder import RunFolder
 
@@ -46,5 +46,7 @@ def utility_cost(before: Utility | None, after: Utility | None) -> Cost | None:
     """Difference of the two; None where either is unknown."""
     if before is None or after is None:
         return None
+    accuracy = difference(after.accuracy, before.accuracy)
+    assert accuracy is not None  # both are known
     auroc = None if before.auroc is None or after.auroc is None else after.auroc - before.auroc
-    return Cost(combined(before.accuracy, after.accuracy), auroc)
+    return Cost(accuracy, auroc)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lightleak.report.estimate import Estimate
+from lightleak.report.intervals import difference
 from lightleak.report.released.entries import Entry
-from lightleak.report.released.group import Group, difference
+from lightleak.report.released.group import Group
 from lightleak.report.released.result import ALL, InversionResult, Setting
 
 

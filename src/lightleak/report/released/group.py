@@ -1,6 +1,5 @@
 """One attack in one setting over its evaluations, and how two of them differ."""
 
-import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from lightleak.report.estimate import Estimate, estimate
+from lightleak.report.intervals import difference
 from lightleak.report.released.result import ALL, InversionResult, Setting
 
 BASELINES = ("public_pseudo_labelled", "gan_without_target", "plgmi_black_box", "public_random")
@@ -147,20 +147,3 @@ def is_baseline(attack: str, search: str | None) -> bool:
 def _overall(rows: Iterable[InversionResult]) -> list[InversionResult]:
     rows = list(rows)
     return [one for one in rows if one.class_name == ALL] or rows
-
-
-def difference(value: Estimate | None, other: Estimate | None) -> Estimate | None:
-    """One mean minus another with an interval from the two intervals (Newcombe 1998, method 10; Zou and Donner 2008).
-
-    >>> found = difference(Estimate(0.8, 5, 0.77, 0.83), Estimate(0.6, 5, 0.56, 0.64))
-    >>> round(found.mean, 2), round(found.low, 2), round(found.high, 2)
-    (0.2, 0.15, 0.25)
-    """
-    if value is None or other is None:
-        return None
-    mean = value.mean - other.mean
-    if value.low is None or value.high is None or other.low is None or other.high is None:
-        return Estimate(mean, 0)
-    below = math.hypot(value.mean - value.low, other.high - other.mean)
-    above = math.hypot(value.high - value.mean, other.mean - other.low)
-    return Estimate(mean, 0, mean - below, mean + above)

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
+from lightleak.report.intervals import difference
 from lightleak.report.released.comparison import Scenario, most_telling
 from lightleak.report.released.entries import Entry, Memorisation
-from lightleak.report.released.group import Group, difference
-from lightleak.report.released.memorisation import pooled
-from lightleak.report.released.topics import belongs
+from lightleak.report.released.group import Group
+from lightleak.report.released.memorisation import copied, highest_share, memory_of, share_of
 from lightleak.report.released.wording import attack_name, group_titles, model_name, scenario_titles
 from lightleak.report.vertical.headline import Headline
 from lightleak.report.vertical.wording import with_interval
@@ -31,8 +31,6 @@ ONE_EVALUATION = (
     "The interval is over the made-up rows of one evaluation. Training the models or the generator again would move "
     "the numbers by more than it says."
 )
-TOO_WIDE = 0.2
-"""Width from which an interval around one half is no sign of anything."""
 
 
 def headline(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> Headline:
@@ -41,8 +39,8 @@ def headline(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> Headlin
     if found is None:
         return Headline(_nothing_measured(scenarios), limits=LIMITS if scenarios else ())
     scenario, group = found
-    memory = _memory(entries, group)
-    public = [one for one in (_memory(entries, baseline) for baseline in scenario.baselines) if one is not None]
+    memory = memory_of(group, entries)
+    public = [memory_of(baseline, entries) for baseline in scenario.baselines]
     own = {"samples": (ONE_EVALUATION,), "evaluations": (ONE_GENERATOR,), "seeds": ()}[group.interval_over]
     return Headline(
         sentence=_sentence(scenario, group),
@@ -139,38 +137,25 @@ def _beside_real(scenario: Scenario, group: Group) -> str:
     return f"The other model recognises real private rows in {percent(real)} of cases; no attack has to exceed that."
 
 
-def _memory(entries: Sequence[Entry], group: Group) -> Memorisation | None:
-    return pooled([entry for entry in entries if belongs(entry, group)])
-
-
-def _copies(memory: Memorisation | None, public: Sequence[Memorisation]) -> str:
-    if memory is None or memory.share is None:
+def _copies(memory: Memorisation | None, public: Sequence[Memorisation | None]) -> str:
+    share, verdict = share_of(memory), copied(memory, public)
+    if share is None:
         return "Whether single rows the model was trained on come through was not measured."
-    share = _share(memory)
-    assert share is not None
     told = (
         f"{percent(share.mean)} of the made-up rows{with_interval(share)} lie nearer to a row the model was trained on "
         "than to one it never saw, where chance gives half."
     )
-    if share.low is None:
-        return told
-    if share.low <= 0.5:
-        if share.high is not None and share.high - share.low > TOO_WIDE:
-            return f"Too few private rows were held out to say whether single training rows are copied: {told}"
-        return f"No sign that single training rows are copied: {told}"
-    highest = max((one for one in map(_share, public) if one), key=lambda one: one.mean, default=None)
-    if highest is None:
-        return f"Traces of single training rows may come through: {told}"
-    beyond = difference(share, highest)
-    if beyond and beyond.low is not None and beyond.low > 0:
-        also = f"Of rows from public data it is {percent(highest.mean)}."
-        return f"Traces of single training rows come through: {told} {also}"
-    also = f"But so do {percent(highest.mean)} of rows from public data, which cannot be copies."
-    return f"No sign that single training rows are copied: {told} {also}"
-
-
-def _share(memory: Memorisation) -> Estimate | None:
-    return None if memory.share is None else Estimate(memory.share, 1, memory.low, memory.high)
+    highest = highest_share(public)
+    public_share = "" if highest is None else percent(highest.mean)
+    return {
+        "unknown": told,
+        "too few": f"Too few private rows were held out to say whether single training rows are copied: {told}",
+        "none": f"No sign that single training rows are copied: {told}",
+        "as public": f"No sign that single training rows are copied: {told} But so do {public_share} of rows from "
+        "public data, which cannot be copies.",
+        "may be": f"Traces of single training rows may come through: {told}",
+        "traces": f"Traces of single training rows come through: {told} Of rows from public data it is {public_share}.",
+    }[verdict]
 
 
 def _exact(scenario: Scenario, group: Group) -> str:

@@ -2,14 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from markupsafe import Markup
 
 from lightleak.report.estimate import Estimate, estimate
+from lightleak.report.intervals import difference
 from lightleak.report.released.charts import Dot, Reference, dot_chart
 from lightleak.report.released.entries import Entry, Memorisation
-from lightleak.report.released.topics import Topic
+from lightleak.report.released.group import Group
+from lightleak.report.released.topics import Topic, belongs
 from lightleak.report.vertical.charts import Axis
+
+
+HALF = 0.5
+"""Share that lies nearer to a training row where nothing is copied."""
+
+TOO_WIDE = 0.2
+"""Width from which an interval around one half is no sign of anything."""
+
+Copied = Literal["unknown", "too few", "none", "as public", "may be", "traces"]
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,39 @@ def pooled(entries: Sequence[Entry]) -> Memorisation | None:
         high=share.high if share else None,
         n=sum(sizes) if sizes else None,
     )
+
+
+def memory_of(group: Group, entries: Sequence[Entry]) -> Memorisation | None:
+    """What was found of one attack or baseline."""
+    return pooled([entry for entry in entries if belongs(entry, group)])
+
+
+def share_of(memory: Memorisation | None) -> Estimate | None:
+    """Share of made-up rows that lie nearer to a training row; None where it was not measured."""
+    return None if memory is None or memory.share is None else Estimate(memory.share, 1, memory.low, memory.high)
+
+
+def highest_share(public: Sequence[Memorisation | None]) -> Estimate | None:
+    """The highest share among those of public data, which are no copies."""
+    return max((one for one in map(share_of, public) if one), key=lambda one: one.mean, default=None)
+
+
+def copied(memory: Memorisation | None, public: Sequence[Memorisation | None]) -> Copied:
+    """Whether single training rows come through, as far as this was measured.
+
+    Returns:
+        ``unknown`` (not measured, or without an interval), ``too few`` (rows held out to tell), ``none``, ``as public``
+        (rows from public data are as near), ``may be`` (nothing to compare with) or ``traces``.
+    """
+    share, highest = share_of(memory), highest_share(public)
+    if share is None or share.low is None or share.high is None:
+        return "unknown"
+    if share.low <= HALF:
+        return "too few" if share.high - share.low > TOO_WIDE else "none"
+    beyond = difference(share, highest)
+    if beyond is None:
+        return "may be"
+    return "traces" if beyond.low is not None and beyond.low > 0 else "as public"
 
 
 def memory_section(topics: Sequence[Topic]) -> MemorySection | None:

@@ -24,6 +24,7 @@ from lightleak.report.released.losses import loss_sections
 from lightleak.report.released.memorisation import memory_section
 from lightleak.report.released.nearest import nearest_section
 from lightleak.report.released.run_folder import ReleasedRun
+from lightleak.report.released.summary import summary
 from lightleak.report.released.tables import attack_panels, search_tables
 from lightleak.report.released.topics import topics
 from lightleak.report.released.wording import (
@@ -61,6 +62,7 @@ def released_context(runs: Sequence[ReleasedRun], redact: bool = False) -> dict[
     subjects = topics(entries, scenarios, main)
     return {
         **page_head(runs, _title(runs), _subject(runs), redact),
+        "summary": summary(scenarios, entries),
         "headline": headline(scenarios, entries),
         "facts": _facts(scenarios, entries),
         "threat_models": _threat_models(scenarios),

@@ -12,6 +12,7 @@ from lightleak.report.vertical.distributions import norm_sections
 from lightleak.report.vertical.headline import headline
 from lightleak.report.vertical.run_folder import VerticalRun
 from lightleak.report.vertical.shares import ADVERSARY_STYLES, share_panels
+from lightleak.report.vertical.summary import summary
 from lightleak.report.vertical.tables import defense_panels, error_tables, kind_table, shown_kinds
 from lightleak.report.vertical.wording import (
     DISTANCE_TITLES,
@@ -40,6 +41,7 @@ def vertical_context(runs: Sequence[VerticalRun], redact: bool = False) -> dict[
     defenses = defense_panels(groups, redact)
     return {
         **page_head(runs, _title(runs), _subject(runs), redact),
+        "summary": summary(groups, redact),
         "headline": headline(measured, len(results), redact),
         "facts": _facts(groups),
         "adversaries": _adversaries(groups),

@@ -226,9 +226,9 @@ def _panel(
             DefenseRow(
                 title=defense_name(group.setting.defense),
                 group=group,
-                rise=_paired(group, base, lambda one: one.error) if defended else None,
+                rise=paired(group, base, lambda one: one.error) if defended else None,
                 closest=closest if closest is not group else None,
-                loss=_paired(base, group, lambda one: one.auc) if defended else None,
+                loss=paired(base, group, lambda one: one.auc) if defended else None,
             )
         )
     traces = _traces(lead, styles)
@@ -261,7 +261,7 @@ def _traces(lead: Sequence[Group], styles: dict[str, Style]) -> list[Trace]:
     ]
 
 
-def _paired(
+def paired(
     group: Group | None, other: Group | None, value: Callable[[PropertyResult], float | None]
 ) -> Estimate | None:
     """Mean of the first group's value minus the second's over the seeds they share."""

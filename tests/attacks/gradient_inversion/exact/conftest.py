@@ -19,7 +19,10 @@ from lightleak.core.seeds import generator, numpy_generator
 from lightleak.data.encoder import Encoding, TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, ColumnKind, TableSchema
+from lightleak.data.table import Table
+from lightleak.protocols import fedavg
 from lightleak.protocols.fedsgd import client_update
+from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 POINTS_OF_GRADE = (4, 9, 10, 30)
@@ -207,3 +210,16 @@ def noised() -> Callable[..., Batch]:
         return replace(batch, update=replace(batch.update, update=changed, state="noised"))
 
     return add
+
+
+@pytest.fixture(scope="session")
+def weight_update(table: Table, encoder: TableEncoder) -> Callable[..., tuple[ClientUpdate, GroundTruth]]:
+    """The weight update of a client that trains on the first ``n`` rows of the small table, and the truth behind it."""
+
+    def make(training: LocalTraining, n: int = 8) -> tuple[ClientUpdate, GroundTruth]:
+        spec = NetworkSpec("mlp", 2, encoder.layout, {"hidden": [9, 8]})
+        inputs, labels = encoder.encode(table.train)[:n], encoder.encode_labels(table.train)[:n]
+        network = build_network(spec, seed=1)
+        return fedavg.client_update(network, spec, encoder, inputs, labels, training, share_labels="none", seed=3)
+
+    return make

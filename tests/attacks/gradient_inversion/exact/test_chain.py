@@ -7,6 +7,7 @@ import torch
 
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, layer_names, observed_gradient, with_one
 from lightleak.core.errors import UnsupportedError
+from lightleak.core.seeds import generator
 from lightleak.targets.spec import NetworkSpec, build_network
 
 CHAINS = [((9, 8), 2), ((9, 8), 3), ((7, 6, 5), 2), ((7, 6, 5), 5), ((6, 5, 5, 4), 3)]
@@ -54,6 +55,23 @@ def test_forward_and_errors_are_the_networks(make_batch: Any) -> None:
     errors = batch.chain.errors(activations, output)
     torch.testing.assert_close(errors[0] @ batch.chain.weights[0], by_rows)
     assert torch.equal(errors[-1], output)
+
+
+@pytest.mark.parametrize(("hidden", "n_classes"), CHAINS)
+def test_slopes_are_autograds_by_every_direction(make_batch: Any, hidden: tuple[int, ...], n_classes: int) -> None:
+    batch = make_batch(n=6, hidden=hidden, n_classes=n_classes)
+    chain, x = batch.chain, batch.x
+    directions = torch.randn(4, x.shape[1], generator=generator(2, "directions"), dtype=torch.float64)
+    masks = chain.forward(x).masks
+    found = list(chain.slopes(masks, directions))
+    assert len(found) == chain.depth
+    for f, direction in enumerate(directions):
+        _, expected = torch.autograd.functional.jvp(lambda rows: chain.forward(rows).hidden, x, direction.expand_as(x))
+        for of_layer, other in zip(found, expected, strict=True):
+            torch.testing.assert_close(of_layer[:, f], other)
+    shaped = chain.slopes([m.view(2, 3, -1) for m in masks], directions)
+    for of_layer, flat in zip(shaped, found, strict=True):
+        torch.testing.assert_close(of_layer.flatten(0, 1), flat)
 
 
 def test_rows_may_have_any_leading_dimensions(make_batch: Any) -> None:

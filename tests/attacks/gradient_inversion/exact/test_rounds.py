@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
-from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds, common_factor
+from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.core.seeds import generator
 
 QUICK = ExactConfig(chains=96, most_chains=192, patience=4)
@@ -63,13 +63,6 @@ def test_a_scaled_gradient_is_scaled_back(make_batch: Any, factor: float, n_clas
     assert len(matched(found, batch)) == 8 and found.residual.rows_left == 0
     for layer, original in zip(found.residual.observed, batch.observed, strict=True):
         torch.testing.assert_close(layer, original, rtol=1e-3, atol=1e-8)
-
-
-def test_a_factor_needs_rows_that_agree() -> None:
-    assert common_factor(torch.tensor([0.5, 0.5])) is None  # two rows are too few to tell
-    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.25])) == 0.5  # one row is there twice
-    assert common_factor(torch.tensor([0.5, 0.5, 0.5, 0.1, 0.2, 0.3, 0.4])) is None
-    assert common_factor(torch.empty(0)) is None
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,22 @@ def test_cells_are_rows_of_the_table(spaces: list[RowSpace]) -> None:
             assert torch.equal(values[:, j], tie.values[codes[:, tie.column]])
 
 
+def test_rounded_numbers_are_whole_in_the_table(spaces: list[RowSpace]) -> None:
+    for space in spaces:
+        numbers = space.draw(24, generator(8, "draw"))[1]
+        every = space.rounded(numbers)
+        table = space.center + space.unit * every
+        torch.testing.assert_close(table, table.round(), atol=1e-6, rtol=0)
+        assert float(((every - numbers) * space.unit).abs().max()) <= 0.5 + 1e-6
+        in_turn = numbers.view(4, 6, -1)
+        for q in range(len(space.free)):
+            one = space.rounded(numbers, q)
+            others = [f for f in range(len(space.free)) if f != q]
+            assert torch.equal(one[:, q], every[:, q]) and torch.equal(one[:, others], numbers[:, others])
+            in_turn = space.rounded(in_turn, q)
+        assert torch.equal(in_turn.flatten(0, 1), every)
+
+
 def test_a_category_that_is_not_present_takes_the_first_that_is(spaces: list[RowSpace]) -> None:
     space = spaces[2]
     codes, _ = space.coordinates((torch.tensor([[0, 0, 1, 1]]), torch.zeros(1, 6, dtype=torch.float64)))

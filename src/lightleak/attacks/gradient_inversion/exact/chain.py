@@ -5,7 +5,7 @@ With ``a_l = W_l h_{l-1} + b_l``, ``h_0 = x``, ``h_l = relu(a_l)`` and ``m_l = 1
 ``e_l = (W_{l+1}^T e_{l+1}) m_l``. Rows that are equal add one term, with ``e_L = N p - counts`` for the N rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -88,6 +88,22 @@ class ReLUChain:
         for weight, mask in zip(reversed(self.weights[1:]), reversed(activations.masks), strict=True):
             errors.insert(0, (errors[0] @ weight) * mask)
         return tuple(errors)
+
+    def slopes(self, masks: Sequence[Tensor], directions: Tensor) -> Iterator[Tensor]:
+        """Derivatives of every layer's input as rows move, masks held fixed; one layer after the other, as needed.
+
+        Args:
+            masks: of the rows, per hidden layer ``[..., out_l]``.
+            directions: in which every row moves ``[F, d]``.
+
+        Yields:
+            Per layer ``[..., F, in_l]``.
+        """
+        moved = directions.expand(*masks[0].shape[:-1], *directions.shape)
+        yield moved
+        for weight, mask in zip(self.weights[:-1], masks, strict=True):
+            moved = (moved @ weight.T) * mask.unsqueeze(-2)
+            yield moved
 
     def gradient(self, x: Tensor, counts: Tensor, n_rows: int) -> tuple[Tensor, ...]:
         """Contribution of rows to the gradient of the mean loss over ``n_rows`` rows, ``[out, in + 1]`` per layer.

@@ -21,7 +21,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.core.threat_model import LabelKnowledge, ThreatModel
 from lightleak.data.encoder import TableEncoder
 
-EXPLAINED = 1e-3
+TAKEN_BELOW = 1e-3
 """A reconstruction that leaves less of the update than this unexplained is taken without trying further stages: wrong
 rows leave 1e-1 and more, right ones with a number off by a hair 1e-5."""
 
@@ -70,7 +70,7 @@ class Course:
     @property
     def is_over(self) -> bool:
         """Whether nothing is left for further stages."""
-        return any(one.is_complete or one.residual < EXPLAINED for one in self._explanations)
+        return any(one.is_complete or one.residual < TAKEN_BELOW for one in self._explanations)
 
     def is_served_by(self, stage: UpdateAttack) -> bool:
         """Whether a stage can attack `rest`, and no alternative to it has."""

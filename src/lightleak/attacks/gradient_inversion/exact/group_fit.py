@@ -88,7 +88,7 @@ class GroupProblem:
         hidden = tuple(with_one(h) for h in activations.hidden)
         value = p.new_zeros(n)
         slope, normal = p.new_zeros(n, k * free), p.new_zeros(n, k * free, k * free)
-        factors = self._jacobian(groups, activations.masks, p, errors, hidden) if derivatives else None
+        factors = self._jacobian(activations.masks, p, errors, hidden) if derivatives else None
         for at, (e, h, target, noise) in enumerate(zip(errors, hidden, self.target, self.noise, strict=True)):
             weight = 1 / noise**2
             cross = ((e @ target) * h).sum((1, 2))
@@ -103,22 +103,13 @@ class GroupProblem:
         return Expansion(value, slope, normal)
 
     def _jacobian(
-        self,
-        groups: Groups,
-        masks: tuple[Tensor, ...],
-        p: Tensor,
-        errors: tuple[Tensor, ...],
-        hidden: tuple[Tensor, ...],
+        self, masks: tuple[Tensor, ...], p: Tensor, errors: tuple[Tensor, ...], hidden: tuple[Tensor, ...]
     ) -> list[tuple[Tensor, Tensor]]:
         """Per layer two factors of every column: ``e (dh, 0)^T + de (h, 1)^T``."""
         chain, steps = self.chain, self.space.rows.numbers
         free = len(steps)
-        moved = steps.expand(*groups.numbers.shape[:2], -1, -1)
-        by_hidden = [moved]
-        for weight, mask in zip(chain.weights[:-1], masks, strict=True):
-            moved = (moved @ weight.T) * mask.unsqueeze(2)
-            by_hidden.append(moved)
-        logits, shares = moved @ chain.weights[-1].T, p.unsqueeze(2)
+        by_hidden = tuple(chain.slopes(masks, steps))
+        logits, shares = by_hidden[-1] @ chain.weights[-1].T, p.unsqueeze(2)
         by_output = shares * (logits - (shares * logits).sum(-1, keepdim=True)) / self.n_rows
         by_errors = [by_output]
         for weight, mask in zip(reversed(chain.weights[1:]), reversed(masks), strict=True):

@@ -39,7 +39,7 @@ logarithm."""
 FROM_PRIOR = 2
 """One in so many starts is around a point of the prior: the mean of rows with opposite labels lies outside of them."""
 
-EXPLAINED = 100.0
+FITS_BELOW = 100.0
 """Squared misfit per element of the gradient, in units of that rounding, below which rows explain what is left: true
 ones reach 2, two rows read as one leave 1e8."""
 
@@ -129,7 +129,7 @@ def _explain(residual: Residual, space: RowSpace, rank: int, draws: torch.Genera
     values = torch.cat([value for _, value in fitted])
     best = _stacked([groups for groups, _ in fitted])[values.argsort(stable=True)[:BEST]]
     best, values = fit(problem, best, LAST_STEPS)
-    enough = EXPLAINED * sum(layer.numel() for layer in residual.observed)
+    enough = FITS_BELOW * sum(layer.numel() for layer in residual.observed)
     if not float(values.min()) < enough:
         return None
     whole = _whole(problem, best[values.argmin().unsqueeze(0)])
@@ -220,7 +220,7 @@ def _rounded_in_turn(
     held, spoilt = torch.zeros_like(groups.numbers[0], dtype=torch.bool), []
     for f in columns:
         held[:, f] = True
-        tried = replace(groups, numbers=_rounded(problem.space, groups.numbers, f))
+        tried = replace(groups, numbers=problem.space.rounded(groups.numbers, f))
         tried, value = fit(problem, tried, FIRST_STEPS, held)
         if float(value) <= allowed:
             groups = tried
@@ -257,17 +257,10 @@ def _on_lattice(problem: GroupProblem, best: Groups, narrow: Sequence[int]) -> G
     held = torch.zeros_like(numbers, dtype=torch.bool)
     for f in narrow:
         held[:, f] = True
-        groups = replace(groups, numbers=_rounded(space, groups.numbers, f))
+        groups = replace(groups, numbers=space.rounded(groups.numbers, f))
     groups, misfit = fit(problem, groups, FIRST_STEPS, held)
     return groups[misfit.argmin().unsqueeze(0)]
 
 
 def _values(space: RowSpace, column: int) -> int:
     return int(((space.upper - space.lower) * space.unit)[column].round()) + 1
-
-
-def _rounded(space: RowSpace, numbers: Tensor, column: int) -> Tensor:
-    whole = numbers.clone()
-    center, unit = space.center[column], space.unit[column]
-    whole[..., column] = ((center + unit * numbers[..., column]).round() - center) / unit
-    return whole

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.chain import Activations, ReLUChain
 from lightleak.attacks.gradient_inversion.exact.residual import NOISE, Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.spaces import Spaces
@@ -126,13 +125,14 @@ def _fit(residual: Residual, space: RowSpace, spaces: Sequence[Spaces], columns:
     normal = residual.x.new_zeros(rows, width, rows, width)
     right = residual.x.new_zeros(rows, width)
     squares, equations = residual.x.new_zeros(()), 0
-    for layer, of_layer in enumerate(spaces):
+    one_each = torch.eye(encoder.width)[at].to(residual.x)
+    # Of layers without spaces no slopes are computed.
+    for layer, (of_layer, slopes) in enumerate(zip(spaces, chain.slopes(activations.masks, one_each), strict=False)):
         noise = NOISE * float(residual.observed[layer].norm())
         # Back from scaled units: the null directions of the gradient itself.
         units = of_layer.unit_null / of_layer.unit_scale.unsqueeze(-1)
         units = torch.linalg.qr(units)[0] if units.shape[1] else units
-        slopes = _slopes(chain, activations, layer, at) / encoder.scale[at].unsqueeze(-1)
-        e, g = errors[layer] @ units, slopes @ of_layer.row_null[:-1]
+        e, g = errors[layer] @ units, (slopes / encoder.scale[at].unsqueeze(-1)) @ of_layer.row_null[:-1]
         left = units.T @ residual.left[layer] @ of_layer.row_null
         normal += torch.einsum("ik,ijkl->ijkl", e @ e.T, torch.einsum("ijq,klq->ijkl", g, g)) / noise**2
         right += torch.einsum("iq,ijq->ij", e @ left, g) / noise**2
@@ -151,17 +151,6 @@ def _fit(residual: Residual, space: RowSpace, spaces: Sequence[Spaces], columns:
     error = (inverse.diagonal().clamp_min(0) * misfit).sqrt() / scale
     error = torch.where(unbounded, torch.inf, error)
     return Fit((change / scale).view(rows, width), error.view(rows, width))
-
-
-def _slopes(chain: ReLUChain, activations: Activations, layer: int, at: Sequence[int]) -> Tensor:
-    """Derivative of a layer's input by encoded numbers, ``[r, columns, in]``."""
-    if layer == 0:
-        width = activations.hidden[0].shape[-1]
-        return torch.eye(width)[list(at)].to(activations.hidden[0]).expand(len(activations.hidden[0]), -1, -1)
-    slopes = chain.weights[0].T[list(at)] * activations.masks[0].unsqueeze(1)
-    for below in range(1, layer):
-        slopes = (slopes @ chain.weights[below].T) * activations.masks[below].unsqueeze(1)
-    return slopes
 
 
 def _outside(residual: Residual, spaces: Sequence[Spaces]) -> float:

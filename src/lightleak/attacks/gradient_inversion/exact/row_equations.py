@@ -196,8 +196,7 @@ class RowEquations:
         if self.noise > 0:
             # A rounded number must not be held before the bounds are met: it would move for nothing.
             certain = self._certain(codes, inside, free, inverse, right[kept])
-            whole = ((value * space.unit + space.center).round() - space.center) / space.unit
-            value = torch.where(certain & ~breaks, whole, value)
+            value = torch.where(certain & ~breaks, space.rounded(value), value)
             held = held | (certain & ~breaks)
         return torch.where(held, space.clamp(value), value), held
 

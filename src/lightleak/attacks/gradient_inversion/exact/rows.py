@@ -199,6 +199,18 @@ class RowSpace:
         """Numbers ``[..., F]`` inside their bounds."""
         return torch.maximum(torch.minimum(numbers, self.upper), self.lower)
 
+    def rounded(self, numbers: Tensor, column: int | None = None) -> Tensor:
+        """Numbers ``[..., F]`` at whole values of the table, whatever the columns' kinds.
+
+        Args:
+            numbers: ``[..., F]``.
+            column: the one that is rounded; default all.
+        """
+        at = slice(None) if column is None else column
+        whole, center, unit = numbers.clone(), self.center[at], self.unit[at]
+        whole[..., at] = ((center + unit * numbers[..., at]).round() - center) / unit
+        return whole
+
     def cells(self, codes: Tensor, numbers: Tensor, rounded: bool = True) -> tuple[Tensor, Tensor]:
         """Coordinates to what `TableEncoder.project` returns: category indices ``[..., K]``, values ``[..., m]``.
 

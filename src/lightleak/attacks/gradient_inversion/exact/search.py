@@ -135,8 +135,7 @@ class RowSearch:
             numbers = self._newton(candidates.codes, numbers, open_)
         for i in space.unit.argsort().tolist():
             if bool(space.integer[i]):
-                whole = (space.center[i] + numbers[:, i] * space.unit[i]).round()
-                numbers[:, i] = (whole - space.center[i]) / space.unit[i]
+                numbers = space.rounded(numbers, i)
                 open_[i] = False
                 if bool(open_.any()):
                     numbers = self._newton(candidates.codes, numbers, open_)

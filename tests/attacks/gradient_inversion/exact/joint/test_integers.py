@@ -5,17 +5,8 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks.gradient_inversion.exact.joint.integers import round_integers, rounded
+from lightleak.attacks.gradient_inversion.exact.joint.integers import round_integers
 from lightleak.core.seeds import generator
-
-
-def test_rounded_numbers_are_whole_in_the_table(posed: Any) -> None:
-    problem, _ = posed()
-    space = problem.space
-    numbers = space.draw(5, generator(0))[1]
-    for q in (q for q in range(len(space.free)) if bool(space.integer[q])):
-        whole = space.center[q] + space.unit[q] * rounded(space, numbers, q)[:, q]
-        torch.testing.assert_close(whole, whole.round(), atol=1e-6, rtol=0)
 
 
 def test_a_batch_that_is_nearly_solved_becomes_whole(posed: Any) -> None:

@@ -22,7 +22,7 @@ from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space
 from lightleak.data.encoder import TableEncoder
 
-EXPLAINED = 10.0
+COMPLETE_BELOW = 10.0
 """What rows may leave of the first layer's update, relative to rounding, when they are all of the batch: measured 0.2
 to 4 where every row was right, and over 50 with one wrong category."""
 
@@ -98,10 +98,10 @@ def invert(
     _, rows = gather(observed, equations, config.limits, generator)
     if len(rows) == equations.rank > 0:
         found = decompose(equations, rows.vectors)
-        if found.left >= EXPLAINED:
+        if found.left >= COMPLETE_BELOW:
             found = refine(observed, equations, rows.codes, rows.numbers)
         # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
-        if found.left < (EXPLAINED if equations.rank == n_rows else PROVEN):
+        if found.left < (COMPLETE_BELOW if equations.rank == n_rows else PROVEN):
             return _of_decomposition(observed, equations, found, n_rows)
     scale = (rows.vectors * equations.coordinates(rows.codes, rows.numbers)).sum(1, keepdim=True)
     shares = (rows.vectors @ equations.gradient.T) / scale

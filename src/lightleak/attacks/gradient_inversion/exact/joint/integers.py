@@ -2,11 +2,8 @@
 
 from dataclasses import replace
 
-import torch
-
 from lightleak.attacks.gradient_inversion.exact.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.exact.joint.problem import JointProblem, JointRows
-from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 
 STEPS = 6
 """Gauss-Newton steps between two columns."""
@@ -31,7 +28,7 @@ def round_integers(problem: JointProblem, rows: JointRows, floor: float) -> tupl
     columns.sort(key=lambda q: float(space.unit[q]))
     left = set(range(len(space.free)))
     for q in columns:
-        tried = replace(rows, numbers=rounded(space, rows.numbers, q))
+        tried = replace(rows, numbers=space.rounded(rows.numbers, q))
         left.discard(q)
         tried, reached = (
             gauss_newton(problem, tried, STEPS, tuple(sorted(left))) if left else (tried, problem.value(tried))
@@ -39,11 +36,3 @@ def round_integers(problem: JointProblem, rows: JointRows, floor: float) -> tupl
         if reached <= max(RISE * value, floor):
             rows, value = tried, reached
     return rows, value
-
-
-def rounded(space: RowSpace, numbers: torch.Tensor, column: int) -> torch.Tensor:
-    """Free numbers ``[n, F]`` with one column at whole values of the table."""
-    whole = numbers.clone()
-    center, unit = space.center[column], space.unit[column]
-    whole[:, column] = ((center + unit * numbers[:, column]).round() - center) / unit
-    return whole
