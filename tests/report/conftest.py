@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
-from lightleak.report import build_report
+from lightleak.report import build_report, print_pdf
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = (
@@ -40,6 +40,8 @@ onload = () => {
         const box = node.getBoundingClientRect();
         return box.width && (box.right > width + 1 || box.left < -1);
       }).map(node => node.tagName + " " + node.textContent.trim().slice(0, 30)),
+      clipped: [...page.querySelectorAll(".scroll")].filter(
+        node => node.scrollHeight > node.clientHeight + 1).map(node => node.getAttribute("aria-label")),
       scripts: page.scripts.length,
       sections: page.querySelectorAll("section").length,
       bottoms: Object.fromEntries([...page.querySelectorAll("section")].map(
@@ -266,6 +268,16 @@ class Browser:
         match = re.search(r'data-found="([^"]*)"', self.run(page, "--dump-dom"))
         assert match, "the browser did not finish"
         return json.loads(unescape(match[1]))
+
+    def sheets(self, report: Path) -> int:
+        """Sheets of A4 that the first page takes when it is printed, one short section after it left out."""
+        text = report.read_text(encoding="utf-8")
+        rest = "<style>main > section:not(#summary), footer { display: none }</style>"
+        page = self.folder / "first.html"
+        shown = f"{rest}<section style='display: block !important'>rest</section></main>"
+        page.write_text(text.replace("</main>", shown), encoding="utf-8")
+        printed = print_pdf(page, self.folder / "first.pdf").read_bytes()
+        return len(re.findall(rb"/Type\s*/Page\b", printed)) - 1
 
 
 @pytest.fixture

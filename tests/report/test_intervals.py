@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from statsmodels.stats.proportion import confint_proportions_2indep
 
 from lightleak.report.estimate import Estimate, estimate
-from lightleak.report.intervals import bounded, combined, paired_difference, proportion, unpaired_difference
+from lightleak.report.intervals import bounded, difference, paired_difference, proportion, unpaired_difference
 
 SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=12)
 
@@ -71,11 +72,37 @@ def test_a_proportion_is_wilsons(n: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, n))
     expected = stats.binomtest(successes, n).proportion_ci(method="wilson")
     found = proportion(successes / n, n)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=1e-5)  # z = 1.96
 
 
-def test_a_difference_turned_round_is_the_opposite() -> None:
-    first, second = proportion(0.8, 300), proportion(0.75, 200)
-    there, back = combined(first, second), combined(second, first)
-    assert (there.mean, there.low, there.high) == pytest.approx((-back.mean, -back.high, -back.low))
-    assert combined(Estimate(0.5), second) == Estimate(0.25, 0)
+def test_a_difference_of_two_proportions_is_newcombes() -> None:
+    expected = confint_proportions_2indep(56, 70, 48, 80, compare="diff", method="newcomb")  # statsmodels
+    found = difference(proportion(56 / 70, 70), proportion(48 / 80, 80))
+    assert (found.low, found.high) == pytest.approx(expected, abs=1e-5)  # z = 1.96
+    assert found.n == 0
+
+
+def test_a_difference_without_intervals_has_none() -> None:
+    assert difference(Estimate(0.8, 5, 0.7, 0.9), Estimate(0.5)) == Estimate(pytest.approx(0.3), 0)
+    assert difference(None, Estimate(0.5)) is None and difference(Estimate(0.5), None) is None
+
+
+@given(*[st.floats(0, 1)] * 2, *[st.floats(0, 0.5)] * 4)
+def test_a_difference_turns_around_and_is_no_surer_than_its_parts(a, b, below, above, low, high) -> None:
+    first, second = Estimate(a, 5, a - below, a + above), Estimate(b, 5, b - low, b + high)
+    found, back = difference(first, second), difference(second, first)
+    assert found is not None and back is not None
+    assert (found.mean, found.low, found.high) == pytest.approx((-back.mean, -back.high, -back.low))
+    assert found.mean - found.low >= max(below, high) - 1e-9
+    assert found.high - found.mean >= max(above, low) - 1e-9
+
+
+def test_the_interval_of_a_difference_covers_what_it_should() -> None:
+    """Over simulated pairs of five evaluations each."""
+    rng = np.random.default_rng(0)
+    covered = 0
+    for _ in range(400):
+        first, second = rng.normal(0.8, 0.03, 5), rng.normal(0.6, 0.02, 5)
+        found = difference(estimate(first), estimate(second))
+        covered += found.low <= 0.2 <= found.high
+    assert 0.93 <= covered / 400 <= 1.0

@@ -124,3 +124,12 @@ def test_nothing_is_wider_than_the_sheet_and_the_summary_is_one(
     assert found["outside"] == []
     assert found["scroll"] <= SHEET[0]
     assert found["bottoms"]["summary"] <= SHEET[1]
+
+
+@pytest.mark.parametrize("runs", [1, 8])
+def test_the_summary_of_few_and_of_many_runs_prints_on_one_sheet(
+    plain, defended, browser, tmp_path: Path, runs: int
+) -> None:
+    first = plain(0.85, attacks=("tableak", "audit_max", "random"), batch_sizes=(8, 32), n_batches=3)
+    folders = [first, *(defended(first, kept / 10, f"much_noise_{kept}") for kept in range(1, runs))]
+    assert browser.sheets(build_report(folders, tmp_path / "all.html")) == 1

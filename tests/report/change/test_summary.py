@@ -3,20 +3,22 @@ import re
 import pytest
 
 from lightleak.core.threat_model import ThreatModel
-from lightleak.report.change.plain import KNOWLEDGE, of_hundred, range_of
+from lightleak.report.change.exposure import exposures
+from lightleak.report.change.plain import KNOWLEDGE
 from lightleak.report.change.summary import summary
 from lightleak.report.estimate import Estimate
+from lightleak.report.plain import of_hundred, range_of
 from lightleak.report.run_folder import load_run
 
 JARGON = (
     "gradient", "FedSGD", "FedAvg", "batch", "epoch 0", "honest-but-curious", "entropy", "marginal", "encoder", "cell",
-    "threat model", "AUROC", "baseline", "inversion",
+    "threat model", "AUROC", "baseline", "inversion", "seed",
 )  # fmt: skip
 
 
 def words(found) -> str:
     tiles = [part for tile in found.tiles for part in (tile.label, tile.detail)]
-    told = [*found.sentences, *tiles, *found.defences, *found.notes, found.proven]
+    told = [*found.sentences, *tiles, *found.defences, *found.notes, *found.terms, found.table.note]
     return " ".join([*told, *(answer for _, answer in found.attacker)])
 
 
@@ -28,7 +30,7 @@ def test_one_run_says_what_is_at_risk_and_that_no_defence_was_tried(plain) -> No
     )
     assert "Proven: 100 of every 100 records" in found.sentences[1]
     assert "without a defence" in found.defences[0] and "not known from it" in found.defences[0]
-    assert found.proven.startswith("“Proven” means")
+    assert found.terms[0].startswith("“Proven” means")
     assert found.tiles[0].value == "100"
 
 
@@ -60,9 +62,10 @@ def test_the_best_of_several_defences_is_named_after_the_fact(plain, defended) -
 
 def test_the_worst_of_several_situations_has_a_wider_interval(plain) -> None:
     folder = plain(batch_sizes=(8, 32))
-    found = summary([load_run(folder)])
+    run = load_run(folder)
+    found = summary([run])
     assert any("worst of 2 situations" in text for text in found.sentences)
-    worst = max(found.blocks[0].lines, key=lambda line: line.exposure.rows().mean).exposure
+    worst = max(exposures(run), key=lambda one: one.rows().mean)
     plain_interval, shown = worst.rows(), worst.rows(2)
     assert shown.low < plain_interval.low and shown.high > plain_interval.high
     assert range_of(shown) in found.sentences[0]
@@ -72,8 +75,21 @@ def test_a_long_table_keeps_the_worst_line_of_each_run(plain, defended) -> None:
     first = plain(batch_sizes=(8, 32, 128), epochs=2)
     runs = [first, defended(first, 0.5, "a"), defended(first, 0.4, "b")]
     found = summary([load_run(run) for run in runs])
-    assert found.is_shortened
-    assert [len(block.lines) for block in found.blocks] == [1, 1, 1]
+    assert "Of each run the worst situation is shown; all others" in found.table.note
+    assert [len(block.rows) for block in found.table.blocks] == [1, 1, 1]
+
+
+def test_of_many_runs_those_that_protect_most_are_shown(plain, defended) -> None:
+    first = plain()
+    kept = [0.8, 0.1, 0.7, 0.2, 0.6, 0.3, 0.5, 0.4]
+    runs = [first, *(defended(first, part, f"kept_{part}") for part in kept)]
+    found = summary([load_run(run) for run in runs])
+    assert [block.title for block in found.table.blocks[1:]] == [
+        "Gaussian noise 0.01 (kept_0.1)",
+        "Gaussian noise 0.01 (kept_0.2)",
+    ]
+    assert "Shown are the 2 of 8 that leave fewest" in found.defences[-1]
+    assert all(any(f"kept_{part}" in line for line in found.defences) for part in (0.1, 0.2))
 
 
 def test_without_truth_only_proofs_are_counted(plain) -> None:

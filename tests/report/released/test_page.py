@@ -22,8 +22,8 @@ from lightleak.report.run_folder import RunFolder
 
 HOSTILE = "<script>alert(1)</script>"
 SECTIONS = [
-    "limits", "what", "attacks", "searches", "classes", "columns", "rows", "memorisation", "losses", "labels",
-    "warnings", "run",
+    "summary", "strongest", "limits", "what", "attacks", "searches", "classes", "columns", "rows", "memorisation",
+    "losses", "labels", "warnings", "run",
 ]  # fmt: skip
 SEARCHES = ("random", "softmax", "gradient", "tpe")
 

@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from lightleak.report import build_report
+
+LONG = "What the registry of chronic diseases and its three partners tell each other while they train one model"
+DEFENSES = (
+    "none", "laplace scale 0.01", "laplace scale 0.1", "r3elu epsilon 1.0", "r3elu epsilon 10.0", "withdraw ratio 0.1",
+    "withdraw ratio 0.5",
+)  # fmt: skip
 
 
 def test_a_report_fits_a_desk_and_a_phone(make_vertical, browser) -> None:
@@ -14,7 +21,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_vertical, browser) -> None:
         assert found["scroll"] <= found["client"], width
         assert found["outside"] == [], width
         assert found["scripts"] == 0
-        assert found["sections"] == 9
+        assert found["sections"] == 11
         # Two properties: two charts of shares, two times two of defences, two times five of norms.
         assert len(found["drawn"]) == 16
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
@@ -34,9 +41,17 @@ def test_hostile_and_long_names_neither_run_nor_overflow(make_vertical, browser)
 def test_a_screenshot_shows_the_page(make_vertical, browser, tmp_path: Path) -> None:
     report = build_report(make_vertical(properties=("sex=Male",)))
     picture = tmp_path / "report.png"
-    browser.run(report, "--window-size=1280,3000", f"--screenshot={picture}")
+    browser.run(report, "--window-size=1280,5000", f"--screenshot={picture}")
     with Image.open(picture) as image:
-        assert image.size == (1280, 3000)
+        assert image.size == (1280, 5000)
         colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24)}
         # The marks of C1 and C2: the styles arrived.
         assert {(0, 114, 178), (213, 94, 0)} <= colours
+
+
+@pytest.mark.parametrize(("defenses", "redact"), [(("none",), False), (DEFENSES, False), (DEFENSES, True)])
+def test_the_summary_prints_on_one_sheet(make_vertical, browser, defenses: tuple[str, ...], redact: bool) -> None:
+    config = {"kind": "vertical", "title": LONG}
+    properties = ("sex=Male", "race=White", "marital-status=Married-civ-spouse")
+    folder = make_vertical(properties=properties, defenses=defenses, norms=False, config=config)
+    assert browser.sheets(build_report(folder, redact=redact)) == 1

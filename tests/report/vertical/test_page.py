@@ -20,7 +20,9 @@ from lightleak.report.vertical.result import parse_result
 from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = ["limits", "what", "shares", "errors", "kinds", "defences", "norms", "warnings", "run"]
+SECTIONS = [
+    "summary", "strongest", "limits", "what", "shares", "errors", "kinds", "defences", "norms", "warnings", "run",
+]  # fmt: skip
 
 
 DEFENSES = ("none", "laplace scale 0.1", "withdraw ratio 0.5")
@@ -161,7 +163,7 @@ def test_redaction_leaves_no_share(page_of, make_vertical) -> None:
 @pytest.mark.parametrize(
     ("options", "says", "gone"),
     [
-        ({"seeds": (), "norms": False}, "No attack has finished yet", ["limits", *SECTIONS[2:8]]),
+        ({"seeds": (), "norms": False}, "No attack has finished yet", ["limits", *SECTIONS[4:10]]),
         ({"attacks": ("prior",)}, "Only guessing has finished", ["shares", "errors", "kinds", "defences", "warnings"]),
         ({"seeds": (0,)}, "one seed is too few", ["defences"]),
         ({"seeds": (0,)}, "Bars are the attack's own 95% intervals.", []),
@@ -217,6 +219,18 @@ def test_several_runs_are_pooled_over_their_seeds(outline, make_named_vertical, 
     assert "Measured with 5 seeds" in page.text
     assert "monday" in page.text and "tuesday" in page.text
     assert build_report([first, second]) == first / "combined.html"
+
+
+def test_runs_with_and_without_a_defence_are_compared_on_the_first_page(
+    outline, make_named_vertical, tmp_path: Path
+) -> None:
+    plain = make_named_vertical("plain")(properties=("sex=Male",))
+    noisy = make_named_vertical("noisy")(properties=("sex=Male",), defenses=("withdraw ratio 0.5",))
+    text = outline(build_report([noisy, plain], tmp_path / "both.html").read_text(encoding="utf-8")).text
+    assert "Withdraw ratio 0.5 (the company attacked leaves some of the customers who have the trait out" in text
+    assert re.search(
+        r"helps: the attacker is then [\d.]+ points off instead of [\d.]+ \(change \+[\d.]+, 95% int", text
+    )
 
 
 def test_several_tables_are_named(outline, make_named_vertical, tmp_path: Path) -> None:

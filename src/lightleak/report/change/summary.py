@@ -11,7 +11,6 @@ from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
 from lightleak.report.plain import (
     INTERVAL,
-    MOST_LINES,
     MOST_TOLD,
     Block,
     Row,
@@ -123,26 +122,27 @@ def _order(exposure: Exposure) -> tuple[float, float]:
 
 
 def _table(reference: Measured, others: Sequence[Measured]) -> Table:
-    kept, found = [reference, *others], ""
-    if is_long([one.lines for one in kept]):
-        least = sorted(others, key=lambda one: _order(one.worst.exposure))[: MOST_LINES - 1]
-        left_out = len(others) - len(least)
-        kept = [reference, *(one for one in others if one in least)]
-        found = "Of each run the worst situation is shown"
-        found += f", and {counted(left_out, 'run')} with more at risk left out" if left_out else ""
-        found += "; all others follow further down."
+    kept = [reference, *_told(others)]
+    is_short = is_long([one.lines for one in kept])
     note = (
         "A record is at risk when every value of it came back right, or when it is proven; a record that came back all "
         "but one value does not count. Small figures are 95% intervals."
     )
     if others:
         note += f" ▼ measurably less, ▲ measurably more, ○ not measurably different from {reference.title}."
+    if is_short:
+        note += " Of each run the worst situation is shown; all others follow further down."
     blocks = tuple(
-        Block(capital(one.title), _quality(one), tuple(map(_row, [one.worst] if found else one.lines))) for one in kept
+        Block(capital(one.title), _quality(one), tuple(map(_row, [one.worst] if is_short else one.lines)))
+        for one in kept
     )
-    return Table(
-        "Records at risk", "Records in a message, and when it was sent", COLUMNS, blocks, f"{note} {found}".strip()
-    )
+    return Table("Records at risk", "Records in a message, and when it was sent", COLUMNS, blocks, note)
+
+
+def _told(others: Sequence[Measured]) -> list[Measured]:
+    """The runs that leave fewest records at risk, in their own order."""
+    least = sorted(others, key=lambda one: _order(one.worst.exposure))[:MOST_TOLD]
+    return [one for one in others if one in least]
 
 
 def _quality(one: Measured) -> str:
@@ -250,19 +250,19 @@ def _defences(reference: Measured, others: Sequence[Measured]) -> tuple[str, ...
             "from it; a second run with a defence, reported together with this one, tells.",
         )
     worst = reference.worst.exposure
-    told = sorted(others, key=lambda one: _order(one.worst.exposure))[:MOST_TOLD]
-    found = [_defence(reference, block, worst) for block in others if block in told]
+    told = _told(others)
+    found = [_defence(reference, block, worst) for block in told]
     helping = [block for block in others if _most_protective([block], worst) is not None]
     best = _most_protective(others, worst)
     if len(helping) > 1 and best is not None:
         found.insert(
             0,
             f"{len(helping)} of {len(others)} changes help measurably; {best[0].title} leaves fewest records at risk. "
-            "It is named after the fact: run it again with another seed before you rely on it.",
+            "It is named after the fact: measure again, with other random draws, before you rely on it.",
         )
     if len(others) > len(told):
         found.append(
-            f"These are the {len(told)} with fewest records at risk, of {len(others)}; the others follow below."
+            f"Shown are the {len(told)} of {len(others)} that leave fewest records at risk; the rest follows below."
         )
     return tuple(found)
 

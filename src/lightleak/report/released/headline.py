@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
 from lightleak.report.intervals import difference
 from lightleak.report.released.comparison import Scenario, most_telling

@@ -14,7 +14,6 @@ from lightleak.report.released.group import Group
 from lightleak.report.released.topics import Topic, belongs
 from lightleak.report.vertical.charts import Axis
 
-
 HALF = 0.5
 """Share that lies nearer to a training row where nothing is copied."""
 
