@@ -27,7 +27,9 @@ def install(session: nox.Session, *what: str, torch: str = TORCHES[0]) -> None:
     if torch != TORCHES[0]:
         pins = os.path.join(session.create_tmp(), "constraints.txt")
         with open("constraints.txt") as given, open(pins, "w") as file:
-            file.writelines(f"torch=={torch}\n" if line.startswith("torch==") else line for line in given)
+            # torch 2.11 also needs an older setuptools.
+            file.writelines(line for line in given if not line.startswith(("torch==", "setuptools==")))
+            file.write(f"torch=={torch}\n")
     session.install("-c", pins, *shlex.split(os.environ.get("PIP_ARGS", "")), *what)
 
 
