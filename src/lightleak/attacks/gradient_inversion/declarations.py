@@ -92,7 +92,7 @@ _DECLARATIONS: dict[str, tuple[str, InversionConfig, Facts]] = {
             deviates=(
                 "The image priors of the paper (total variation, agreement of several seeds after registration) have "
                 "no meaning for a row of a table and are left out, as in TabLeak's comparison.",
-                "The paper compares gradients by squared error; here, as in TabLeak's comparison (its Section 4), by the "
+                "The paper compares gradients by squared error; here, as in TabLeak's comparison (Section 4), by the "
                 "cosine.",
                 "TabLeak tries the weights of the priors on a grid and reports the best of each setting; here they are "
                 "fixed (`l2_prior` 1e-4, `batch_norm_prior` 1e-3), to be tuned by `lightleak tune`.",
