@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from lightleak.report.frontier.choice import choose
 from lightleak.report.frontier.comparison import compare
-from lightleak.report.frontier.headline import choose, headline
+from lightleak.report.frontier.headline import headline
 from lightleak.report.frontier.result import FrontierResult, Setting, Strength
 from lightleak.report.frontier.run_folder import load_frontier_run
 

@@ -19,7 +19,7 @@ from lightleak.report.page import render_frontier
 from lightleak.report.run_folder import RunFolder
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = ["frontier", "limits", "what", "run"]
+SECTIONS = ["summary", "buys", "frontier", "limits", "what", "run"]
 
 
 def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
@@ -27,6 +27,8 @@ def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
     assert page.ids == SECTIONS
     for words in (
         "What a defence buys",
+        "In plain language",
+        "The first to consider: Gaussian noise 0.01",
         "Gaussian noise of scale 0.01 cuts what can be read from a client",
         "Of 19 points measured",
         "Pareto-best",
@@ -85,7 +87,7 @@ def test_numbers_in_the_table_are_those_of_the_rows(page_of, make_frontier) -> N
 
 def test_epsilon_has_a_column_where_something_is_guaranteed(page_of, make_named_frontier) -> None:
     with_it = page_of(make_named_frontier("a")(curves=("none", "dp_sgd")))
-    assert [row[1] for row in with_it.rows if row and row[0].startswith("DP-SGD")] == ["9.83", "2.94", "1.02"]
+    assert [row[1] for row in with_it.rows if row and row[0].startswith("DP-SGD noise")] == ["9.83", "2.94", "1.02"]
     without = page_of(make_named_frontier("b")(curves=("none", "sign")))
     assert "Epsilon" not in without.text
 
@@ -115,7 +117,7 @@ def test_several_attacks_are_named_by_point(page_of, make_frontier) -> None:
 def test_a_missing_piece_is_left_out_or_explained(page_of, make_frontier, options, says: str, gone: list[str]) -> None:
     page = page_of(make_frontier(**options))
     assert says in page.text
-    assert {"what", "run"} <= set(page.ids) and not set(gone) & set(page.ids)
+    assert {"summary", "buys", "what", "run"} <= set(page.ids) and not set(gone) & set(page.ids)
     assert {f"#{name}" for name in gone}.isdisjoint(re.findall(r"#\w+", page.text))
 
 

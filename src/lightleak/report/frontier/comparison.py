@@ -59,22 +59,27 @@ class Point:
         """The attack that recovers most here: a defence is as good as it is against that one."""
         return self._strongest[0]
 
+    @property
+    def recovered(self) -> Paired:
+        """Share of cells that `attack` recovers, by client."""
+        return self._strongest[1]
+
     @cached_property
     def cells(self) -> Estimate | None:
         """Share of cells that `attack` recovers, over clients."""
-        return estimate(self._strongest[1].values())
+        return estimate(self.recovered.values())
 
     @cached_property
     def leakage(self) -> Estimate | None:
         """`cells` minus guessing, paired by client; negative where guessing does better."""
-        return paired(self._strongest[1], self.guesses)
+        return paired(self.recovered, self.guesses)
 
     @cached_property
     def gains(self) -> dict[tuple[str, str, str], float]:
         """What a client gives away beyond guessing: an attacker that does better by guessing guesses, and gains 0."""
         if self.leakage is None:
             return {}
-        shared = {key: cells for key, cells in self._strongest[1].items() if key in self.guesses}
+        shared = {key: cells for key, cells in self.recovered.items() if key in self.guesses}
         return {key: cells - self.guesses[key] if self.leakage.mean > 0 else 0.0 for key, cells in shared.items()}
 
     @property

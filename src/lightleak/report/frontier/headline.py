@@ -1,10 +1,10 @@
 """What the numbers say, in words that follow from the numbers alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.frontier.comparison import Frontier, Point, paired
+from lightleak.report.frontier.choice import Choice, accuracy_of, choose, fullest, shows_leakage
+from lightleak.report.frontier.comparison import Frontier, Point
 from lightleak.report.frontier.pareto import Standing, standings
 from lightleak.report.frontier.wording import (
     cost_words,
@@ -19,9 +19,6 @@ from lightleak.report.headline import Tile
 from lightleak.report.vertical.headline import Headline
 from lightleak.report.vertical.wording import with_interval
 from lightleak.report.wording import attack_title, interval, percent
-
-ENOUGH = 0.5
-"""Share of the leakage that the defence named in the headline takes away, if any does."""
 
 LIMITS = (
     "Leakage is a lower bound. The attacks were not adapted to the defences: one that knows the defence may recover "
@@ -40,20 +37,11 @@ OF_EPSILON = (
 )
 
 
-@dataclass(frozen=True)
-class Choice:
-    """The defence that the headline names, beside no defence."""
-
-    none: Point
-    point: Point
-    halves: bool
-
-
 def headline(frontiers: Sequence[Frontier]) -> Headline:
     """Say what the cheapest defence that takes away half of the leakage buys, and at what cost."""
-    if not any(one.points for one in frontiers):
+    frontier = fullest(frontiers)
+    if frontier is None:
         return Headline("Nothing has finished yet: this run holds no results.")
-    frontier = max(frontiers, key=lambda one: len(one.measured))
     none, standing = frontier.none, standings(frontier.measured)
     if none is None or not none.is_measured:
         sentence = "The undefended network has not been measured yet, so nothing can be said of what a defence buys."
@@ -74,37 +62,11 @@ def limits(frontiers: Sequence[Frontier]) -> tuple[str, ...]:
     return (*LIMITS, OF_EPSILON) if guaranteed else LIMITS
 
 
-def choose(frontier: Frontier) -> Choice | None:
-    """The most accurate defence that takes away half of the leakage, else the one that takes most.
-
-    None where no defence was shown to leak less than none.
-    """
-    none = frontier.none
-    if none is None or not none.is_measured or not none.gain:
-        return None
-    found = [point for point in frontier.measured if not point.strength.is_none and _leaks_less(point, none)]
-    halving = [point for point in found if point.gain <= ENOUGH * none.gain]
-    if halving:
-        return Choice(none, max(halving, key=lambda point: (_accuracy(point), -point.gain)), True)
-    return Choice(none, min(found, key=lambda point: (point.gain, -_accuracy(point))), False) if found else None
-
-
-def _leaks_less(point: Point, none: Point) -> bool:
-    """Measurably, or in the mean where one client gives no interval."""
-    saved = paired(none.gains, point.gains)
-    return saved is not None and (saved.mean if saved.low is None else saved.low) > 0
-
-
-def _accuracy(point: Point) -> float:
-    assert point.accuracy is not None  # of a point that is measured
-    return point.accuracy.mean
-
-
 def _sentence(frontier: Frontier, none: Point, choice: Choice | None) -> str:
     guess, cells = frontier.guess, none.cells
     assert guess is not None and cells is not None  # of a point that is measured
     guessing = f"guessing gives {percent(guess.mean)}"
-    if not none.gain or (none.leakage is not None and none.leakage.low is not None and none.leakage.low <= 0):
+    if not shows_leakage(none):
         return (
             f"Without any defence, the attack recovers {percent(cells.mean)} of a client's cells where {guessing}: no "
             "leakage was shown that a defence could take away."
@@ -122,7 +84,7 @@ def _sentence(frontier: Frontier, none: Point, choice: Choice | None) -> str:
 
 
 def _best(standing: Sequence[Standing]) -> str:
-    best = sorted((one.point for one in standing if one.is_best), key=_accuracy, reverse=True)
+    best = sorted((one.point for one in standing if one.is_best), key=accuracy_of, reverse=True)
     if len(standing) < 2:
         return ""
     names = ", ".join(short_name(point.strength) for point in best)
@@ -165,7 +127,7 @@ def _guaranteed(frontier: Frontier) -> str:
     known = [point for point in frontier.measured if point.epsilon is not None]
     if not known:
         return ""
-    point = max(known, key=_accuracy)
+    point = max(known, key=accuracy_of)
     cost, at = frontier.cost(point), "" if point.delta is None else f" at delta {point.delta:g}"
     price = "" if cost is None else f", {cost_words(cost)}"
     how = " with ".join(filter(None, (curve_title(point.strength.label), strength_words(point.strength))))

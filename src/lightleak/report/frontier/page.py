@@ -10,6 +10,7 @@ from lightleak.report.frontier.headline import headline
 from lightleak.report.frontier.pareto import standings
 from lightleak.report.frontier.result import FrontierResult
 from lightleak.report.frontier.run_folder import FrontierRun
+from lightleak.report.frontier.summary import summary
 from lightleak.report.frontier.table import Row, table_rows
 from lightleak.report.frontier.wording import full_name
 from lightleak.report.page_head import page_head
@@ -49,6 +50,7 @@ def frontier_context(runs: Sequence[FrontierRun], redact: bool = False) -> dict[
     styles = curve_styles(frontiers)
     return {
         **page_head(runs, _title(runs), _subject(runs), redact),
+        "summary": summary(frontiers),
         "headline": headline(frontiers),
         "facts": _facts(results),
         "threat_models": _threat_models(results),

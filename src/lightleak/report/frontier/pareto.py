@@ -49,7 +49,7 @@ def standings(points: Sequence[Point]) -> tuple[Standing, ...]:
 def _standing(point: Point, others: Sequence[Point]) -> Standing:
     above = [other for other in others if dominates(_means(other), _means(point))]
     if not above:
-        rivals = tuple(other for other in others if not _is_worse(other, point))
+        rivals = tuple(other for other in others if not is_worse(other, point))
         return Standing(point, True, rivals, "not distinguishable" if rivals else "best")
     measurably = [
         other for other in above if _exceeds(other.accuracies, point.accuracies) or _exceeds(point.gains, other.gains)
@@ -58,8 +58,8 @@ def _standing(point: Point, others: Sequence[Point]) -> Standing:
     return Standing(point, False, tuple(sorted(measurably or above, key=_means, reverse=True)), verdict)
 
 
-def _is_worse(other: Point, point: Point) -> bool:
-    """Whether ``other`` is measurably worse in one respect."""
+def is_worse(other: Point, point: Point) -> bool:
+    """Whether ``other`` is measurably less accurate or measurably leakier."""
     return _exceeds(point.accuracies, other.accuracies) or _exceeds(other.gains, point.gains)
 
 
