@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
-from lightleak.audit.released.config import load_released_config
+from lightleak.audit.released.config import USUAL, ReleasedConfig, load_released_config, parse_released_config
 from lightleak.audit.released.settings import SETTINGS, setting
+from lightleak.data.layout import EncodedLayout
+from lightleak.targets import NetworkSpec, build_network
 
 CONFIGS = Path(__file__).parents[3] / "configs"
 
@@ -23,3 +26,25 @@ def test_settings_are_those_of_table_4_3() -> None:
     }  # fmt: skip
     assert [name for name in SETTINGS if setting(name).target.network == "gandalf"] == ["4"]
     assert all(setting(name).target.network != setting(name).evaluation_model.network for name in SETTINGS)
+
+
+def test_the_networks_of_every_shipped_config_take_their_options() -> None:
+    contents = {file: yaml.safe_load(file.read_text("utf-8")) for file in CONFIGS.glob("*.yaml")}
+    released = [file for file, one in contents.items() if one.get("kind") == "released-model" and "study" not in one]
+    assert {file.stem for file in released} >= {"released_model", "released_trees"}
+    for config in map(load_released_config, released):
+        require_networks(config)
+
+
+def require_networks(config: ReleasedConfig) -> None:
+    layout = EncodedLayout.of_numerical(4)
+    for target in (config.target, config.evaluation_model):
+        build_network(NetworkSpec(target.network, 3, layout, target.options), seed=0)
+
+
+def test_options_of_the_usual_network_stay_with_it() -> None:
+    data = {"data": {"name": "fair"}}
+    assert parse_released_config(data).target.options == USUAL["target"].options
+    assert parse_released_config(data | {"target": {"network": "resnet"}}).target.options == {}
+    kept = parse_released_config(data | {"target": {"network": "mlp"}})
+    assert kept.target.options == USUAL["target"].options

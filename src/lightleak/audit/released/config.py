@@ -95,6 +95,13 @@ class SamplesConfig:
         return searched.get(search, self.searched_per_class)
 
 
+USUAL = {
+    "target": TargetConfig("mlp", {"hidden": [2048, 1024, 512, 256]}),
+    "evaluation_model": TargetConfig("gandalf", {"stages": 16, "dropout": 0.1, "embedding_dropout": 0.1}),
+}
+"""Networks of the thesis (Sec. 4.4.2), where a config names none."""
+
+
 @dataclass(frozen=True)
 class ReleasedConfig:
     """A whole audit of one released model.
@@ -119,12 +126,8 @@ class ReleasedConfig:
 
     data: ReleasedDataConfig
     task: TaskConfig = field(default_factory=TaskConfig)
-    target: TargetConfig = field(
-        default_factory=lambda: TargetConfig("mlp", {"hidden": [2048, 1024, 512, 256]}),
-    )
-    evaluation_model: TargetConfig = field(
-        default_factory=lambda: TargetConfig("gandalf", {"stages": 16, "dropout": 0.1, "embedding_dropout": 0.1})
-    )
+    target: TargetConfig = field(default_factory=lambda: USUAL["target"])
+    evaluation_model: TargetConfig = field(default_factory=lambda: USUAL["evaluation_model"])
     training: ReleasedTrainingConfig = field(default_factory=ReleasedTrainingConfig)
     attacks: dict[str, dict[str, Any]] = field(
         default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labelled": {}}
@@ -168,6 +171,10 @@ def _write_out(tree: dict[str, Any]) -> None:
     if "attacks" in tree:
         tree["attacks"] = named_settings("attacks", tree["attacks"])
     write_out_seeds(tree)
+    for name, usual in USUAL.items():
+        chosen = tree.get(name)
+        if isinstance(chosen, dict) and chosen.get("network") not in (None, usual.network):
+            chosen.setdefault("options", {})  # not those of the usual network
     samples = tree.get("samples")
     if isinstance(samples, dict) and isinstance(samples.get("searches"), str):
         samples["searches"] = [part.strip() for part in samples["searches"].split(",")]
