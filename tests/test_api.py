@@ -155,6 +155,38 @@ def test_a_network_may_be_made_named_or_code(audit: Audit, tmp_path: Path, monke
     assert found.rows["target"][0] == "mynetworks:wide"
 
 
+CODE = """from torch import nn
+def wide(layout, n_classes):
+    return nn.Linear(layout.width, n_classes + 1)
+def double(layout, n_classes):
+    return nn.Linear(layout.width, n_classes).double()
+def lazy(layout, n_classes):
+    return nn.LazyLinear(n_classes)
+def soft(layout, n_classes):
+    return nn.Sequential(nn.Linear(layout.width, n_classes), nn.Softmax(-1))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("wide", "must return 2 logits .* got 3"),
+        ("double", "must be torch.float32"),
+        ("lazy", "without a shape yet"),
+        ("soft", "returns probabilities"),
+    ],
+)
+def test_code_is_checked_as_modules_are(
+    audit: Audit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
+    (tmp_path / "checked.py").write_text(CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "checked", raising=False)
+    with pytest.raises(UsageError, match=message):
+        audit(f"checked:{name}")
+    assert not (tmp_path / "run").exists()
+
+
 def test_the_same_call_goes_on_and_another_is_refused(audit: Audit, data: PreparedTable) -> None:
     network = chain(data.width, data.n_classes)
     first = audit(network)
@@ -181,6 +213,8 @@ def test_the_same_call_goes_on_and_another_is_refused(audit: Audit, data: Prepar
         ({"model": "mlp", "settings": {"trainning.epochs": 1}}, r"unknown setting 'trainning' \(did you mean"),
         ({"model": "mlp", "settings": {"workers": 2}}, "workers must be 1, got 2"),
         ({"model": "mlp", "settings": {"device": "gpu"}}, "device"),
+        ({"model": "mlp", "device": "gpu"}, "got 'gpu'"),
+        ({"model": "mlp", "device": "cpu", "settings": {"device": "cuda"}}, "contradict each other; give one"),
         ({"model": "mlp", "label": "age"}, "was prepared with label 'ill', got label 'age'"),
     ],
 )
@@ -190,6 +224,13 @@ def test_wrong_use_is_one_message_before_any_work(
     with pytest.raises(UsageError, match=message):
         audit(call.pop("model"), **call)
     assert not (tmp_path / "run").exists()
+
+
+def test_the_device_is_an_argument_or_a_setting(audit: Audit, tmp_path: Path) -> None:
+    found = audit("mlp", attacks=["random"], device="cpu", settings={"device": "cpu"})
+    assert yaml.safe_load((found.folder / "config.yaml").read_text())["device"] == "cpu"
+    by_setting = audit("mlp", attacks=["random"], output=tmp_path / "other", settings={"device": "cpu"})
+    assert yaml.safe_load((by_setting.folder / "config.yaml").read_text())["device"] == "cpu"
 
 
 def test_a_frame_needs_its_label(tmp_path: Path) -> None:
@@ -222,6 +263,12 @@ class TestUpdates:
         settings = {"attacks.tableak": {"steps": 5, "restarts": 1}}
         found = lightleak.attack_updates(observed[0], output=tmp_path / "run", settings=settings)
         assert list(found.rows["attack"]) == ["tableak", "audit_max", "random"]
+
+    def test_the_device_is_an_argument(self, observed: list[Any], tmp_path: Path) -> None:
+        found = lightleak.attack_updates(observed, "random", output=tmp_path / "run", device="cpu")
+        assert yaml.safe_load((found.folder / "config.yaml").read_text())["device"] == "cpu"
+        with pytest.raises(UsageError, match="contradict each other"):
+            lightleak.attack_updates(observed, output=tmp_path / "no", device="cpu", settings={"device": "cuda"})
 
     def test_other_updates_in_the_same_folder_are_refused(self, observed: list[Any], tmp_path: Path) -> None:
         lightleak.attack_updates(observed[0], "random", output=tmp_path / "run")

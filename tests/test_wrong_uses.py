@@ -16,8 +16,14 @@ import yaml
 from torch import nn
 
 import lightleak
+from lightleak.callbacks.capture_store import save_capture
 from lightleak.cli import main
 from lightleak.core.errors import UsageError
+from lightleak.data.prepared import PreparedTable
+from lightleak.integrations.private_rows import PrivateRows
+from lightleak.integrations.server_view import ServerView
+from lightleak.integrations.state_dicts import client_update
+from lightleak.targets import NetworkSpec, build_network
 
 CONFIG: dict[str, Any] = {
     "data": {"name": "synthetic", "options": {"n_discrete": 1, "n_continuous": 1, "n_rows": 60}},
@@ -67,7 +73,13 @@ WRONG_USES: list[tuple[str, str, str]] = [
     ("explain adult", "no attack, defence or metric 'adult'", "lightleak list attacks"),
     ("report", "required: DIR", "report --help"),
     ("report done --title Mine", "unknown argument '--title'", "report --help"),
+    ("data describe mine.csv --label ill --drop age sex", "'sex' (--drop", "commas: --drop age,sex"),
+    ("data describe mine.csv --rows 3", "unknown argument '--rows'", "see lightleak data describe --help"),
+    ("audit config.yaml --output ''", "argument --output", "must name a file or folder, got ''"),
+    ("audit --resume=", "argument --resume", "must name a file or folder, got ''"),
     ("doctor --json missing/findings.json", "missing/findings.json", "must lie in an existing folder"),
+    ("doctor --json mine.csv", "got mine.csv", "--json must end in .json"),
+    ("doctor --json mine.json", "mine.json is there already", "holds no findings of LightLeak; name another file"),
     ("doctor --json folder", "the folder folder", "--json must be a file"),
     # Configs: files, keys, types, values.
     ("audit missing.yaml", "missing.yaml", "does not exist"),
@@ -77,6 +89,11 @@ WRONG_USES: list[tuple[str, str, str]] = [
     ("audit mine.csv", "config mine.csv", "such as data: {table: FILE, label: COLUMN}"),
     ("audit tab.yaml", r"found character '\t'", "line 2, column 1"),
     ("audit latin.yaml", "latin.yaml", "YAML in UTF-8"),
+    ("audit repeated.yaml", "key 'data' stands on line 1 and again on line 3", "leave one of them out"),
+    (f"{AUDIT} --data '{{name: fair, name: adult}}'", "--data: key 'name'", "leave one of them out"),
+    (f"{AUDIT} --attacks [random,tableak,random]", "got 'random' 2 times", "attacks must name each once"),
+    (f"{AUDIT} --seed -1", "got -1", "seed must be at least 0"),
+    (f"{AUDIT} --data.split_seed -1", "got -1", "data.split_seed must be at least 0"),
     (f"{AUDIT} --trainng.epochs 3", "unknown setting 'trainng'", "did you mean 'training'"),
     (f"{AUDIT} --training.epoch 3", "unknown setting training.epoch", "did you mean 'epochs'"),
     (f"{AUDIT} --training 3", "training", "must be a mapping of settings, got 3"),
@@ -95,6 +112,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     ("audit tune.yaml", "tune.yaml is a study", "run it by lightleak tune"),
     # Names of attacks, networks, defences, tables.
     (f"{AUDIT} --attacks tabbleak", "'tabbleak'", "did you mean 'tableak'"),
+    (f"{AUDIT} --attacks my_own", "'my_own'", "is loaded where LIGHTLEAK_PLUGINS names it"),
     (f"{AUDIT} --attacks provfl_b", "attacks.provfl_b", "it needs kind: vertical"),
     (f"{AUDIT} --attacks plgmi", "attacks.plgmi", "it needs kind: released-model"),
     (f"{AUDIT} --attacks.random.tries 3", "random has no setting tries", "settings: "),
@@ -143,6 +161,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{MINE} --data.missing ignore", "got ignore", "data.missing must be one of refuse, category, impute"),
     (f"{MINE} --data.schema missing.yaml", "missing.yaml", "does not exist"),
     (f"{MINE} --data.schema schema.yaml", "got 'numerci'", "kind must be one of continuous, integer, categorical"),
+    (f"{MINE} --data.schema repeated_schema.yaml", "key 'age' stands on line 1 and", "leave one of them out"),
     (f"{DESCRIBE} mine.csv", "mine.csv is a file", "name its label column with --label"),
     (f"{DESCRIBE} dates.csv --label ill", "'seen' holds dates", "drop it"),
     (f"{DESCRIBE} mine.csv --label ill --drop weight", "['weight']", "columns: ['age', 'sex', 'ill']"),
@@ -162,6 +181,14 @@ WRONG_USES: list[tuple[str, str, str]] = [
     ("report full", "full", "results.json"),
     ("report damaged", "damaged/results.json", "expected JSON"),
     ("report done --output folder", "the folder folder", "--output must be a file"),
+    ("report done --output mine.csv", "got mine.csv", "--output must end in .html or .htm"),
+    ("report done --output done/results.json", "got done/results.json", "--output must end in .html or .htm"),
+    ("report done --output mine.html", "mine.html is there already", "holds no report of LightLeak; name another file"),
+    ("report done --output link.html", "link.html is there already", "name another file, or remove that one"),
+    ("report done --output fresh.html --pdf mine.pdf", "--pdf mine.pdf is there already", "name another file"),
+    ("report done --output mine.htm --pdf", "--pdf mine.pdf is there already", "name another file"),
+    ("report done --pdf=mine.csv", "got mine.csv", "--pdf must end in .pdf"),
+    ("report --pdf full", "full", "results.json"),
     ("report done --output missing/report.html", "missing/report.html", "must lie in an existing folder"),
     # Captures, of other versions, networks and kinds.
     (ATTACK, "required: --capture", "attack --help"),
@@ -187,8 +214,11 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{TABLE17} --batch-sizes 8;16", "got '8;16'", "whole numbers separated by commas"),
     (f"{TABLE17} --batches 0", "got 0", "--batches must be at least 1"),
     (f"{TABLE17} --workers -1", "got -1", "--workers must be at least 0"),
+    (f"{TABLE17} --seed -1", "got -1", "--seed must be at least 0"),
+    (f"{TUNE} --study.seed -1", "got -1", "seed must be at least 0"),
     (f"{TABLE17} --labels guessed", "'guessed'", "choose from 'true', 'restored'"),
     (f"{TABLE17} --data missing --dataset adult", "in missing/adult", "lightleak data prepare adult"),
+    (f"{PARTIES} --seeds 0,-1", "got -1", "seeds must be at least 0"),
     (f"{PARTIES} --attacks tableak", "'tableak'", "known: aia"),
     (f"{PARTIES} --properties [religious=never]", "no value 'never'", "known: 'not', 'mildly'"),
     (f"{PARTIES} --properties religious", "got 'religious'", "written column=value"),
@@ -248,6 +278,8 @@ def _configs(folder: Path) -> None:
         (folder / f"{name}.yaml").write_text(yaml.safe_dump(content))
     (folder / "list.yaml").write_text("- a\n- b\n")
     (folder / "empty.yaml").write_text("")
+    (folder / "repeated.yaml").write_text("data: {name: fair}\ndevice: cpu\ndata: {name: adult}\n")
+    (folder / "repeated_schema.yaml").write_text("columns: [{name: age, age: 3, age: 4}]\nlabel: {name: ill}\n")
     (folder / "tab.yaml").write_text("data:\n\tname: fair\n")
     (folder / "latin.yaml").write_bytes("title: Prüfung\n".encode("latin-1"))
 
@@ -280,6 +312,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _tables(folder)
     _configs(folder)
     (folder / "file").write_text("a file")
+    (folder / "mine.html").write_text("<!doctype html>\n<title>LightLeak</title>\n<p>My notes on it.</p>\n")
+    (folder / "mine.pdf").write_bytes(b"%PDF-1.4\n%%EOF\n")
+    (folder / "mine.json").write_text('{"findings": []}')
+    (folder / "link.html").symlink_to("/dev/null")
     (folder / "folder").mkdir()
     (folder / "full").mkdir()
     (folder / "full" / "letter").write_text("mine")
@@ -358,6 +394,31 @@ def _audit(model: Any = "mlp", **settings: Any) -> Any:
     return lightleak.audit_model(_frame(), model, **{"label": "ill", "output": "new", **settings})
 
 
+def _levels() -> pd.DataFrame:
+    names = pd.MultiIndex.from_tuples([("a", "age"), ("a", "sex"), ("b", "ill")])
+    return _frame().set_axis(names, axis=1)
+
+
+def _twice() -> pd.DataFrame:
+    return _frame().set_axis(["age", "age", "ill"], axis=1)
+
+
+def _prepared() -> PreparedTable:
+    return lightleak.prepare(_frame(), label="ill")
+
+
+def _spec() -> NetworkSpec:
+    return NetworkSpec("linear", 2, _prepared().encoder.layout)
+
+
+def _received(before: Any = None, sent: Any = None, n_rows: Any = 6) -> Any:
+    state = build_network(_spec(), seed=0).state_dict()
+    view = ServerView(_spec(), _prepared().encoder)
+    return client_update(before or state, sent or state, view, n_rows)
+
+
+MODULE = nn.Linear(3, 2)
+
 WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("no label", lambda: lightleak.prepare(_frame(), label="sick"), "'sick' is not a column", "columns: ['age'"),
     ("a list", lambda: lightleak.prepare(_frame(), label="ill", drop="age"), "the string 'age'", "list of columns"),
@@ -376,6 +437,45 @@ WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("updates", lambda: lightleak.attack_updates([{}], output="new"), "got dict", "ClientUpdate"),
     ("a capture", lambda: lightleak.attack_updates("full", output="new"), "full", "observation/facts.json"),
     ("a config", lambda: lightleak.run_config({"data": {}}, "new"), "got dict", "must be one of load_config"),
+    ("nothing", lambda: _audit(None), "got NoneType", "must be or make an nn.Module"),
+    ("doubles", lambda: _audit(nn.Linear(3, 2).double()), "got torch.float64", "hand over model.float()"),
+    ("lazy", lambda: _audit(nn.Sequential(nn.LazyLinear(2))), "without a shape yet", "run it once on encoded rows"),
+    ("no weights", lambda: _audit(nn.Identity()), "Identity has no parameters", "gradient"),
+    ("softmax", lambda: _audit(nn.Sequential(nn.Linear(3, 2), nn.Softmax(-1))), "probabilities", "return logits"),
+    ("a fraction", lambda: _audit(batch_size=8.0), "got 8.0", "batch_size must be a whole number"),
+    ("a word", lambda: _audit(batch_size="8"), "got '8'", "batch_size must be a whole number"),
+    ("a number", lambda: _audit(attacks=3), "got int", "attacks must be names"),
+    ("words", lambda: _audit(settings="labels"), "got str", "settings must be a mapping of dotted keys"),
+    ("no folder", lambda: _audit(output=None), "got NoneType", "output must be a path"),
+    ("a device", lambda: _audit(device="abacus"), "got 'abacus'", "auto, cpu, cuda or cuda:N"),
+    ("devices", lambda: _audit(device="cpu", settings={"device": "cuda"}), "'device': 'cuda'", "give one"),
+    ("a series", lambda: lightleak.prepare(_frame()["age"], label="ill"), "got Series", "data must be a DataFrame"),
+    ("an array", lambda: lightleak.prepare(_frame().to_numpy(), label="ill"), "got ndarray", "must be a DataFrame"),
+    ("levels", lambda: lightleak.prepare(_levels(), label="ill"), "got 2, such as ('a', 'age')", "'_'.join"),
+    ("twice", lambda: lightleak.prepare(_twice(), label="ill"), "repeated: ['age']", "rename them"),
+    ("no list", lambda: lightleak.prepare(_frame(), label="ill", drop=None), "got NoneType", "drop must be a list"),
+    ("a mapping", lambda: lightleak.prepare(_frame(), label="ill", schema={}), "got dict", "a YAML file"),
+    ("rows", lambda: _prepared().encode(_frame()["age"]), "got Series", "frame must be a DataFrame"),
+    ("no tensor", lambda: lightleak.describe_inputs(_frame()), "got DataFrame", "is for lightleak.prepare"),
+    ("a frame", lambda: lightleak.LeakageCallback(_frame()), "got DataFrame", "lightleak.prepare"),
+    ("no encoder", lambda: lightleak.LeakageCallback(None), "got NoneType", "encoder must be a TableEncoder"),
+    ("a table", lambda: lightleak.attack_updates(_frame(), output="new"), "got DataFrame", "ClientUpdate"),
+    ("no updates", lambda: lightleak.attack_updates(None, output="new"), "got NoneType", "a folder of captures"),
+    (
+        "modules",
+        lambda: _received(MODULE, MODULE),
+        "before must be a state dict, got the module Linear",
+        "call .state_d",
+    ),
+    ("one array", lambda: _received(3), "before must be a state dict", "got int"),
+    ("a count", lambda: _received(n_rows="6"), "got '6'", "n_rows must be a whole number"),
+    ("half a row", lambda: _received(n_rows=6.0), "got 6.0", "n_rows must be a whole number"),
+    ("no view", lambda: client_update({}, {}, {}, 6), "got dict", "view must be a ServerView"),
+    ("no spec", lambda: ServerView(MODULE, _prepared().encoder), "network must be a NetworkSpec", "hand_over(module)"),
+    ("unencoded", lambda: ServerView(_spec(), _prepared()), "got PreparedTable", "encoder must be a TableEncoder"),
+    ("plain rows", lambda: PrivateRows(_frame(), [0]), "got DataFrame", "encoder.encode(frame)"),
+    ("plain labels", lambda: PrivateRows(_prepared().encode()[0], [0]), "got list", "encoder.encode_labels(frame)"),
+    ("no update", lambda: save_capture("captures", {}), "got dict", "update must be a ClientUpdate"),
     ("a key", lambda: lightleak.load_config("config.yaml", {"trainng.epochs": 1}), "'trainng'", "'training'"),
 ]
 

@@ -1,18 +1,16 @@
 """The short way in from Python: from a DataFrame and a module to a report, and configs as the command reads them."""
 
 import io
-import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from rich.console import Console
-from torch import Tensor, nn
+from torch import nn
 
 from lightleak.audit.config import parse_config
 from lightleak.audit.kinds import KINDS, load_any_config
@@ -24,21 +22,23 @@ from lightleak.audit.settings import read_settings, setting_key
 from lightleak.audit.unit import Observed
 from lightleak.audit.updates import run_updates, updates_config
 from lightleak.callbacks.capture_store import Capture
-from lightleak.core.errors import UsageError
+from lightleak.core.arguments import require_kind, require_path, whole_number
+from lightleak.core.errors import DataError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.private_files import private_files
 from lightleak.data.column import MissingPolicy
 from lightleak.data.described_inputs import describe_inputs
 from lightleak.data.encoder import Encoding, TableEncoder
-from lightleak.data.marginals import Marginals
 from lightleak.data.own_table import hand_over_table
+from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
-from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
 from lightleak.report.page import FILE_NAME as REPORT_FILE
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
-from lightleak.targets.own_check import require_attackable
+from lightleak.targets.own_check import require_auditable
 from lightleak.targets.single_logit import with_two_logits
 from lightleak.targets.spec import NETWORKS
+from lightleak.targets.trainer import quiet_lightning
 
 __all__ = [
     "Leakage",
@@ -58,49 +58,14 @@ Model = nn.Module | str | Callable[[int, int], nn.Module]
 Attacks = str | Sequence[str] | Mapping[str, Mapping[str, Any]]
 """Names, or names with settings, as in a config."""
 
+ANY_DEVICE = "auto"
+"""A GPU where there is one."""
+
 STUDY = "study"
 """The section that makes a config a study."""
 
 TERMINAL = 100
 """Columns of the table that printing a `Leakage` gives."""
-
-
-@dataclass(frozen=True)
-class PreparedTable:
-    """A table with what a network needs to know of it; made by `prepare`.
-
-    Attributes:
-        table: its schema, training rows and test rows.
-        encoder: fitted on the training rows.
-    """
-
-    table: Table
-    encoder: TableEncoder
-
-    @property
-    def width(self) -> int:
-        """Encoded features of a row: the inputs of a network."""
-        return self.encoder.width
-
-    @property
-    def n_classes(self) -> int:
-        """Classes of the label: the logits of a network."""
-        return self.table.schema.n_classes
-
-    @property
-    def schema(self) -> TableSchema:
-        """The columns."""
-        return self.table.schema
-
-    @cached_property
-    def marginals(self) -> Marginals:
-        """Frequencies of the test rows, which no client holds: what the baseline guesses from."""
-        return Marginals.of(self.table.schema, self.table.test)
-
-    def encode(self, frame: pd.DataFrame | None = None) -> tuple[Tensor, Tensor]:
-        """Inputs ``[n, width]`` float32 and labels ``[n]`` int64 of a table, or of the training rows."""
-        rows = self.table.train if frame is None else frame
-        return self.encoder.encode(rows), self.encoder.encode_labels(rows)
 
 
 @dataclass(frozen=True)
@@ -163,11 +128,13 @@ def prepare(
 
     Raises:
         DataError: columns that cannot be used; the message names each, what is wrong, and the argument that mends it.
+        UsageError: an argument of the wrong type.
 
     >>> frame = pd.DataFrame({"age": range(20, 60), "sex": ["f", "m"] * 20, "ill": ["no", "no", "yes", "yes"] * 10})
     >>> prepare(frame, label="ill").width
     3
     """
+    _check_table(data, schema, drop)
     table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing)
     if name is not None:
         table = replace(table, card=replace(table.card, name=name, title=name))
@@ -182,8 +149,9 @@ def audit_model(
     output: Path | str,
     attacks: Attacks | None = None,
     batch_size: int | Sequence[int] = 32,
-    batches: int = 4,
+    batches: int = 6,
     epochs: int = 0,
+    device: str = ANY_DEVICE,
     settings: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Leakage:
@@ -204,6 +172,7 @@ def audit_model(
         batch_size: rows of a client; several for a curve.
         batches: clients per batch size.
         epochs: of the training.
+        device: where attacks and training run: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         settings: any further setting of a config by its dotted key, such as ``{"labels": "restored"}``.
         progress: show it, as the command does.
 
@@ -212,13 +181,14 @@ def audit_model(
             another run; before any work.
     """
     prepared = _prepared(data, label)
-    sizes = [batch_size] if isinstance(batch_size, int) else list(batch_size)
+    sizes = _sizes(batch_size)
     network, called = _network(model, prepared)
     tree: dict[str, Any] = {
         "data": {"name": hand_over_table(prepared.table), "encoding": prepared.encoder.encoding},
         "target": {"network": network},
         "training": {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
         "initial": {"batch_sizes": sizes, "batches": batches},
+        "device": _device(device, settings),
         "title": f"Leakage of {prepared.table.card.title} through {called}",
         "workers": 1,
     }
@@ -239,6 +209,7 @@ def attack_updates(
     *,
     output: Path | str,
     model: nn.Module | None = None,
+    device: str = ANY_DEVICE,
     settings: Mapping[str, Any] | None = None,
     progress: bool = False,
 ) -> Leakage:
@@ -250,6 +221,7 @@ def attack_updates(
         attacks: names, or names with settings; left out, those for this kind of update.
         output: the run folder; one that holds the same run is continued.
         model: the module behind updates that name one which was handed over in another process.
+        device: where attacks run: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         settings: any further setting of a config by its dotted key, such as ``{"labels": "restored"}``.
         progress: show it, as the command does.
 
@@ -259,10 +231,13 @@ def attack_updates(
     """
     observed = _observed(updates)
     if model is not None:
+        require_kind("model", model, nn.Module, "the nn.Module behind the updates")
         for name in {str(update.network.get("name")) for update, _ in observed}:
             if name.startswith(MEMORY):
                 hand_over(model, name)
-    chosen = {} if attacks is None else {"attacks": _attacks(attacks)}
+    chosen: dict[str, Any] = {"device": _device(device, settings)}
+    if attacks is not None:
+        chosen["attacks"] = _attacks(attacks)
     config = updates_config([update for update, _ in observed], chosen, _settings(settings))
     if isinstance(updates, Path | str):
         root = Path(updates)
@@ -280,11 +255,12 @@ def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) ->
     Raises:
         UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or range.
     """
-    if STUDY in read_settings(Path(path)):
+    file = require_path("path", path)
+    if STUDY in read_settings(file):
         from lightleak.tuning.config import load_tune_config  # needs an extra, as `run_config` of a study does
 
-        return load_tune_config(Path(path), _settings(overrides))
-    return load_any_config(Path(path), overrides)[1]
+        return load_tune_config(file, _settings(overrides))
+    return load_any_config(file, overrides)[1]
 
 
 def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Leakage:
@@ -307,25 +283,43 @@ def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Le
 
 
 def _leakage(output: Path | str, work: Callable[[Path, Console], Any], progress: bool) -> Leakage:
-    folder = Path(output)
-    if progress:
-        return Leakage(folder, work(folder, Console()))
-    with _quiet_lightning():
-        return Leakage(folder, work(folder, Console(quiet=True, force_interactive=False)))
+    if output == "":
+        raise UsageError("output must name a folder, got ''")
+    folder = require_path("output", output)
+    with private_files():
+        if progress:
+            return Leakage(folder, work(folder, Console()))
+        with quiet_lightning():
+            return Leakage(folder, work(folder, Console(quiet=True, force_interactive=False)))
 
 
-@contextmanager
-def _quiet_lightning() -> Iterator[None]:
-    """Lightning announces devices and tips at INFO."""
-    loggers = [logging.getLogger(name) for name in ("lightning", "lightning.pytorch")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+def _check_table(data: Any, schema: Any, drop: Any) -> None:
+    frames = "a DataFrame with the label among its columns, or a CSV, TSV or Parquet file"
+    require_kind("data", data, (pd.DataFrame, Path, str), frames)
+    if isinstance(data, pd.DataFrame) and data.columns.nlevels > 1:
+        first = data.columns[0]
+        raise DataError(
+            f"columns of data must have one level of names, got {data.columns.nlevels}, such as {first}; join them: "
+            "data.columns = ['_'.join(map(str, name)) for name in data.columns]"
+        )
+    if schema is not None:
+        require_kind("schema", schema, (TableSchema, Path, str), "a TableSchema, a YAML file with one, or None")
+    require_kind("drop", drop, Sequence, "a list of columns")
+
+
+def _sizes(batch_size: Any) -> list[int]:
+    if isinstance(batch_size, Sequence) and not isinstance(batch_size, str):
+        return [whole_number("batch_size", size) for size in batch_size]
+    return [whole_number("batch_size", batch_size)]
+
+
+def _device(device: Any, settings: Mapping[str, Any] | None) -> str:
+    """The argument; a setting of that name overrides its default, and must not contradict it."""
+    require_kind("device", device, (str, torch.device), "auto, cpu, cuda or cuda:N")
+    also = _settings(settings).get("device", device)
+    if device != ANY_DEVICE and str(also) != str(device):
+        raise UsageError(f"device={str(device)!r} and settings={{'device': {also!r}}} contradict each other; give one")
+    return str(device)
 
 
 def _prepared(data: Any, label: str | None) -> PreparedTable:
@@ -346,13 +340,14 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
         else:
             NETWORKS.get(model)
         return model, model
+    expected = "model must be or make an nn.Module, or name a network"
+    if not callable(model):
+        raise UsageError(f"{expected}, got {type(model).__name__}")
     made = model if isinstance(model, nn.Module) else model(prepared.width, prepared.n_classes)
     if not isinstance(made, nn.Module):
-        raise UsageError(f"model must be or make an nn.Module, or name a network, got {type(made).__name__}")
+        raise UsageError(f"{expected}, got {type(made).__name__}")
     made, _ = with_two_logits(made, prepared.width)
-    n_classes = require_attackable(made, prepared.width)
-    if n_classes != prepared.n_classes:
-        raise UsageError(f"model must return {prepared.n_classes} logits (classes of the label), got {n_classes}")
+    require_auditable(made, prepared.width, prepared.n_classes)
     return hand_over(made), type(made).__name__
 
 
@@ -361,6 +356,9 @@ def _observed(updates: Any) -> list[Observed]:
         return [(ClientUpdate.load(path / "observation"), None) for path in find_captures(Path(updates))]
     if isinstance(updates, ClientUpdate | Capture) or _is_pair(updates):
         updates = [updates]
+    expected = "updates must be ClientUpdate, Capture, or pairs (ClientUpdate, GroundTruth)"
+    if not isinstance(updates, Sequence):
+        raise UsageError(f"{expected}, a list of these, or a folder of captures, got {type(updates).__name__}")
     found: list[Observed] = []
     for one in updates:
         if isinstance(one, Capture):
@@ -370,9 +368,7 @@ def _observed(updates: Any) -> list[Observed]:
         elif _is_pair(one):
             found.append((one[0], one[1]))
         else:
-            raise UsageError(
-                f"updates must be ClientUpdate, Capture, or pairs (ClientUpdate, GroundTruth), got {type(one).__name__}"
-            )
+            raise UsageError(f"{expected}, got {type(one).__name__}")
     return found
 
 
@@ -383,13 +379,16 @@ def _is_pair(one: Any) -> bool:
 
 
 def _attacks(attacks: Attacks) -> Any:
+    require_kind("attacks", attacks, (str, Sequence, Mapping), "names, or a mapping of names to settings")
     if isinstance(attacks, Mapping):
-        return {name: dict(options) for name, options in attacks.items()}
+        return {name: dict(options) if isinstance(options, Mapping) else options for name, options in attacks.items()}
     return attacks if isinstance(attacks, str) else list(attacks)
 
 
 def _settings(settings: Mapping[str, Any] | None) -> dict[str, Any]:
-    return {setting_key(name): value for name, value in (settings or {}).items()}
+    held = {} if settings is None else settings
+    require_kind("settings", held, Mapping, "a mapping of dotted keys, such as {'labels': 'restored'}")
+    return {setting_key(name): value for name, value in held.items()}
 
 
 def _command() -> list[str]:

@@ -3,8 +3,10 @@
 import argparse
 import logging
 import os
+import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,7 +17,9 @@ from rich.table import Table as Grid
 from lightleak import __version__
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
+from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.unique_keys import RepeatedKey
 
 VALUE_FLAGS = {
     "audit": ("--output", "--resume"),
@@ -26,6 +30,11 @@ VALUE_FLAGS = {
 
 BARE_FLAGS = ("--plan", "--help")
 """Flags of these commands that take no value."""
+
+COMMA_FLAGS = ("--attacks", "--batch-sizes", "--drop", "--settings")
+"""Flags that take several values as one word."""
+
+PDF = ".pdf"
 
 PROVFL_TRIALS = 10
 DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
@@ -42,10 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parsed, unknown = _parser().parse_known_args(own)
         rest = [*settings, *unknown]
         if rest and not parsed.takes_settings:
-            raise UsageError(f"unknown argument {rest[0]!r}; see lightleak {parsed.command} --help")
+            raise UsageError(_unknown(rest[0], arguments, parsed))
         folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
         command = parsed.command
-        code = parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
+        with private_files() if folder is not None else nullcontext():
+            code = parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
         return DONE if code is None else int(code)
     except UsageError as error:
         _complain(str(error))
@@ -61,6 +71,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(message: str) -> None:
     Console(stderr=True).print(f"lightleak: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _unknown(word: str, arguments: Sequence[str], parsed: argparse.Namespace) -> str:
+    """What to say of a word that no command takes; one after a flag was perhaps meant for it.
+
+    >>> words = ["data", "describe", "F", "--drop", "a", "b"]
+    >>> _unknown("b", words, argparse.Namespace(command="data", step="describe"))
+    "unknown argument 'b' (--drop takes names separated by commas: --drop a,b); see lightleak data describe --help"
+    """
+    before = list(arguments[: arguments.index(word)])
+    flags = [at for at, told in enumerate(before) if told.startswith("-")]
+    hint = ""
+    if flags and before[flags[-1]] in COMMA_FLAGS and not word.startswith("-"):
+        flag, *values = before[flags[-1] :]
+        hint = f" ({flag} takes names separated by commas: {flag} {','.join([*values, word])})"
+    command = " ".join(filter(None, (parsed.command, getattr(parsed, "step", ""))))
+    return f"unknown argument {word!r}{hint}; see lightleak {command} --help"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -80,22 +107,22 @@ def _parser() -> argparse.ArgumentParser:
 
     audit = commands.add_parser("audit", help="train a target, attack what leaves its clients, report")
     audit.add_argument(
-        "config", nargs="?", type=Path, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
+        "config", nargs="?", type=_path, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
     )
-    audit.add_argument("--output", type=Path, help="run folder (default: runs/<name of the config>)")
-    audit.add_argument("--resume", type=Path, metavar="DIR", help="finish the run in this folder")
+    audit.add_argument("--output", type=_path, help="run folder (default: runs/<name of the config>)")
+    audit.add_argument("--resume", type=_path, metavar="DIR", help="finish the run in this folder")
     audit.add_argument("--plan", action="store_true", help="print what would be done and stop")
     audit.set_defaults(run=_audit, takes_settings=True, output_folder=_audit_folder)
 
     attack = commands.add_parser("attack", help="attack captured updates offline")
-    attack.add_argument("config", type=Path, help="YAML config that lists the attacks")
-    attack.add_argument("--capture", type=Path, required=True, metavar="DIR", help="folder with one or more captures")
-    attack.add_argument("--output", type=Path, help="run folder (default: runs/attack-<name of the config>)")
+    attack.add_argument("config", type=_path, help="YAML config that lists the attacks")
+    attack.add_argument("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
+    attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
     attack.set_defaults(run=_attack, takes_settings=True, output_folder=_attack_folder)
 
     tune = commands.add_parser("tune", help="search an audit's settings by Optuna; started again, it joins or goes on")
-    tune.add_argument("config", type=Path, help="YAML config with searches in place of values and a section 'study'")
-    tune.add_argument("--output", type=Path, help="the study's folder (default: runs/<name of the config>)")
+    tune.add_argument("config", type=_path, help="YAML config with searches in place of values and a section 'study'")
+    tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
     tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
     tune.add_argument("--trials", type=int, help="how many (default: the config's)")
     tune.set_defaults(run=_tune, takes_settings=True, output_folder=_tune_folder)
@@ -134,16 +161,24 @@ def _parser() -> argparse.ArgumentParser:
         "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
     )
     reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
-    reproduce.add_argument("--output", type=Path, help="run folder (default: runs/<name>)")
+    reproduce.add_argument("--output", type=_path, help="run folder (default: runs/<name>)")
     reproduce.set_defaults(run=_reproduce, takes_settings=False, output_folder=_reproduce_folder)
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
     report.add_argument(
-        "folders", type=Path, nargs="+", metavar="DIR", help="run folder; several make one report that compares them"
+        "folders", type=_path, nargs="+", metavar="DIR", help="run folder; several make one report that compares them"
     )
-    report.add_argument("--output", type=Path, help="HTML file (default: report.html in DIR, combined.html of several)")
+    report.add_argument(
+        "--output", type=_path, help="file that ends in .html (default: report.html in DIR, combined.html of several)"
+    )
     report.add_argument("--redact", action="store_true", help="leave true and reconstructed values out")
-    report.add_argument("--pdf", action="store_true", help="print it as well, on A4 beside the HTML (needs Chromium)")
+    report.add_argument(
+        "--pdf",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="print it as well, on A4 (needs Chromium); a FILE ends in .pdf (default: beside the HTML)",
+    )
     report.set_defaults(run=_report, takes_settings=False)
 
     data = commands.add_parser("data", help="list, fetch or describe tables")
@@ -153,20 +188,28 @@ def _parser() -> argparse.ArgumentParser:
     )
     prepare = steps.add_parser("prepare", help="download the official files")
     prepare.add_argument("name")
-    prepare.add_argument("--data", type=Path, help="folder to keep them in")
+    prepare.add_argument("--data", type=_path, help="folder to keep them in")
     prepare.add_argument("--force", action="store_true", help="download again")
     prepare.set_defaults(run=_data_prepare, takes_settings=False)
     describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
     describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
     describe.add_argument("--label", help="label column of a file")
-    describe.add_argument("--drop", help="columns of a file that are no features, separated by commas")
-    describe.add_argument("--missing", choices=["refuse", "impute", "category"], default="refuse", help="in a file")
+    describe.add_argument("--drop", metavar="A,B", help="columns of a file that are no features, separated by commas")
+    describe.add_argument(
+        "--missing",
+        choices=["refuse", "impute", "category"],
+        default="refuse",
+        help="missing values of a file: refuse the file (default), impute the median or the most frequent category, or "
+        "make missing a category (of numbers: impute)",
+    )
     describe.set_defaults(run=_data_describe, takes_settings=False)
 
     doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and say how to mend them")
-    doctor.add_argument("--data", type=Path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
-    doctor.add_argument("--output", type=Path, default=Path("runs"), metavar="FOLDER", help="where runs are to be kept")
-    doctor.add_argument("--json", type=Path, metavar="FILE", help="write the findings to this file as well")
+    doctor.add_argument("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
+    doctor.add_argument(
+        "--output", type=_path, default=Path("runs"), metavar="FOLDER", help="where runs are to be kept"
+    )
+    doctor.add_argument("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
     doctor.set_defaults(run=_doctor, takes_settings=False)
 
     listing = commands.add_parser("list", help="what there is")
@@ -177,6 +220,13 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("name", help="as lightleak list prints it")
     explain.set_defaults(run=_explain, takes_settings=False)
     return parser
+
+
+def _path(text: str) -> Path:
+    """A file or a folder; what is empty would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("must name a file or folder, got ''")
+    return Path(text)
 
 
 def _audit_folder(parsed: argparse.Namespace) -> Path:
@@ -211,6 +261,8 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     >>> _split(["audit", "--seed", "3", "a.yaml", "--plan"])
     (['audit', 'a.yaml', '--plan'], ['--seed', '3'])
     """
+    if arguments and arguments[0] == "report":
+        return _with_pdf_first(arguments), []
     if not arguments or arguments[0] not in VALUE_FLAGS:
         return list(arguments), []
     with_value = VALUE_FLAGS[arguments[0]]
@@ -226,6 +278,20 @@ def _split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         if "=" not in word and queue and not queue[0].startswith("--"):
             settings.append(queue.pop(0))
     return own, settings
+
+
+def _with_pdf_first(arguments: Sequence[str]) -> list[str]:
+    """``--pdf`` and the FILE behind it as one word before the folders; what does not end in .pdf is a folder.
+
+    >>> _with_pdf_first(["report", "a", "--pdf", "b"]), _with_pdf_first(["report", "a", "--pdf", "b.pdf"])
+    (['report', '--pdf=', 'a', 'b'], ['report', '--pdf=b.pdf', 'a'])
+    """
+    if "--pdf" not in arguments:
+        return list(arguments)
+    at = arguments.index("--pdf")
+    (*before,), (*after,) = arguments[:at], arguments[at + 1 :]
+    file = after.pop(0) if after and after[0].lower().endswith(PDF) else ""
+    return [*before[:1], f"--pdf={file}", *before[1:], *after]
 
 
 def _settings(rest: Sequence[str]) -> dict[str, Any]:
@@ -249,6 +315,8 @@ def _settings(rest: Sequence[str]) -> dict[str, Any]:
             text = queue.pop(0)
         try:
             settings[setting_key(key)] = read_yaml(text)
+        except RepeatedKey as error:
+            raise UsageError(f"--{key}: {error}") from error
         except yaml.YAMLError as error:
             raise UsageError(f"--{key} needs a YAML value, got {text!r}") from error
     return settings
@@ -305,6 +373,8 @@ def _reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, comman
     if parsed.name.upper() == "LIST":
         list_reproductions(console)
         return
+    if parsed.seed < 0:
+        raise UsageError(f"--seed must be at least 0, got {parsed.seed}")
     _quiet_lightning()
     usual = PROVFL_TRIALS if parsed.name.startswith("provfl-") else 1
     seeds = usual if parsed.seeds is None else parsed.seeds
@@ -329,16 +399,23 @@ def _report(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> None:
     from lightleak.report import build_report, find_browser, print_pdf
+    from lightleak.report.earlier import is_printed_report, is_report
 
+    printed = None
     if parsed.output is not None:
-        _check_file("--output", parsed.output)
+        _check_file("--output", parsed.output, (".html", ".htm"), "report", is_report)
+        printed = parsed.output.with_suffix(PDF)
     if parsed.pdf:
+        printed = Path(parsed.pdf)
+    if parsed.pdf is not None:
+        if printed is not None:
+            _check_file("--pdf", printed, (PDF,), "report", is_printed_report)
         find_browser()  # refused before anything is written
     runs = parsed.folders[0] if len(parsed.folders) == 1 else parsed.folders
     page = build_report(runs, parsed.output, parsed.redact)
     console.print(f"report: {page}", soft_wrap=True)
-    if parsed.pdf:
-        console.print(f"printed: {print_pdf(page, page.with_suffix('.pdf'))}", soft_wrap=True)
+    if parsed.pdf is not None:
+        console.print(f"printed: {print_pdf(page, printed or page.with_suffix(PDF))}", soft_wrap=True)
 
 
 def _data_list(
@@ -411,10 +488,10 @@ def _data_describe(
 def _doctor(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> int:
-    from lightleak.audit.doctor import examine, has_problem, print_findings, write_findings
+    from lightleak.audit.doctor import are_findings, examine, has_problem, print_findings, write_findings
 
     if parsed.json is not None:
-        _check_file("--json", parsed.json)
+        _check_file("--json", parsed.json, (".json",), "findings", are_findings)
     with console.status("examining; imports take the longest"):
         findings = examine(parsed.data, parsed.output)
     print_findings(findings, console)
@@ -490,14 +567,28 @@ def _explain(
         print_card(card, console)
 
 
-def _check_file(flag: str, path: Path) -> None:
-    """Raise `UsageError` for a file that cannot be written, before the work."""
+def _check_file(flag: str, path: Path, endings: tuple[str, ...], noun: str, is_ours: Callable[[Path], bool]) -> None:
+    """Raise `UsageError` for a file that cannot be written or holds something of another kind, before the work.
+
+    Args:
+        flag: that names it.
+        path: the file.
+        endings: one of them ends its name.
+        noun: what it may hold already.
+        is_ours: whether a regular file holds that.
+    """
     if path.is_dir():
         raise UsageError(f"{flag} must be a file, got the folder {path}")
+    if path.suffix.lower() not in endings:
+        raise UsageError(f"{flag} must end in {' or '.join(endings)}, got {path}")
     if not path.parent.is_dir():
         raise UsageError(f"{flag} must lie in an existing folder, got {path}")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"{flag} must lie in a folder that you may write, got {path}; choose another")
+    if os.path.lexists(path) and not (stat.S_ISREG(path.lstat().st_mode) and is_ours(path)):
+        raise UsageError(
+            f"{flag} {path} is there already and holds no {noun} of LightLeak; name another file, or remove that one"
+        )
 
 
 def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:
@@ -509,5 +600,7 @@ def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:
 
 def _quiet_lightning() -> None:
     """Lightning announces devices and tips at INFO; the command prints its own progress."""
-    logging.getLogger("lightning").setLevel(logging.ERROR)
-    logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+    from lightleak.targets.trainer import LOGGERS
+
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+import pandas as pd
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+import lightleak
 from lightleak.audit.leakage_callback import LeakageCallback
-from lightleak.callbacks.module_capture import find_network
+from lightleak.callbacks.module_capture import REFUSALS_IN_A_ROW, find_network
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.described_inputs import describe_inputs
 from lightleak.data.encoder import TableEncoder
@@ -89,6 +91,12 @@ class Weighted(Wrapped):
     def __init__(self) -> None:
         super().__init__()
         self.loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
+
+
+class SometimesWeighted(Weighted):
+    def training_step(self, batch: Any, index: int) -> Tensor:
+        inputs, labels = batch
+        return self.loss(self(inputs), labels) if index % 2 else nn.functional.cross_entropy(self(inputs), labels)
 
 
 class Pairs(torch.utils.data.Dataset):
@@ -202,6 +210,40 @@ def test_another_loss_is_found_out_and_left_out(fit: Fit, encoder: TableEncoder,
         trainer = fit(Weighted, watch, epochs=1)
     assert not watch.captured and NAME not in trainer.callback_metrics
     assert not (tmp_path / "run").exists()
+
+
+def told(fit: Fit, watch: LeakageCallback, project: type[Project], epochs: int) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit(project, watch, epochs=epochs)
+    return [str(one.message) for one in caught if "captured" in str(one.message) or "left out" in str(one.message)]
+
+
+def test_another_loss_is_told_once_and_recorded_no_more(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, QUICK, per_epoch=6)
+    for _ in range(2):  # every training begins anew
+        first, last_try, end = told(fit, watch, Weighted, epochs=4)
+        assert "optimiser step 0 was not captured" in first and "mean cross-entropy" in first
+        assert f"{REFUSALS_IN_A_ROW} steps in a row" in last_try and "nothing more is recorded" in last_try
+        assert end.startswith(f"{REFUSALS_IN_A_ROW} of {REFUSALS_IN_A_ROW} recorded steps were left out")
+        assert not watch.captured
+
+
+def test_a_report_on_some_of_the_steps_says_so(fit: Fit, encoder: TableEncoder, tmp_path: Path) -> None:
+    watch = LeakageCallback(encoder, QUICK, per_epoch=6, report=tmp_path / "run")
+    warned = told(fit, watch, SometimesWeighted, epochs=2)
+    assert len(warned) == 2 and warned[1].startswith("6 of 12 recorded steps were left out")
+    assert len(watch.captured) == 6
+    assert "6 of 12 recorded steps were left out" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_prepared_table_brings_encoder_and_marginals() -> None:
+    frame = pd.DataFrame({"age": range(20, 60), "sex": ["f", "m"] * 20, "ill": ["no", "no", "yes", "yes"] * 10})
+    data = lightleak.prepare(frame, label="ill")
+    watch = LeakageCallback(data, "random")
+    assert watch.encoder is data.encoder and watch.marginals is data.marginals
+    known = Marginals.of(data.schema, frame)
+    assert LeakageCallback(data, "random", marginals=known).marginals is known
 
 
 def test_labels_may_stay_hidden(fit: Fit, encoder: TableEncoder) -> None:

@@ -90,6 +90,17 @@ def test_truth_is_for_scores_alone(tmp_path: Path, tiny: Any, save_captures: Sav
             assert sorted(cells["entropy"]) == sorted(got["entropy"])
 
 
+def test_a_row_says_that_labels_were_restored_where_none_were_shared(
+    tmp_path: Path, tiny: Any, save_captures: Save
+) -> None:
+    save_captures(tmp_path / "shared")
+    save_captures(tmp_path / "hidden", share_labels=False)
+    for attack in ("exact", "audit_max", "random"):
+        config = tiny(attacks={attack: {}})  # labels: true, as it is where nothing is said
+        for folder, said in (("shared", "true"), ("hidden", "restored")):
+            assert {unit.facts["labels"] for unit in captured_units(config, tmp_path / folder)} == {said}
+
+
 @pytest.mark.usefixtures("no_attack")
 def test_truth_with_one_row_changed_is_refused(tmp_path: Path, tiny: Any, save_captures: Save, silent: Console) -> None:
     _, folder = save_captures(tmp_path / "captures", sizes=(3, 16))

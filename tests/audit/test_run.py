@@ -59,6 +59,13 @@ def test_folder_holds_what_the_design_lists(finished: Path) -> None:
     assert len(list((finished / "reconstructions").glob("*.csv"))) == len(results_of(finished)["rows"]) == 8
 
 
+def test_a_training_says_what_always_answering_the_commonest_label_gets(finished: Path) -> None:
+    trained = json.loads((finished / "training.json").read_text())
+    test = prepare_experiment(load_config(finished / "config.yaml")).table.test
+    assert trained["test_rows"] == len(test)
+    assert trained["test_majority"] == max((test["label"] == one).mean() for one in test["label"].unique())
+
+
 def test_folder_is_its_owners_alone(finished: Path) -> None:
     assert stat.S_IMODE(finished.stat().st_mode) == 0o700
     assert stat.S_IMODE((finished / "report.html").stat().st_mode) == 0o600

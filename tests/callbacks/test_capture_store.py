@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils.data import TensorDataset
 
-from lightleak.callbacks.capture_store import Capture, list_captures
+from lightleak.callbacks.capture_store import Capture, list_captures, save_capture
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import GroundTruth
 from lightleak.data.encoder import TableEncoder
@@ -86,6 +86,15 @@ def test_captures_are_listed_by_epoch_step_and_rank(encoder: TableEncoder, rows:
         make(encoder, rows, *place).save(tmp_path)
     found = [Capture.load(folder) for folder in list_captures(tmp_path)]
     assert [(c.update.facts.epoch, c.update.facts.step, c.rank) for c in found] == sorted(places)
+
+
+def test_folders_may_be_strings(encoder: TableEncoder, rows: TensorDataset, tmp_path: Path) -> None:
+    capture = make(encoder, rows)
+    folder = save_capture(str(tmp_path / "captures"), capture.update, capture.truth)
+    assert list_captures(str(tmp_path / "captures")) == [folder]
+    assert torch.equal(Capture.load(str(folder)).truth.inputs, capture.truth.inputs)
+    with pytest.raises(UsageError, match="root must be a path"):
+        save_capture(3, capture.update)  # type: ignore[arg-type]
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:

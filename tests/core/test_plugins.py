@@ -38,15 +38,31 @@ def test_each_is_run_once(write, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_fails_is_named_and_leaves_nothing(write) -> None:
     write("broken", "1 / 0")
-    with pytest.raises(UsageError, match=r"LIGHTLEAK_PLUGINS: .*broken.py' cannot be loaded \(ZeroDivisionError"):
+    with pytest.raises(
+        UsageError, match=r"LIGHTLEAK_PLUGINS: .*broken.py' cannot be loaded \(ZeroDivisionError"
+    ) as told:
         load_plugins()
+    assert str(told.value).endswith("; mend it, or take it out of LIGHTLEAK_PLUGINS")
     assert "broken" not in sys.modules
 
 
-@pytest.mark.parametrize("named", ["nosuch.py", "no.such.module"])
-def test_what_is_not_there_is_named(named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("named", "mend"),
+    [
+        ("nosuch.py", "; name the file by a path that exists from here"),
+        ("no.such.module", "; install it or put its folder on PYTHONPATH"),
+        ("lightleak.nosuch", "; install it or put its folder on PYTHONPATH"),
+    ],
+)
+def test_what_is_not_there_is_named_with_its_mend(named: str, mend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PLUGINS, named)
-    with pytest.raises(UsageError, match=f"'{named}' cannot be loaded"):
+    with pytest.raises(UsageError, match=f"'{named}' cannot be loaded.*{mend}"):
+        load_plugins()
+
+
+def test_a_module_that_lacks_another_is_to_be_mended(write) -> None:
+    write("needs", "import no_such_package", module=True)
+    with pytest.raises(UsageError, match=r"No module named 'no_such_package'.*; mend it"):
         load_plugins()
 
 

@@ -26,6 +26,10 @@ def test_everything_that_is_told_arrives_in_order(results: dict[str, Any]) -> No
     assert results["counted"] == {"codes": [0, 0], "told": {"0": [0, 1, 2], "1": list(range(50))}}
 
 
+def test_they_write_privately_though_their_parent_does_not(results: dict[str, Any]) -> None:
+    assert results["umask"] == {"there": ["0o77"], "here": "0o22"}
+
+
 def test_one_that_is_killed_ends_alone(results: dict[str, Any]) -> None:
     assert results["killed"]["codes"] == [-signal.SIGKILL, 0]
     assert results["killed"]["ended"] == {"0": -signal.SIGKILL, "1": 0}

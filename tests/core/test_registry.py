@@ -44,7 +44,10 @@ def test_unknown_name_lists_the_known_and_the_closest(networks: Registry[Callabl
     assert str(caught.value) == "unknown network 'resnett' (did you mean 'resnet'?); known: mlp, resnet"
     with pytest.raises(UsageError) as caught:
         networks.get("zzz")
-    assert str(caught.value) == "unknown network 'zzz'; known: mlp, resnet"
+    assert str(caught.value) == (
+        "unknown network 'zzz'; known: mlp, resnet. A file that registers one of your own is loaded where "
+        "LIGHTLEAK_PLUGINS names it"
+    )
 
 
 def test_a_name_is_given_once(networks: Registry[Callable[[], str]]):

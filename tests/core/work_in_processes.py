@@ -25,6 +25,10 @@ def count(to: int, tell: Tell) -> None:
         tell(i)
 
 
+def tell_umask(_: str, tell: Tell) -> None:
+    tell(oct(os.umask(0)))
+
+
 def end(kind: str, tell: Tell) -> None:
     tell(os.getpid())
     if kind == "killed":
@@ -63,11 +67,19 @@ def counted() -> dict[str, Any]:
     return {"codes": codes, "told": told}
 
 
+def umask() -> dict[str, Any]:
+    os.umask(0o022)
+    told: list[str] = []
+    run_in_processes(tell_umask, [("",)], lambda _, message: told.append(message))
+    return {"there": told, "here": oct(os.umask(0o022))}
+
+
 if __name__ == "__main__":
     if sys.argv[1:] == ["sleep"]:
         run_in_processes(end, [("sleeps",)] * 2, lambda number, pid: print(pid, flush=True))
     results = {
         "counted": counted(),
+        "umask": umask(),
         "killed": run(["killed", "ends"]),
         "fails": run(["sleeps", "fails"]),
         "odd": run(["odd"]),

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from lightleak.core.errors import DataError
-from lightleak.data.column_problems import holds_dates
+from lightleak.data.column_problems import holds_dates, numbers_its_rows
+from lightleak.data.schema import Column, TableSchema
 from lightleak.data.user_table import load_table
 
 
@@ -119,3 +120,49 @@ def test_a_column_without_values_and_a_label_with_gaps_are_named() -> None:
 )
 def test_dates_are_told_from_other_text(cells: list, dates: bool) -> None:
     assert holds_dates(pd.Series(cells)) is dates
+
+
+def test_a_running_number_is_refused_with_dates_and_free_text_in_one_message() -> None:
+    frame = hospital().assign(patient_id=np.random.default_rng(1).permutation(np.arange(70_001, 70_201)))
+    with pytest.raises(DataError) as refused:
+        load_table(frame, "ill", missing="impute")
+    said = str(refused.value)
+    assert "column 'patient_id' looks like an identifier (200 different whole numbers" in said
+    assert ": drop it (data.drop), or declare it in a schema" in said
+    assert said.endswith("drop=['admitted', 'discharged', 'note', 'patient_id']")
+
+
+def test_a_declared_running_number_is_a_feature() -> None:
+    frame = hospital()[["age", "ill"]].assign(patient_id=range(200))
+    schema = TableSchema(
+        (Column.integer("age"), Column.integer("patient_id")), Column.categorical("ill", ["no", "yes"])
+    )
+    assert load_table(frame, "ill", schema).schema.names == ("age", "patient_id")
+    assert load_table(frame, "ill", group="patient_id").schema.names == ("age",)
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [
+        (range(5, 55), True),
+        (range(5, 54), False),  # too few rows to tell
+        ([*range(49), 97], True),
+        ([*range(49), 100], False),  # 100 is twice the rows
+        ([*range(50), None], True),  # which pandas holds as 0.0, 1.0, ...
+        ([*range(50), 7], False),
+        (np.arange(60) + 0.5, False),
+        ([True, False] * 30, False),
+        ([str(i) for i in range(60)], False),
+    ],
+)
+def test_a_running_number_is_told_from_a_measurement(cells: list, found: bool) -> None:
+    assert numbers_its_rows(pd.Series(cells)) is found
+
+
+def test_decimal_commas_are_named_as_what_they_are() -> None:
+    frame = hospital()[["age", "ill"]].assign(dose=["3,5", "-4", " 12,25 ", None] * 50)
+    with pytest.raises(DataError) as refused:
+        load_table(frame, "ill")
+    said = str(refused.value)
+    assert "column 'dose' holds numbers with decimal commas ('3,5'): write them with points" in said
+    assert "data.missing" not in said and "identifier" not in said

@@ -44,6 +44,31 @@ def test_every_format_gives_the_table_of_the_frame(tmp_path: Path, name: str) ->
     assert str(tmp_path) not in repr(table.card)
 
 
+@pytest.mark.parametrize(("separator", "name"), [(";", "t.csv"), ("\t", "t.tsv")])
+def test_decimal_commas_are_read_where_cells_are_separated_otherwise(tmp_path: Path, separator: str, name: str) -> None:
+    frame = patients()
+    frame.loc[:4, "weight"] = None
+    frame.to_csv(tmp_path / name, index=False, sep=separator, decimal=",")
+    table, expected = load_table(tmp_path / name, "ill", missing="impute"), load_table(frame, "ill", missing="impute")
+    assert table.schema == expected.schema
+    pd.testing.assert_frame_equal(table.train, expected.train)
+
+
+def test_decimal_commas_of_a_declared_category_stay_text(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("code;dose;ill\n" + "1,5;2,5;no\n2;3;yes\n" * 20)
+    schema = TableSchema(
+        (Column.categorical("code", ["1,5", "2"]), Column.continuous("dose")), Column.categorical("ill", ["no", "yes"])
+    )
+    table = load_table(tmp_path / "t.csv", "ill", schema)
+    assert set(table.train["code"]) == {"1,5", "2"} and set(table.train["dose"]) == {2.5, 3.0}
+
+
+def test_quoted_commas_between_commas_are_named_not_guessed(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("dose,ill\n" + '"1,234",no\n"2,5",yes\n' * 20)
+    with pytest.raises(DataError, match=r"'dose' holds numbers with decimal commas \('1,234'\)"):
+        load_table(tmp_path / "t.csv", "ill")
+
+
 def test_kinds_are_inferred_and_bounds_are_those_of_the_table() -> None:
     frame = patients()
     table = load_table(frame, "ill", sensitive=["smoker"])

@@ -9,6 +9,7 @@ import pytest
 
 from lightleak.attacks import ATTACKS
 from lightleak.audit.offline import find_captures
+from lightleak.cli import main
 from lightleak.core.observations import ClientUpdate
 
 PAGE = Path(__file__).parents[2] / "docs" / "other-frameworks.md"
@@ -44,6 +45,22 @@ def test_state_dicts() -> None:
     run()
     check_proven(Path("captures"), 1)
     assert (find_captures(Path("captures"))[0] / "truth").is_dir()
+
+
+@pytest.mark.parametrize("flags", [["--labels", "restored"], ["--attacks.tableak_fedavg.labels", "interpolated"]])
+def test_labels_are_restored_as_the_page_and_the_error_say(
+    flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run()
+    Path("mine.yaml").write_text("data: {name: fair}\nworkers: 1\nattacks: {tableak_fedavg: {steps: 2, restarts: 1}}\n")
+    command = ["attack", "mine.yaml", "--capture", "captures", "--output", "run"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "labels: restored in the config" in said and "--attacks.tableak_fedavg.labels interpolated" in said
+    assert all(text in PAGE.read_text() for text in ("labels: restored", " ".join(flags)))
+    assert main([*command, *flags]) == 0
+    (row,) = json.loads(Path("run", "results.json").read_text())["rows"]
+    assert row["labels"] == "restored"
 
 
 @pytest.mark.usefixtures("inline")

@@ -93,6 +93,13 @@ def test_a_prefix_leaves_out_what_is_not_the_networks(federation: Any) -> None:
         client_update(*module, made.view(), 6)
 
 
+def test_rows_may_be_counted_by_numpy(federation: Any) -> None:
+    made = federation(hidden=[8])
+    before = made.network().state_dict()
+    update = client_update(before, before, made.view(), np.int64(6))
+    assert update.facts.n_rows == 6 and type(update.facts.n_rows) is int
+
+
 def test_nothing_is_shared_with_what_came_in(federation: Any) -> None:
     made = federation(hidden=[8])
     before = {name: value.clone() for name, value in made.network().state_dict().items()}
@@ -149,11 +156,17 @@ def test_the_wrong_tensor_is_named(federation: Any, name: str, value: Any, messa
     [
         ({"sends": "logits"}, "sends must be one of weights, delta, gradient, got 'logits'"),
         ({"batch_size": 0}, "batch_size must be at least 1, 'all' or None, got 0"),
-        ({"epochs": 0}, "epochs must be at least 1 or None, got 0"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"learning_rate": "0.1"}, "learning_rate must be a number, or None, got str"),
         ({"learning_rate": -1.0}, "learning_rate must be above 0, got -1.0"),
         ({"as_gradient": True, "sends": "gradient"}, "sends='gradient' needs no turning"),
-        ({"as_gradient": True, "learning_rate": None}, "as_gradient needs one step of SGD with a known learning_rate"),
-        ({"as_gradient": True, "epochs": 2}, "as_gradient needs one step of SGD"),
+        # Of several conditions only those that do not hold are named.
+        ({"as_gradient": True, "learning_rate": None}, "needs a known learning_rate; got learning_rate=None$"),
+        ({"as_gradient": True, "epochs": 2}, "needs epochs=1; got epochs=2$"),
+        (
+            {"as_gradient": True, "epochs": 3, "optimizer": "adam"},
+            "needs optimizer='sgd' and epochs=1; got optimizer='adam', epochs=3$",
+        ),
     ],
 )
 def test_a_view_that_cannot_be_is_refused(federation: Any, settings: dict[str, Any], message: str) -> None:
@@ -171,8 +184,8 @@ def test_a_view_of_another_table_is_refused(federation: Any) -> None:
 def test_a_view_is_read_as_it_was_saved(federation: Any, tmp_path: Any) -> None:
     made = federation(**HARD)
     view = made.view(prefix="net.", defense="clipped to 1", batch_size="all")
-    view.save(tmp_path / "view")
-    loaded = ServerView.load(tmp_path / "view")
+    view.save(str(tmp_path / "view"))
+    loaded = ServerView.load(str(tmp_path / "view"))
     before = {f"net.{name}": value for name, value in made.network().state_dict().items()}
     same(client_update(before, before, loaded, 6), client_update(before, before, view, 6))
     assert (tmp_path / "view" / "view.json").stat().st_mode & 0o077 == 0

@@ -1,3 +1,4 @@
+import inspect
 import math
 
 import numpy as np
@@ -7,8 +8,17 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 
+from lightleak.api import audit_model
+from lightleak.audit.config import InitialConfig
 from lightleak.report.estimate import Estimate, estimate
-from lightleak.report.intervals import bounded, difference, paired_difference, proportion, unpaired_difference
+from lightleak.report.intervals import (
+    ENOUGH_PAIRS,
+    bounded,
+    difference,
+    paired_difference,
+    proportion,
+    unpaired_difference,
+)
 
 SHARES = st.lists(st.floats(0, 1), min_size=2, max_size=12)
 
@@ -39,6 +49,24 @@ def test_equal_values_leave_open_what_so_few_draws_cannot_rule_out(n: int) -> No
     rare = 1 - found.low  # the share of other draws that goes unseen in n draws with a chance of 5%
     assert (1 - rare) ** n == pytest.approx(0.05)
     assert found.high == 1
+
+
+def test_the_bound_of_equal_values_is_as_narrow_as_it_may_be() -> None:
+    """Pairs that rise by 1 with the chance q and else fall by 1: all fall with the chance (1 - q) ** n."""
+    found = bounded([-1.0] * 4, -1.0, 1.0)
+    rare = (found.high + 1) / 2
+    assert (1 - rare) ** 4 == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("n", range(2, 10))
+def test_a_change_from_all_to_none_is_measurable_from_enough_pairs_on(n: int) -> None:
+    found = paired_difference(dict.fromkeys(range(n), 1.0), dict.fromkeys(range(n), 0.0))
+    assert (found.high < 0) is (n >= ENOUGH_PAIRS)
+
+
+def test_the_default_of_an_audit_is_enough() -> None:
+    assert InitialConfig().batches >= ENOUGH_PAIRS
+    assert inspect.signature(audit_model).parameters["batches"].default == InitialConfig().batches
 
 
 def test_one_value_has_no_interval_and_none_is_none() -> None:

@@ -12,6 +12,7 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.own import hand_over, network_digest, trust_network
 from lightleak.targets.own_check import require_attackable
+from lightleak.targets.single_logit import with_two_logits
 from lightleak.targets.spec import is_differentiable
 
 LAYOUT = EncodedLayout.of_numerical(3)
@@ -122,11 +123,28 @@ class Pairs(nn.Linear):
         (Pairs(3, 2), "it returned a tuple"),
         (Draws(3, 2), "nn.Dropout layers alone"),
         (Asks(3, 2), "do not branch on values"),
+        (nn.Sequential(nn.Linear(3, 4), nn.Softmax(-1)), "returns probabilities.* return logits, without softmax"),
+        (nn.Sequential(nn.LazyLinear(2)), r"without a shape yet, \['0.weight', '0.bias'\]"),
     ],
 )
 def test_what_attacks_cannot_work_on_is_refused_beforehand(network: nn.Module, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         require_attackable(network, 3)
+
+
+@pytest.mark.parametrize("last", [nn.LogSoftmax(-1), nn.Sigmoid(), nn.ReLU()])
+def test_outputs_that_are_no_probabilities_of_the_classes_are_logits(last: nn.Module) -> None:
+    assert require_attackable(nn.Sequential(small(), last), 3) == 2
+
+
+def test_lazy_layers_are_served_once_they_are_made() -> None:
+    network = nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 1))
+    for refuse in (hand_over, lambda lazy: with_two_logits(lazy, 3)):
+        with pytest.raises(UnsupportedError, match="run it once on encoded rows"):
+            refuse(network)
+    network(torch.zeros(1, 3))
+    grown, _ = with_two_logits(network, 3)
+    assert require_attackable(grown, 3) == 2 and hand_over(grown).startswith("own:")
 
 
 def test_trying_a_module_changes_nothing() -> None:

@@ -10,6 +10,7 @@ from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.federation_config import LABEL_METHODS
 from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate
 from lightleak.protocols.fedavg import ShareLabels
 
 
@@ -67,11 +68,17 @@ def _of_composed(config: AuditConfig, options: dict[str, Any]) -> dict[str, Any]
     return {"labels": labels, **options, **({stage: of_stage} if of_stage else {})}
 
 
-def label_setting(config: AuditConfig, options: Mapping[str, Any]) -> str:
-    """``true`` or ``restored``: what an attack with these completed settings does, for its results row."""
-    if "labels" not in options:
-        return config.labels
-    return "true" if options["labels"] == "true" else "restored"
+def label_setting(config: AuditConfig, options: Mapping[str, Any], update: ClientUpdate | None = None) -> str:
+    """``true`` or ``restored``: what an attack with these completed settings does, for its results row.
+
+    Args:
+        config: says it of an attack without such a setting, which takes labels where an update carries them.
+        options: of the attack.
+        update: one that was recorded: without labels, whatever is said of them was restored.
+    """
+    if update is not None and update.labels is None:
+        return "restored"
+    return "true" if options.get("labels", config.labels) == "true" else "restored"
 
 
 def shares_labels(config: AuditConfig) -> bool:

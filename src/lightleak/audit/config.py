@@ -161,13 +161,13 @@ class InitialConfig:
 
     Attributes:
         batch_sizes: rows per client.
-        batches: clients per batch size.
+        batches: clients per batch size. From 5 on, a defence that takes all from every client is measurably better.
         rows: training rows that the clients draw from. A study chooses settings on clients of the ``validation`` rows,
             a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
     """
 
     batch_sizes: tuple[int, ...] = (8, 32)
-    batches: int = 4
+    batches: int = 6
     rows: ClientRows = "all"
 
     def __post_init__(self) -> None:

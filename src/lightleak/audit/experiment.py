@@ -17,6 +17,7 @@ from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.own import is_own, trust_network
+from lightleak.targets.own_check import require_auditable
 from lightleak.targets.spec import is_differentiable
 
 VALIDATION_CLIENTS = 0.2
@@ -55,7 +56,8 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
 
     Raises:
         DataError: the table cannot be read.
-        UsageError: no such dataset or network, options it does not take, or a batch larger than the training rows.
+        UsageError: no such dataset or network, options it does not take, code of one's own that makes no network for
+            this table (`require_auditable`), or a batch larger than the training rows.
     """
     trust_network(config.target.network)  # the config is the user's, so its code may be imported
     if not is_differentiable(config.target.network):  # before a large table is read
@@ -69,7 +71,9 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     encoder.fit(both if config.data.statistics == "all" else table.train)
     marginals = Marginals.of(table.schema, both if config.data.marginals == "all" else table.test)
     spec = NetworkSpec(config.target.network, table.schema.n_classes, encoder.layout, config.target.options)
-    build_network(spec, seed=0)  # refuses options it does not take
+    network = build_network(spec, seed=0)  # refuses options it does not take
+    if is_own(spec.name):
+        require_auditable(network, encoder.layout.width, spec.n_classes)
     trained = () if config.protocol.is_fedavg else (config.training.batch_size,)
     largest = max((*trained, *config.initial.batch_sizes), default=1)
     if largest > len(table.train):

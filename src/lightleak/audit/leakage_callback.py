@@ -1,6 +1,7 @@
 """`LeakageCallback`: one callback that captures, attacks, logs, and leaves a report, in any Lightning project."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,12 +13,14 @@ from lightleak.audit.attack_settings import with_label_setting
 from lightleak.audit.config import AuditConfig, parse_config
 from lightleak.audit.monitor import LeakageMonitor
 from lightleak.audit.results import RESULTS_FILE
-from lightleak.audit.settings import named_settings
+from lightleak.audit.settings import named_settings, plain
 from lightleak.audit.updates import run_updates
-from lightleak.callbacks.module_capture import ModuleCapture, ReadBatch
+from lightleak.callbacks.module_capture import ModuleCapture, ReadBatch, left_out_words
+from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import UsageError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
+from lightleak.data.prepared import PreparedTable
 
 EPOCHS = range(1_000_000)
 """Every epoch of any training: `per_epoch` and ``every`` say how much of it is recorded."""
@@ -35,7 +38,7 @@ class LeakageCallback(ModuleCapture):
 
     def __init__(
         self,
-        encoder: TableEncoder,
+        encoder: TableEncoder | PreparedTable,
         attacks: str | Sequence[str] | Mapping[str, Mapping[str, Any]] = "tableak",
         *,
         network: str | None = None,
@@ -53,12 +56,13 @@ class LeakageCallback(ModuleCapture):
         """Choose what is watched.
 
         Args:
-            encoder: describes the network's inputs: of `lightleak.prepare`, or `lightleak.describe_inputs`.
+            encoder: describes the network's inputs: what `lightleak.prepare` or `lightleak.describe_inputs` returns.
             attacks: names, or names with settings as in a config.
             network: see `ModuleCapture`.
             batch: see `ModuleCapture`.
             labels: whether attacks are given the labels or restore them.
-            marginals: one-way marginals that the server knows; the attack ``random`` needs them.
+            marginals: one-way marginals that the server knows; the attack ``random`` needs them. Left out, those of
+                the test rows of a prepared table.
             every: epochs between two looks.
             epochs: the epochs to look at, 0-based, in place of ``every``.
             per_epoch: updates recorded and attacked in each.
@@ -70,8 +74,12 @@ class LeakageCallback(ModuleCapture):
         Raises:
             UsageError: an unknown attack or setting, settings that cannot work together, or a folder that holds a run.
         """
-        if every < 1:
-            raise UsageError(f"every must be at least 1, got {every}")
+        every = whole_number("every", every)
+        if not isinstance(encoder, TableEncoder):
+            expected = "a TableEncoder, or the result of lightleak.prepare or lightleak.describe_inputs"
+            require_kind("encoder", encoder, PreparedTable, expected)
+            marginals = encoder.marginals if marginals is None else marginals
+            encoder = encoder.encoder
         super().__init__(
             encoder,
             network=network,
@@ -83,7 +91,7 @@ class LeakageCallback(ModuleCapture):
             max_captures=max_captures,
         )
         self.config = _config(attacks, labels, seed, redact)
-        self.report = None if report is None else Path(report)
+        self.report = None if report is None else require_path("report", report)
         self.monitors = [
             LeakageMonitor(self, name, seed=seed, options=with_label_setting(self.config, name, options))
             for name, options in self.config.attacks.items()
@@ -108,31 +116,34 @@ class LeakageCallback(ModuleCapture):
         """Write the run folder, of the captures of all ranks; every rank must come here."""
         if self.report is None:
             return
-        mine = (self.captured, [monitor.found for monitor in self.monitors])
+        mine = (self.captured, [monitor.found for monitor in self.monitors], (self.left_out, self.tried))
         ranks = [mine]
         if trainer.world_size > 1:
             ranks = [mine] * trainer.world_size
             torch.distributed.all_gather_object(ranks, mine)
-        observed = [(taken.update, taken.truth) for captured, _ in ranks for taken in captured]
+        observed = [(taken.update, taken.truth) for captured, _, _ in ranks for taken in captured]
         if not trainer.is_global_zero or not observed:
             return
-        first = [sum(len(captured) for captured, _ in ranks[:rank]) for rank in range(len(ranks))]
+        first = [sum(len(captured) for captured, _, _ in ranks[:rank]) for rank in range(len(ranks))]
         known = {
             monitor.attack.name: {
                 start + i: of_capture
-                for start, (_, found) in zip(first, ranks, strict=True)
+                for start, (_, found, _) in zip(first, ranks, strict=True)
                 for i, of_capture in found[which].items()
             }
             for which, monitor in enumerate(self.monitors)
         }
-        run_updates(observed, self.config, self.report, console=Console(quiet=True), known=known)
+        left_out, tried = (sum(counts) for counts in zip(*(counts for _, _, counts in ranks), strict=True))
+        said = f"; {left_out_words(left_out, tried)}" if left_out else ""
+        config = replace(self.config, title=f"{self.config.title}{said}")
+        run_updates(observed, config, self.report, console=Console(quiet=True), known=known)
 
 
 def _config(attacks: Any, labels: str, seed: int, redact: bool) -> AuditConfig:
     chosen = named_settings("attacks", list(attacks) if isinstance(attacks, tuple) else attacks)
     tree = {
         "data": {"name": "training"},
-        "attacks": {name: dict(options) for name, options in chosen.items()},
+        "attacks": {name: plain(options) for name, options in chosen.items()},
         "labels": labels,
         "seed": seed,
         "redact": redact,

@@ -106,12 +106,11 @@ def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
             )
     for attack in config.attacks:
         options = with_label_setting(config, attack, config.attacks[attack])
-        labels = label_setting(config, options)
         for i, (path, update) in enumerate(captures):
             facts = {
                 "dataset": config.data.title,
                 "target": target_name(NetworkSpec.from_dict(update.network)),
-                "labels": labels,
+                "labels": label_setting(config, options, update),
                 **capture_facts(update, i),
             }
             name = "-".join(path.relative_to(root).parts) or root.resolve().name

@@ -1,7 +1,6 @@
 """``lightleak audit``: train the target with capture, attack captured and fresh updates, write the run folder."""
 
 import json
-import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -40,7 +39,7 @@ from lightleak.audit.training import (
     trains_together,
 )
 from lightleak.audit.unit import Observed, Unit, finished_files, kept_cells, unit_file, write_whole
-from lightleak.callbacks.capture_store import list_captures
+from lightleak.callbacks.capture_store import list_captures, redact_captures
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import ObservationError, UsageError
@@ -108,8 +107,7 @@ def run_audit(
         results = leave_results(folder, partial(finished_rows, units, folder), config.redact)
     if config.redact:
         with Claims(folder / CLAIMS).wait_for("redaction"):
-            for truth in (folder / "captures").glob("*/truth"):
-                shutil.rmtree(truth)
+            redact_captures(folder / "captures")
     print_summary(results, console)
     return results
 

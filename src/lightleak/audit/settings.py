@@ -15,6 +15,7 @@ import jsonargparse
 import yaml
 
 from lightleak.core.errors import UsageError
+from lightleak.core.unique_keys import RepeatedKey, UniqueKeys
 
 T = TypeVar("T")
 
@@ -23,12 +24,14 @@ def read_settings(path: Path) -> dict[str, Any]:
     """The mapping a YAML file holds.
 
     Raises:
-        UsageError: the file is missing or no YAML mapping.
+        UsageError: the file is missing or no YAML mapping, or a key stands in it twice.
     """
     if not path.is_file():
         raise UsageError(f"config {path} does not exist or is no file")
     try:
         content = read_yaml(path.read_text(encoding="utf-8"))
+    except RepeatedKey as error:
+        raise UsageError(f"config {path}: {error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"config {path} is not YAML in UTF-8: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
@@ -47,11 +50,12 @@ def read_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: the text is no YAML.
+        RepeatedKey: a mapping in it holds a key twice.
     """
     return yaml.load(text, _Loader)
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(UniqueKeys, yaml.SafeLoader):
     """YAML 1.1 takes a number without a decimal point, such as 1e-3, for a word."""
 
 
@@ -96,6 +100,7 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise UsageError(f"{source}: unknown setting {name!r}{hint}; known: {', '.join(known)}")
     loose = {key: _take(tree, key) for key in free}
+    _require_seeds(tree)
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(kind)
     try:
@@ -126,10 +131,12 @@ def named_settings(section: str, value: Any) -> dict[str, Any]:
     {'random': {}, 'tableak': {}}
 
     Raises:
-        UsageError: something else.
+        UsageError: something else, or a name twice.
     """
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            raise UsageError(f"{section} must name each once, got {twice[0]!r} {names.count(twice[0])} times")
         return {name: {} for name in names}
     if names is not None and not isinstance(names, dict):
         raise UsageError(f"{section} must be names, or a mapping of names to settings, got {value!r}")
@@ -180,6 +187,21 @@ def _require_mappings(kind: Any, tree: Mapping[str, Any], prefix: str = "") -> N
             if not isinstance(value, dict):
                 raise UsageError(f"{prefix}{section.name} must be a mapping of settings, got {value!r}")
             _require_mappings(section.type, value, f"{prefix}{section.name}.")
+
+
+_SEEDS = ("seed", "seeds", "split_seed")
+"""Settings that hold a seed, or seeds, in whatever section they stand."""
+
+
+def _require_seeds(tree: Mapping[str, Any], prefix: str = "") -> None:
+    """Raise `UsageError` for a seed below 0: the generators of numpy, torch and scikit-learn take none."""
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            _require_seeds(value, f"{prefix}{name}.")
+        elif name in _SEEDS:
+            for seed in value if isinstance(value, list) else [value]:
+                if isinstance(seed, int):
+                    at_least(f"{prefix}{name}", seed, 0)
 
 
 _WRONG_VALUE = re.compile(r'Parser key "(?P<key>[^"]+)": Expected an? (?P<type>.+?)\. Got value: (?P<got>.*)')

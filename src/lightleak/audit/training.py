@@ -201,7 +201,14 @@ def _train(
             test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
         told = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
+        told["test_majority"] = _majority(experiment)
         write_whole(folder / TRAINING_FILE, json.dumps(told | prepared.facts()))
+
+
+def _majority(experiment: Experiment) -> float:
+    """Share of the test rows with their commonest label: the accuracy of who has learnt nothing else."""
+    labels = experiment.table.test[experiment.table.schema.label.name]
+    return float(labels.value_counts(normalize=True).max())
 
 
 def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:

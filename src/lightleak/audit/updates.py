@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from lightleak.audit.unit import Observed, Unit, finished_files, keep_result, ke
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.private_files import private_files
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.spec import NetworkSpec
 
 CAPTURES = "captures"
-"""Subfolder of a run that keeps the updates, with their rows unless it is redacted."""
+"""Subfolder of a run that keeps the updates, with their rows and marginals unless it is redacted."""
 
 DIGEST_LENGTH = 10
 """Hexadecimal digits of an update's digest in the name of its folder: 40 bits, for at most thousands of updates."""
@@ -102,19 +104,19 @@ def run_updates(
         _keep(named, origin, config.redact)
         _keep_known(plan(), known or {}, folder, config.redact)
 
-    return attack_units(config, plan, origin, folder, command, console, when_open)
+    with private_files():  # a callback calls this in a process of the user's
+        return attack_units(config, plan, origin, folder, command, console, when_open)
 
 
 def _units(config: AuditConfig, named: Mapping[str, Observed]) -> list[Unit]:
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
-        labels = label_setting(config, options)
         for i, (name, (update, truth)) in enumerate(named.items()):
             facts = {
                 "dataset": config.data.title,
                 "target": target_name(NetworkSpec.from_dict(update.network)),
-                "labels": labels,
+                "labels": label_setting(config, options, update),
                 **capture_facts(update, i),
             }
             observe = partial(_observed, update, truth)
@@ -133,7 +135,10 @@ def _keep(named: Mapping[str, Observed], root: Path, redact: bool) -> None:
         raise UsageError(f"{root.parent} holds a run on other updates; choose another folder")
     for name in sorted(set(named) - held):
         update, truth = named[name]
-        save_capture(root / name, update, None if redact else truth)
+        if redact:
+            save_capture(root / name, replace(update, marginals=None))
+        else:
+            save_capture(root / name, update, truth)
 
 
 def _keep_known(

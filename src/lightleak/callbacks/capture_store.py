@@ -1,12 +1,14 @@
 """Captures on disk: one folder each, readable by its owner only, complete or absent."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from lightleak.core.arguments import require_kind, require_path
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
-from lightleak.core.stored import FILE_MODE, FOLDER_MODE
+from lightleak.core.private_files import private_files
 from lightleak.protocols.recorded_aggregate import load_truth
 
 
@@ -30,7 +32,7 @@ class Capture:
         """Name of its folder: epoch, step (both 0-based) and rank."""
         return _name(self.update, self.rank)
 
-    def save(self, root: Path) -> Path:
+    def save(self, root: Path | str) -> Path:
         """Write ``observation/`` and ``truth/`` into the folder ``root / name``, in place of an earlier one.
 
         Returns:
@@ -39,18 +41,19 @@ class Capture:
         return save_capture(root, self.update, self.truth, self.rank)
 
     @classmethod
-    def load(cls, folder: Path) -> "Capture":
+    def load(cls, folder: Path | str) -> "Capture":
         """Read what `save` wrote.
 
         Raises:
             ObservationError: a file is missing or damaged.
         """
+        folder = require_path("folder", folder)
         rank = folder.name.rpartition("-r")[2]
         update, truth = ClientUpdate.load(folder / "observation"), load_truth(folder / "truth")
         return cls(update, truth, int(rank) if rank.isdigit() else 0)
 
 
-def save_capture(root: Path, update: ClientUpdate, truth: GroundTruth | None = None, rank: int = 0) -> Path:
+def save_capture(root: Path | str, update: ClientUpdate, truth: GroundTruth | None = None, rank: int = 0) -> Path:
     """Write a capture's folder below ``root``, in place of an earlier one; without ``truth`` where nobody knows it.
 
     Args:
@@ -61,40 +64,62 @@ def save_capture(root: Path, update: ClientUpdate, truth: GroundTruth | None = N
 
     Returns:
         The folder.
+
+    Raises:
+        UsageError: an argument of the wrong type.
     """
-    root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-    folder = root / _name(update, rank)
-    if folder.exists():
-        shutil.rmtree(folder)
-    folder.mkdir(mode=FOLDER_MODE)
+    root = require_path("root", root)
+    require_kind("update", update, ClientUpdate, "a ClientUpdate")
     if truth is not None:
-        _save_privately(truth, folder / "truth")
-    # The observation comes last and under its name only when whole: an interrupted save leaves no capture.
-    _save_privately(update, folder / "observation.partial")
-    (folder / "observation.partial").rename(folder / "observation")
+        require_kind(
+            "truth", truth, GroundTruth, "a GroundTruth, such as ground_truth(update, PrivateRows(...)), or None"
+        )
+    with private_files():
+        root.mkdir(parents=True, exist_ok=True)
+        folder = root / _name(update, rank)
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir()
+        if truth is not None:
+            truth.save(folder / "truth")
+        # The observation comes last and under its name only when whole: an interrupted save leaves no capture.
+        update.save(folder / "observation.partial")
+        (folder / "observation.partial").rename(folder / "observation")
     return folder
 
 
-def list_captures(root: Path) -> list[Path]:
+def list_captures(root: Path | str) -> list[Path]:
     """Folders of the captures under ``root``, in the order of epoch, step and rank.
 
     Raises:
         UsageError: there is no such folder.
     """
+    root = require_path("root", root)
     if not root.is_dir():
         raise UsageError(f"captures must be a folder, got {str(root)!r}")
     return sorted((path.parent for path in root.glob("*/observation")), key=_order)
 
 
+def redact_captures(root: Path) -> None:
+    """Take the rows and the marginals, which list values of rows, out of all captures under ``root``.
+
+    What stays is the update, with the labels where the client shared them, and the encoder: schema, bounds of the
+    numerical columns, means and standard deviations. No attack that needs marginals can be run on it any more.
+    """
+    for folder in list_captures(root) if root.is_dir() else []:
+        if (folder / "truth").is_dir():
+            shutil.rmtree(folder / "truth")
+        file = folder / "observation" / "facts.json"
+        facts = json.loads(file.read_text())
+        if facts.get("marginals") is not None:
+            partial = file.with_name("facts.partial")
+            with private_files():
+                partial.write_text(json.dumps({**facts, "marginals": None}, indent=1))
+            partial.replace(file)  # a process that comes late reads one or the other
+
+
 def _name(update: ClientUpdate, rank: int) -> str:
     return f"e{update.facts.epoch:03d}-s{update.facts.step:06d}-r{rank}"
-
-
-def _save_privately(part: ClientUpdate | GroundTruth, folder: Path) -> None:
-    folder.mkdir(mode=FOLDER_MODE)
-    part.save(folder)
-    for path in folder.rglob("*"):
-        path.chmod(FOLDER_MODE if path.is_dir() else FILE_MODE)
 
 
 def _order(folder: Path) -> tuple[list[int], str]:

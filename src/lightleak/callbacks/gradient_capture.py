@@ -22,6 +22,7 @@ from lightleak.callbacks.capture_support import (
     mixed_precision,
 )
 from lightleak.callbacks.step_recorder import StepRecorder
+from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GradientState, ProtocolFacts
 from lightleak.data.encoder import TableEncoder
@@ -88,6 +89,7 @@ class GradientCapture(lightning.Callback):
             UsageError: settings that cannot work together, or an encoder that is not fitted.
         """
         super().__init__()
+        require_kind("encoder", encoder, TableEncoder, "a TableEncoder, such as .encoder of lightleak.prepare(...)")
         if at not in get_args(GradientState):
             raise UsageError(f"at must be one of {', '.join(get_args(GradientState))}, got {at!r}")
         if root is None and not keep:
@@ -219,9 +221,9 @@ class GradientCapture(lightning.Callback):
         """Weights and gradient of the described network, from those of the watched one."""
         return weights, gradient
 
-    def _refuses(self, capture: Capture) -> str | None:
-        """Why a capture is left out, or ``None``."""
-        return None
+    def _accepts(self, capture: Capture) -> bool:
+        """Whether a capture is kept; who refuses one says so."""
+        return True
 
     def _begin(self, trainer: lightning.Trainer) -> None:
         if trainer.current_epoch != self._epoch:
@@ -292,8 +294,8 @@ class GradientCapture(lightning.Callback):
             self._drop(str(error))
             return
         capture = Capture(update, recorder.truth(autocast, loss_scale), trainer.global_rank)
-        if (trouble := self._refuses(capture)) is not None:
-            self._drop(trouble)
+        if not self._accepts(capture):
+            self._drop()
             return
         self._recorder, self._stepping = None, False
         self._taken += 1

@@ -1,6 +1,7 @@
 """`ModuleCapture`: gradient capture for a LightningModule that knows nothing of LightLeak."""
 
 import copy
+import warnings
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -21,6 +22,10 @@ from lightleak.targets.spec import NetworkSpec
 
 ReadBatch = Callable[[Any], tuple[Tensor, Tensor]]
 
+REFUSALS_IN_A_ROW = 5
+"""After these the training is taken to have another loss: every further try costs a gradient. With weighted classes a
+batch of 8 fits about once in a hundred tries, when all its rows are of one class."""
+
 
 class ModuleCapture(GradientCapture):
     """Records the gradients of any LightningModule whose loss is the mean cross-entropy of a network's logits.
@@ -31,7 +36,13 @@ class ModuleCapture(GradientCapture):
     The network is found by itself where one submodule holds all parameters, or where the LightningModule is it; its
     structure is kept in this process (`lightleak.targets.own`), so that attacks can build it again. Every capture is
     held against its rows: where they do not reproduce it (another loss, weighted classes, inputs that were changed
-    on the way), it is left out with a warning. Captures stay in memory; nothing else differs from `GradientCapture`.
+    on the way), it is left out. The first is told in full, the number at the end, each in a warning; after
+    `REFUSALS_IN_A_ROW` nothing more is recorded in this training. Captures stay in memory; nothing else differs from
+    `GradientCapture`.
+
+    Attributes:
+        tried: steps that were recorded and held against their rows.
+        left_out: how many of them are not among the captures.
     """
 
     def __init__(
@@ -72,6 +83,19 @@ class ModuleCapture(GradientCapture):
         )
         self.network_name, self.read_batch = network, batch
         self._grown: str | None = None
+        self.tried, self.left_out, self._in_a_row = 0, 0, 0
+
+    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        """Begin to count anew; errors as for `GradientCapture`."""
+        super().setup(trainer, pl_module, stage)
+        if stage == "fit":
+            self.tried, self.left_out, self._in_a_row = 0, 0, 0
+
+    def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Remove every hook, and tell how many steps were left out."""
+        super().on_train_end(trainer, pl_module)
+        if self.left_out:
+            warnings.warn(left_out_words(self.left_out, self.tried), stacklevel=2)
 
     def _describe(self, module: lightning.LightningModule) -> tuple[nn.Module, NetworkSpec]:
         if self.network_name is None and isinstance(getattr(module, "spec", None), NetworkSpec):
@@ -91,12 +115,46 @@ class ModuleCapture(GradientCapture):
             return weights, gradient
         return two_logit_weights(weights, self._grown), two_logit_gradient(gradient, self._grown)
 
-    def _refuses(self, capture: Capture) -> str | None:
+    def _begin(self, trainer: lightning.Trainer) -> None:
+        if self._in_a_row < REFUSALS_IN_A_ROW:
+            super()._begin(trainer)
+
+    def _accepts(self, capture: Capture) -> bool:
+        self.tried += 1
         try:
             require_replay(capture.update, capture.truth)
         except LightLeakError as error:
-            return f"{error}. The training step must take the mean cross-entropy of the network's logits on its batch"
-        return None
+            self.left_out += 1
+            self._in_a_row += 1
+            self._tell(str(error))
+            return False
+        self._in_a_row = 0
+        return True
+
+    def _tell(self, reason: str) -> None:
+        """The first refusal in full, and the one that ends the record; their number is told at the end."""
+        if self.left_out == 1:
+            warnings.warn(
+                f"optimiser step {self._step} was not captured: {reason}. The training step must take the mean "
+                "cross-entropy of the network's logits on its batch; further steps of this kind are counted",
+                stacklevel=3,
+            )
+        if self._in_a_row == REFUSALS_IN_A_ROW:
+            warnings.warn(
+                f"{REFUSALS_IN_A_ROW} steps in a row were not captured: nothing more is recorded in this training",
+                stacklevel=3,
+            )
+
+
+def left_out_words(left_out: int, tried: int) -> str:
+    """What a warning and a report say of steps that are not among the captures.
+
+    >>> left_out_words(5, 6)
+    '5 of 6 recorded steps were left out: not the gradient of the mean cross-entropy of their rows'
+    """
+    return (
+        f"{left_out} of {tried} recorded steps were left out: not the gradient of the mean cross-entropy of their rows"
+    )
 
 
 def find_network(module: lightning.LightningModule, name: str | None = None) -> nn.Module:

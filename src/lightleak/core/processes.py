@@ -16,6 +16,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from lightleak.core.plugins import load_plugins
+from lightleak.core.private_files import private_files
 
 LISTEN_SECONDS = 0.5
 """Longest time without a look at processes that died without a word."""
@@ -111,7 +112,8 @@ def _start(work: Work, given: tuple[Any, ...], sender: Connection) -> None:
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
         load_plugins()
-        work(*given, lambda message: sender.send(("told", message)))
+        with private_files():  # a spawned process inherits the umask only where its parent has set it
+            work(*given, lambda message: sender.send(("told", message)))
     except Exception as error:
         sender.send(("failed", _portable(error)))
     sender.close()

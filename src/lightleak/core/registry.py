@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
+from lightleak.core.plugins import PLUGINS
 
 T = TypeVar("T")
 
@@ -45,13 +46,14 @@ class Registry(Generic[T]):
         """Look an entry up.
 
         Raises:
-            UsageError: no such name; the message lists the known ones and the closest.
+            UsageError: no such name; the message lists the known ones, and the closest or how to load one of one's own.
         """
         if name in self._entries:
             return self._entries[name]
         close = get_close_matches(name, self._entries, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UsageError(f"unknown {self.kind} {name!r}{hint}; known: {', '.join(self.names())}")
+        own = "" if close else f". A file that registers one of your own is loaded where {PLUGINS} names it"
+        raise UsageError(f"unknown {self.kind} {name!r}{hint}; known: {', '.join(self.names())}{own}")
 
     def facts(self, name: str) -> Facts:
         """What was declared of an entry; empty facts where nothing was.

@@ -29,6 +29,15 @@ LOOKED_AT = 1000
 FEW = 20
 """Distinct values up to here say nothing about a column: a table of 30 rows may well hold 20 professions."""
 
+ROWS_TO_TELL = 50
+"""Rows from which whole numbers that all differ look like a running number; the ages of 20 people may all differ."""
+
+SPREAD = 2
+"""A running number spans less than this many times its rows: some rows of a register may be missing."""
+
+DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
+"""A number with a decimal comma, or a whole one, which such a column may hold as well."""
+
 MOSTLY_DISTINCT = 0.5
 """Share of distinct values above which text is no category: one that nearly every row has alone tells nothing."""
 
@@ -42,12 +51,14 @@ class ColumnProblem:
         problem: what is wrong, in words.
         mend: what to do.
         drops: leaving the column out is the mend.
+        fills: filling in what is missing is the mend.
     """
 
     column: str
     problem: str
     mend: str
     drops: bool = False
+    fills: bool = False
 
     def __str__(self) -> str:
         return f"column {self.column!r} {self.problem}: {self.mend}"
@@ -76,6 +87,34 @@ def rarely_repeats(cells: pd.Series) -> bool:
     """
     distinct = cells.nunique()
     return bool(distinct > FEW and distinct > MOSTLY_DISTINCT * cells.count())
+
+
+def numbers_its_rows(cells: pd.Series) -> bool:
+    """Whether a column looks like an identifier: whole numbers, all different, in a row or nearly so.
+
+    >>> numbers_its_rows(pd.Series(range(1001, 1101))), numbers_its_rows(pd.Series([20, 35, 50] * 30))
+    (True, False)
+    """
+    present = cells.dropna()
+    if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells) or len(present) < ROWS_TO_TELL:
+        return False
+    if not present.is_unique or not (present % 1 == 0).all():
+        return False
+    return bool(float(present.max()) - float(present.min()) < SPREAD * len(present))
+
+
+def holds_decimal_commas(cells: pd.Series) -> bool:
+    """Whether every value of a column of text is a number, some of them with a comma before the decimals.
+
+    >>> holds_decimal_commas(pd.Series(["3,5", "-4", None])), holds_decimal_commas(pd.Series(["3", "4"]))
+    (True, False)
+    """
+    if pd.api.types.is_numeric_dtype(cells) or isinstance(cells.dtype, pd.CategoricalDtype):
+        return False
+    distinct = cells.dropna().unique()
+    if not all(isinstance(value, str) and DECIMAL_COMMA.fullmatch(value) for value in distinct):
+        return False
+    return any("," in value for value in distinct)
 
 
 def column_problems(frame: pd.DataFrame, label: str, fills: bool) -> list[ColumnProblem]:
@@ -107,12 +146,12 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
     if dropped:
         yaml.append(f"data.drop: [{', '.join(dropped)}]")
         python.append(f"drop={dropped!r}")
-    if any(not problem.drops for problem in problems):
+    if any(problem.fills for problem in problems):
         yaml.append("data.missing: impute")
         python.append("missing='impute'")
     listed = "\n".join(f"- {problem}" for problem in problems)
-    mends = f"In a config: {' and '.join(yaml)}; in Python: {', '.join(python)}"
-    return f"{title!r} cannot be used as it is:\n{listed}\n{mends}"
+    mends = f"\nIn a config: {' and '.join(yaml)}; in Python: {', '.join(python)}" if yaml else ""
+    return f"{title!r} cannot be used as it is:\n{listed}{mends}"
 
 
 def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
@@ -122,6 +161,10 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
     if holds_dates(cells) or pd.api.types.is_timedelta64_dtype(cells):
         mend = "drop it, or put a number in its place, such as days since the first date"
         return ColumnProblem(name, f"holds dates ({present.iloc[0]})", mend, drops=True)
+    if holds_decimal_commas(cells):
+        first = next(value for value in present if "," in value).strip()
+        mend = "write them with points (pandas.read_csv reads them with decimal=','), or declare categories in a schema"
+        return ColumnProblem(name, f"holds numbers with decimal commas ({first!r})", mend)
     if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells):
         distinct = category_strings(present).nunique()
         if distinct > MAX_INFERRED_CATEGORIES:
@@ -134,13 +177,16 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
             return ColumnProblem(name, what, mend, drops=True)
     elif np.isinf(present.to_numpy(float)).any():
         return ColumnProblem(name, "holds infinity", "put a number or nothing in its place, or drop it", drops=True)
+    elif numbers_its_rows(cells):
+        what = f"looks like an identifier ({len(present)} different whole numbers, nearly in a row)"
+        return ColumnProblem(name, what, "drop it (data.drop), or declare it in a schema", drops=True)
     if present.nunique() < 2:
         only = present.iloc[0]
         return ColumnProblem(name, f"is constant (only [{only!r}])", "drop it or declare it in a schema", drops=True)
     gaps = int(cells.isna().sum())
     if gaps and not fills:
         mend = "fill them in (the median, or the commonest category), or declare what they mean in a schema"
-        return ColumnProblem(name, f"has {gaps} missing values", mend)
+        return ColumnProblem(name, f"has {gaps} missing values", mend, fills=True)
     return None
 
 

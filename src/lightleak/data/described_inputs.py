@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from lightleak.core.arguments import require_kind
 from lightleak.core.errors import DataError
 from lightleak.data.column import Column
 from lightleak.data.encoder import TableEncoder
@@ -32,12 +33,14 @@ def describe_inputs(
     Raises:
         DataError: inputs that are no finite ``[n, d]``, names that do not fit, or a one-hot position without exactly
             two values.
+        UsageError: inputs that are no tensor.
 
     >>> rows = torch.tensor([[0.5, 1.0, 0.0], [1.5, 0.0, 1.0]])
     >>> encoder = describe_inputs(rows, names=["age", "f", "m"], one_hot={"sex": ["f", "m"]})
     >>> encoder.decode(rows)["sex"].tolist()
     ['f', 'm']
     """
+    require_kind("inputs", inputs, Tensor, "a tensor [n, d] of encoded rows (a DataFrame is for lightleak.prepare)")
     names = list(names) if names is not None else [f"x{i}" for i in range(inputs.shape[-1])]
     _check(inputs, names)
     values = inputs.detach().cpu().double()

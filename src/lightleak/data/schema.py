@@ -11,10 +11,15 @@ import pandas as pd
 import yaml
 
 from lightleak.core.errors import DataError
+from lightleak.core.unique_keys import RepeatedKey, UniqueKeys
 from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, check_cells, in_order, infer_column
 from lightleak.data.column import MISSING_CATEGORY, Column, ColumnKind, MissingPolicy
 
 __all__ = ["MAX_INFERRED_CATEGORIES", "MISSING_CATEGORY", "Column", "ColumnKind", "MissingPolicy", "TableSchema"]
+
+
+class _Words(UniqueKeys, yaml.BaseLoader):
+    """`yaml.BaseLoader` leaves every scalar a string."""
 
 
 @dataclass(frozen=True)
@@ -112,13 +117,14 @@ class TableSchema:
         """Read a schema. Categories are the words as they are written: ``no`` is no boolean and ``007`` no number.
 
         Raises:
-            DataError: the file is missing, no YAML, or no schema.
+            DataError: the file is missing, no YAML, or no schema, or a key stands in it twice.
         """
         if not path.is_file():
             raise DataError(f"schema file {path} does not exist")
         try:
-            # BaseLoader leaves every scalar a string.
-            state = yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+            state = yaml.load(path.read_text(encoding="utf-8"), Loader=_Words)
+        except RepeatedKey as error:
+            raise DataError(f"schema file {path}: {error}") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise DataError(f"schema file {path} is not YAML: {error}") from error
         try:

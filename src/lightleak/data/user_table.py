@@ -2,7 +2,7 @@
 
 import gzip
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import get_args
@@ -12,7 +12,13 @@ import pandas as pd
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
 from lightleak.data.column import Column, MissingPolicy
-from lightleak.data.column_problems import column_problems, holds_dates, problem_report, rarely_repeats
+from lightleak.data.column_problems import (
+    column_problems,
+    holds_dates,
+    holds_decimal_commas,
+    problem_report,
+    rarely_repeats,
+)
 from lightleak.data.schema import TableSchema
 from lightleak.data.sources import reading
 from lightleak.data.splits import holdout
@@ -36,7 +42,8 @@ def load_table(
     """Make a table of a user's file or DataFrame.
 
     Args:
-        source: ``.csv``, ``.tsv`` (also gzipped), ``.parquet`` or a DataFrame.
+        source: ``.csv``, ``.tsv`` (also gzipped), ``.parquet`` or a DataFrame. Where cells are not separated by commas,
+            3,5 is read as a number with a decimal comma.
         label: name of the label column.
         schema: a schema, a YAML file with one, or ``None`` to infer it (`TableSchema.infer`).
         test_fraction: share of rows held out at random.
@@ -50,25 +57,28 @@ def load_table(
 
     Raises:
         DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
-            values, constant, of one class, of dates, or with too many distinct strings. The message names every such
-            column, what is wrong with it, and the setting that mends it.
+            values, constant, of one class, of dates, an identifier, or with too many distinct strings. The message
+            names every such column, what is wrong with it, and the setting that mends it.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60], "ill": ["no", "yes", "no", "yes"]})
     >>> load_table(frame, label="ill", test_fraction=0.25).schema.names
     ('age',)
     """
-    frame, name = (source, "table") if isinstance(source, pd.DataFrame) else (_read(Path(source)), Path(source).name)
+    given = None if schema is None else _given(schema, label, sensitive)
+    if isinstance(source, pd.DataFrame):
+        frame, name = source, "table"
+    else:
+        frame, name = _read(Path(source), _declared_texts(given)), Path(source).name
     frame = frame.rename(columns=str)
     _require_distinct(frame.columns, name)
     frame = _without(frame, drop, label, name)
     if len(frame) < 2:
         raise DataError(f"{name!r} must have at least 2 rows below its column names, got {len(frame)}")
-    inferred = schema is None
     if group is not None and group not in frame.columns:
         raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
     features = frame if group is None else frame.drop(columns=group)
-    _check_missing(missing, schema is not None)
-    schema = _infer(features, label, sensitive, missing, name) if schema is None else _given(schema, label, sensitive)
+    _check_missing(missing, given is not None)
+    schema = _infer(features, label, sensitive, missing, name) if given is None else given
     _require_two_classes(frame, schema)
     card = DatasetCard(
         name=name.split(".")[0],
@@ -77,7 +87,7 @@ def load_table(
         files=() if isinstance(source, pd.DataFrame) else (name,),
         licence="The user's own table",
         citation="",
-        notes="Schema inferred from the table." if inferred else "Schema given by the user.",
+        notes="Schema inferred from the table." if given is None else "Schema given by the user.",
     )
     parts = holdout(len(frame), test_fraction, seed)
     table = cut_table(card, schema, frame, *parts)
@@ -96,6 +106,12 @@ def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str
     if schema.label.name != label:
         raise DataError(f"label {label!r} differs from the label of the schema, {schema.label.name!r}")
     return replace(schema, sensitive=tuple(sensitive)) if sensitive else schema
+
+
+def _declared_texts(schema: TableSchema | None) -> Collection[str]:
+    """Columns whose cells are categories, whatever they look like."""
+    known = () if schema is None else (*schema.columns, schema.label)
+    return [column.name for column in known if not column.is_numerical]
 
 
 def _infer(frame: pd.DataFrame, label: str, sensitive: Sequence[str], missing: MissingPolicy, name: str) -> TableSchema:
@@ -146,7 +162,7 @@ def _require_two_classes(frame: pd.DataFrame, schema: TableSchema) -> None:
         raise DataError(f"label {label!r} must have rows of at least 2 classes, got only {found}")
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read(path: Path, texts: Collection[str]) -> pd.DataFrame:
     if not path.is_file():
         raise DataError(f"table {path} does not exist or is no file")
     name = path.name.lower()
@@ -157,11 +173,21 @@ def _read(path: Path) -> pd.DataFrame:
             separator = _separator(path)
             frame = pd.read_csv(path, sep=separator)
             _require_distinct(pd.read_csv(path, sep=separator, header=None, nrows=1).iloc[0].dropna(), path.name)
-            return frame
+            return frame if separator == "," else _with_points(frame, texts)
     raise DataError(
         f"table {path} must be one of {', '.join(_CSV + _PARQUET)}, got {path.suffix or 'no suffix'!r}; export it as "
         "one of these, or read it by pandas and hand the DataFrame to lightleak.prepare"
     )
+
+
+def _with_points(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
+    """Numbers with decimal commas as numbers, but for the columns named.
+
+    Only for files whose cells are not separated by commas, as exports with decimal commas are: elsewhere 1,234 may be a
+    thousand.
+    """
+    german = [name for name in frame.columns if name not in texts and holds_decimal_commas(frame[name])]
+    return frame.assign(**{str(name): pd.to_numeric(frame[name].str.replace(",", ".")) for name in german})
 
 
 def _require_distinct(names: Iterable[object], title: str) -> None:

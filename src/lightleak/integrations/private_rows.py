@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.protocols.local_training import LocalTraining
@@ -23,12 +24,23 @@ class PrivateRows:
         order: LongTensor ``[epochs, n]``, the order in which each local epoch took the rows; needed for weights or a
             delta after more than one batch an epoch.
         training: the clients' SGD, where the server is not told of it; None: as the update says.
+
+    Raises:
+        UsageError: rows that are no tensors.
     """
 
     inputs: Tensor
     labels: Tensor
     order: Tensor | None = None
     training: LocalTraining | None = None
+
+    def __post_init__(self) -> None:
+        require_kind("inputs", self.inputs, Tensor, "a tensor [n, d] of encoded rows, such as encoder.encode(frame)")
+        require_kind(
+            "labels", self.labels, Tensor, "a tensor [n] of class indices, such as encoder.encode_labels(frame)"
+        )
+        if self.order is not None:
+            require_kind("order", self.order, Tensor, "an int64 tensor [epochs, rows], or None")
 
 
 def ground_truth(update: ClientUpdate, rows: PrivateRows) -> GroundTruth:

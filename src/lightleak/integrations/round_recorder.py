@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lightleak.callbacks.capture_schedule import RoundSchedule
 from lightleak.callbacks.capture_store import save_capture
+from lightleak.core.arguments import require_kind
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.integrations.private_rows import PrivateRows, ground_truth
@@ -71,6 +72,7 @@ class RoundRecorder:
         """
         if root is None and not keep:
             raise UsageError("captures would be lost: give a folder (root=...) or keep them in memory (keep=True)")
+        require_kind("view", view, ServerView, "a ServerView")
         self.view, self.rows, self.keep = view, rows, keep
         self.root = None if root is None else Path(root)
         self.schedule = RoundSchedule(rounds, per_round, clients, max_captures)

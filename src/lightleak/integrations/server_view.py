@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 from safetensors.torch import save_file
 
+from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ProtocolFacts
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_tensors
@@ -49,7 +50,7 @@ class ServerView:
             does not begin with it is left out.
 
     Raises:
-        UsageError: a value out of range, or settings that cannot work together.
+        UsageError: a value out of range or of the wrong type, or settings that cannot work together.
         UnsupportedError: a network of one's own that attacks cannot work on (`require_attackable`).
         DataError: an encoder that is not fitted.
     """
@@ -72,6 +73,9 @@ class ServerView:
     prefix: str = ""
 
     def __post_init__(self) -> None:
+        spec = "a NetworkSpec (a module becomes one by NetworkSpec(hand_over(module), n_classes, encoder.layout))"
+        require_kind("network", self.network, NetworkSpec, spec)
+        require_kind("encoder", self.encoder, TableEncoder, "a TableEncoder, such as .encoder of lightleak.prepare")
         if self.sends not in get_args(Sends):
             raise UsageError(f"sends must be one of {', '.join(get_args(Sends))}, got {self.sends!r}")
         if self.network.layout != self.encoder.layout:
@@ -81,10 +85,12 @@ class ServerView:
             )
         if self.batch_size not in ("all", None) and not (isinstance(self.batch_size, int) and self.batch_size >= 1):
             raise UsageError(f"batch_size must be at least 1, 'all' or None, got {self.batch_size!r}")
-        if self.epochs is not None and self.epochs < 1:
-            raise UsageError(f"epochs must be at least 1 or None, got {self.epochs}")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if self.epochs is not None:
+            whole_number("epochs", self.epochs)
+        if self.learning_rate is not None:
+            require_kind("learning_rate", self.learning_rate, (int, float), "a number, or None")
+            if not self.learning_rate > 0:
+                raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
         self._check_as_gradient()
         if is_own(self.network.name):
             self._check_logits(require_attackable(build_network(self.network, seed=0), self.network.layout.width))
@@ -100,9 +106,14 @@ class ServerView:
             return
         if self.sends == "gradient":
             raise UsageError("as_gradient turns weights or a delta into a gradient; sends='gradient' needs no turning")
-        if self.learning_rate is None or self.optimizer != "sgd" or self.epochs != 1:
-            got = f"learning_rate={self.learning_rate}, optimizer={self.optimizer!r}, epochs={self.epochs}"
-            raise UsageError(f"as_gradient needs one step of SGD with a known learning_rate and epochs=1, got {got}")
+        wanted = {
+            "a known learning_rate": (self.learning_rate is not None, f"learning_rate={self.learning_rate}"),
+            "optimizer='sgd'": (self.optimizer == "sgd", f"optimizer={self.optimizer!r}"),
+            "epochs=1": (self.epochs == 1, f"epochs={self.epochs}"),
+        }
+        if wrong := {need: got for need, (fits, got) in wanted.items() if not fits}:
+            needs, got = " and ".join(wrong), ", ".join(wrong.values())
+            raise UsageError(f"as_gradient, the gradient of one step of SGD, needs {needs}; got {got}")
 
     @property
     def kind(self) -> Literal["gradient", "delta"]:
@@ -138,8 +149,9 @@ class ServerView:
             **common,
         )
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """Write ``view.json`` and ``view.safetensors`` into ``folder`` (created), for a server that reads files."""
+        folder = require_path("folder", folder)
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
         encoder, tensors = self.encoder.to_state()
         facts = {
@@ -155,12 +167,13 @@ class ServerView:
             (folder / name).chmod(FILE_MODE)
 
     @classmethod
-    def load(cls, folder: Path) -> "ServerView":
+    def load(cls, folder: Path | str) -> "ServerView":
         """Read what `save` wrote.
 
         Raises:
             ObservationError: a file is missing, damaged or of an unknown version.
         """
+        folder = require_path("folder", folder)
         facts = read_facts(folder / "view.json", "server view", VERSION)
         tensors = read_tensors(folder / "view.safetensors")
         try:

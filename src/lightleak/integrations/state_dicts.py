@@ -6,7 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightleak.core.errors import ObservationError
+from lightleak.core.arguments import require_kind, whole_number
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.integrations.server_view import ServerView
 from lightleak.targets.spec import build_network
@@ -43,8 +44,10 @@ def client_update(
     Raises:
         ObservationError: tensors that are not the network's, with their name and shape; labels that are not of its
             classes; a value that is not finite; more than one step under ``view.as_gradient``.
-        UsageError: a network that does not exist.
+        UsageError: a network that does not exist, or an argument of the wrong type.
     """
+    require_kind("view", view, ServerView, "a ServerView")
+    n_rows = whole_number("n_rows", n_rows)
     reference = build_network(view.network, seed=0)
     parameters, buffers = network_tensors(before, reference, view, "before")
     arrived, _ = network_tensors(sent, reference, view, "sent")
@@ -113,6 +116,11 @@ def network_tensors(
 
 
 def _by_name(state: State, reference: nn.Module, view: ServerView, what: str) -> dict[str, Any]:
+    if isinstance(state, nn.Module):
+        raise UsageError(
+            f"{what} must be a state dict, got the module {type(state).__name__}; call .state_dict() of it"
+        )
+    require_kind(what, state, (Mapping, Sequence), "a state dict, or a list of arrays in the order of one")
     if isinstance(state, Mapping):
         return {name.removeprefix(view.prefix): value for name, value in state.items() if name.startswith(view.prefix)}
     for names in (list(reference.state_dict()), [name for name, _ in reference.named_parameters()]):

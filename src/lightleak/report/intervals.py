@@ -15,6 +15,9 @@ from lightleak.report.estimate import Estimate
 ALLOWED = 1 - CONFIDENCE
 """Chance of an interval that misses its mean."""
 
+ENOUGH_PAIRS = 5
+"""Pairs from which a change from all to none on every one is measurable: (1 / 2) ** 5 is below `ALLOWED`."""
+
 Values = Mapping[Any, float]
 """One value for each update that was attacked, by what names the update."""
 
@@ -27,6 +30,8 @@ def bounded(
     Student's t at ``1 - 0.05 / comparisons`` (Bonferroni), cut off at the bounds. Where all n values are equal, that
     interval has no width, which says too much: after n equal draws, the share of draws that would differ is below
     ``1 - alpha ** (1 / n)`` (the exact binomial bound, about 3 / n), and the interval is what that share could change.
+    Nothing narrower holds without further assumptions, as the draws that differ may all lie at the far bound: four
+    pairs that went from 1 to 0 leave open that the mean rises (-1 to 0.05), five do not (-1 to -0.10).
 
     Args:
         values: one for each update.

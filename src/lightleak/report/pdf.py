@@ -39,6 +39,9 @@ FLAGS = (
 
 OWNER_ONLY = 0o600
 
+MARK = b"\n%LightLeak report\n"
+"""A comment behind the end of a PDF: by it a later command knows that it may write the file anew."""
+
 
 def find_browser() -> str:
     """Command of a browser that prints.
@@ -74,6 +77,8 @@ def print_pdf(page: Path, target: Path) -> Path:
         unfolded, printed = folder / "page.html", folder / "page.pdf"
         unfolded.write_text(unfold(page.read_text(encoding="utf-8")), encoding="utf-8")
         _print(browser, unfolded, printed, folder / "profile")
+        with printed.open("ab") as file:
+            file.write(MARK)
         os.chmod(printed, OWNER_ONLY)
         os.replace(printed, target)
     return target

@@ -11,12 +11,17 @@ from collections.abc import Callable
 from importlib import import_module
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
+from lightleak.core.arguments import require_kind
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.own_table import DIGEST_LENGTH, PREFIX
 
 MEMORY = PREFIX
 """Begins the name of a network that was handed over in memory, as that of a table; no package has this name."""
+
+NAMED = 3
+"""Parameters that an error lists: enough to see which they are."""
 
 Factory = Callable[..., nn.Module]
 
@@ -43,10 +48,10 @@ def hand_over(network: nn.Module, name: str | None = None) -> str:
         name: the name under which another process handed over the same structure; left out, one is made.
 
     Raises:
-        UnsupportedError: the module cannot be copied, or has no parameter.
+        UnsupportedError: the module cannot be copied, or has no parameters (`require_parameters`).
+        UsageError: it is no module.
     """
-    if not any(True for _ in network.parameters()):
-        raise UnsupportedError(f"{type(network).__name__} has no parameters, so no gradient that a client could send")
+    require_parameters(network)
     try:
         kept = copy.deepcopy(network).cpu()
     except Exception as error:  # whatever a user's module holds: a lock, an open file, a tensor within a graph
@@ -61,6 +66,24 @@ def hand_over(network: nn.Module, name: str | None = None) -> str:
 
     _KNOWN[name] = make
     return name
+
+
+def require_parameters(network: nn.Module) -> None:
+    """Refuse a module without parameters to attack.
+
+    Raises:
+        UnsupportedError: it has none, or lazy layers have not made theirs.
+        UsageError: it is no module.
+    """
+    require_kind("network", network, nn.Module, "an nn.Module")
+    name = type(network).__name__
+    if lazy := [key for key, parameter in network.named_parameters() if is_lazy(parameter)]:
+        raise UnsupportedError(
+            f"{name} has parameters without a shape yet, {lazy[:NAMED]}, as nn.LazyLinear makes them; run it once on "
+            "encoded rows [n, width], or give each layer its input width"
+        )
+    if not any(True for _ in network.parameters()):
+        raise UnsupportedError(f"{name} has no parameters, so no gradient that a client could send")
 
 
 def network_digest(network: nn.Module) -> str:

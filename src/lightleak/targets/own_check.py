@@ -6,12 +6,16 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from lightleak.core.errors import UnsupportedError
+from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.targets.functional import cross_entropy
 from lightleak.targets.normalization import with_functional_normalization
+from lightleak.targets.own import require_parameters
 
 ROWS, CANDIDATES = 3, 2
 """The fewest that show a module that mixes up rows with candidates; BatchNorm needs more than one row."""
+
+SUM_TOLERANCE = 1e-4
+"""Of a row of probabilities: far above float32's rounding; logits that sum to 1 on every made row are no accident."""
 
 
 def require_attackable(network: nn.Module, width: int) -> int:
@@ -24,10 +28,11 @@ def require_attackable(network: nn.Module, width: int) -> int:
         width: encoded features.
 
     Raises:
-        UnsupportedError: it does not take such rows, does not return logits ``[n, n_classes]``, draws random numbers
-            other than in ``nn.Dropout`` layers, or has no gradient under ``torch.func`` (it branches on the values of a
-            tensor, say).
+        UnsupportedError: it has no parameters yet, does not take such rows, does not return logits ``[n, n_classes]``
+            (probabilities are none), draws random numbers other than in ``nn.Dropout`` layers, or has no gradient under
+            ``torch.func`` (it branches on the values of a tensor, say).
     """
+    require_parameters(network)
     name = type(network).__name__
     tried = with_functional_normalization(copy.deepcopy(network).cpu()).train()
     for module in tried.modules():
@@ -53,6 +58,29 @@ def require_attackable(network: nn.Module, width: int) -> int:
     return n_classes
 
 
+def require_auditable(network: nn.Module, width: int, n_classes: int) -> None:
+    """Refuse a module that a table's encoded rows cannot go through, or that is not of its classes.
+
+    Args:
+        network: takes encoded rows ``[n, width]``.
+        width: encoded features.
+        n_classes: classes of the table's label.
+
+    Raises:
+        UnsupportedError: parameters that are not float32, or as `require_attackable`.
+        UsageError: another number of logits.
+    """
+    name = type(network).__name__
+    if odd := {str(one.dtype) for one in network.parameters()} - {str(torch.float32)}:
+        raise UnsupportedError(
+            f"parameters of {name} must be torch.float32, as encoded rows are, got {', '.join(sorted(odd))}; hand over "
+            "model.float()"
+        )
+    got = require_attackable(network, width)
+    if got != n_classes:
+        raise UsageError(f"{name} must return {n_classes} logits (classes of the label), got {got}")
+
+
 def _logits(network: nn.Module, name: str, rows: Tensor) -> int:
     expected = f"{name} must take encoded rows [n, {rows.shape[1]}] and return logits [n, n_classes]"
     try:
@@ -65,7 +93,17 @@ def _logits(network: nn.Module, name: str, rows: Tensor) -> int:
     if logits.dim() != 2 or len(logits) != len(rows) or logits.shape[1] < 2:
         got = f"{list(logits.shape)} for {len(rows)} rows"
         raise UnsupportedError(f"{expected} of at least 2 classes; it returned {got}")
+    if _are_probabilities(logits):
+        raise UnsupportedError(
+            f"{name} returns probabilities, of which cross-entropy would take a second softmax; return logits, without "
+            "softmax as the last layer"
+        )
     return int(logits.shape[1])
+
+
+def _are_probabilities(outputs: Tensor) -> bool:
+    """Log-probabilities are none: cross-entropy of them is that of the logits."""
+    return bool((outputs >= 0).all()) and bool(((outputs.float().sum(-1) - 1).abs() < SUM_TOLERANCE).all())
 
 
 def _first_line(error: Exception) -> str:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UnsupportedError
+from lightleak.targets.own import require_parameters
 
 ROWS = 3
 
@@ -29,12 +30,14 @@ def with_two_logits(network: nn.Module, width: int) -> tuple[nn.Module, str | No
         width: encoded features.
 
     Raises:
-        UnsupportedError: its one output is not what a last Linear layer of one output computes.
+        UnsupportedError: its one output is not what a last Linear layer of one output computes, or it has no
+            parameters yet.
 
     >>> network, layer = with_two_logits(nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)), width=3)
     >>> layer, network(torch.zeros(1, 3)).shape
     ('2', torch.Size([1, 2]))
     """
+    require_parameters(network)
     alone = _output(network, width)
     if alone is None or alone.shape not in ((ROWS,), (ROWS, 1)):
         return network, None

@@ -58,7 +58,7 @@ REFUSED = {
     "epochs": (lambda u: changed_facts(u, epochs=5), "this update is a gradient of 5 epochs"),
     "clients": (lambda u: changed_facts(u, n_clients=3), "inverts one client's gradient; this one aggregates 3"),
     "loss": (lambda u: changed_facts(u, loss="focal"), "needs the loss 'cross_entropy', got 'focal'"),
-    "no labels": (lambda u: replace(u, labels=None), "shares no labels; use labels='geng' or labels='bias'"),
+    "no labels": (lambda u: replace(u, labels=None), "labels: restored in the config, or by --attacks.*labels geng"),
     "no such class": (lambda u: replace(u, labels=u.labels + 2), "labels must be classes from 0 to 1, got [23]"),
     "other parameters": (
         other_parameters,

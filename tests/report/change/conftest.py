@@ -16,7 +16,12 @@ def defended(tmp_path: Path) -> Callable[..., Path]:
     """Copies a run folder as if noise had been added: every attack gets the ``kept`` part of what it got before."""
 
     def make(
-        folder: Path, kept: float = 0.5, name: str = "noisy", accuracy: float | None = 0.80, n: int = 2000
+        folder: Path,
+        kept: float = 0.5,
+        name: str = "noisy",
+        accuracy: float | None = 0.80,
+        n: int = 2000,
+        majority: float | None = None,
     ) -> Path:
         copy = tmp_path / name
         shutil.copytree(folder, copy)
@@ -32,26 +37,41 @@ def defended(tmp_path: Path) -> Callable[..., Path]:
         config = yaml.safe_load((copy / "config.yaml").read_text())
         config["defense"] = {"name": "gaussian_noise", "options": {"scale": 0.01}}
         (copy / "config.yaml").write_text(yaml.safe_dump(config))
-        trained(copy, accuracy, n)
+        trained(copy, accuracy, n, majority)
         return copy
 
     return make
 
 
-def trained(folder: Path, accuracy: float | None, n: int | None = 2000) -> None:
+def trained(folder: Path, accuracy: float | None, n: int | None = 2000, majority: float | None = None) -> None:
     if accuracy is not None:
         scores = {"test/accuracy": accuracy, "test/auroc": accuracy + 0.05}
-        told = {"epochs": 3, "test": scores} | ({} if n is None else {"test_rows": n})
+        known = {"test_rows": n, "test_majority": majority}
+        told = {"epochs": 3, "test": scores} | {name: value for name, value in known.items() if value is not None}
         (folder / "training.json").write_text(json.dumps(told))
+
+
+@pytest.fixture
+def rewritten() -> Callable[..., Path]:
+    """Changes every row of a run folder's results: fields by name, or all that a function returns for a row."""
+
+    def change(folder: Path, **fields) -> Path:
+        raw = json.loads((folder / "results.json").read_text())
+        for row in raw["rows"]:
+            row |= {name: value(row) if callable(value) else value for name, value in fields.items()}
+        (folder / "results.json").write_text(json.dumps(raw))
+        return folder
+
+    return change
 
 
 @pytest.fixture
 def plain(make_named_run) -> Callable[..., Path]:
     """A run folder without a defence, with the scores of a training."""
 
-    def make(accuracy: float | None = 0.85, n: int | None = 2000, **parts) -> Path:
+    def make(accuracy: float | None = 0.85, n: int | None = 2000, majority: float | None = None, **parts) -> Path:
         folder = make_named_run("plain")(**({"batch_sizes": (8,), "n_batches": 6} | parts))
-        trained(folder, accuracy, n)
+        trained(folder, accuracy, n, majority)
         return folder
 
     return make

@@ -7,6 +7,7 @@ import pytest
 
 from lightleak.report import build_report
 
+ATTACKS = ("tableak", "audit_max", "random")
 SECRETS = ("secret-truth", "secret-guess", "77777")
 
 
@@ -36,6 +37,19 @@ def test_before_and_after_stand_on_one_page(plain, defended, outline, tmp_path: 
         assert words in page.text, words
     accuracy = next(row for row in page.rows if row[0] == "Accuracy")
     assert accuracy[1].startswith("85.0%") and accuracy[2].startswith("80.0%") and accuracy[3].startswith("−5.0")
+
+
+def test_the_share_of_the_commonest_label_stands_beside_the_accuracies(
+    plain, defended, outline, tmp_path: Path
+) -> None:
+    first = plain(0.68, majority=0.672)
+    page = outline(build_report([first, defended(first, accuracy=0.68)], tmp_path / "both.html").read_text())
+    (row,) = [row for row in page.rows if row[0] == "Always the commonest label"]
+    assert row[1:] == ["67.2%", "–", "–"]
+    assert "not measurably better than always answering the commonest label" in page.text
+    first = plain(0.85)
+    page = outline(build_report([first, defended(first, name="b")], tmp_path / "both.html").read_text())
+    assert "commonest" not in page.text
 
 
 def test_the_summary_stands_first(plain, page_of) -> None:
@@ -117,9 +131,11 @@ def on_paper(report: Path) -> Path:
 def test_nothing_is_wider_than_the_sheet_and_the_summary_is_one(
     plain, defended, browser, tmp_path: Path, runs: int
 ) -> None:
-    first = plain(0.85, attacks=("tableak", "audit_max", "random"), batch_sizes=(8, 32), epochs=2)
+    weak = {"options": {"steps": 50, "restarts": 5, "tableak": {"steps": 50, "restarts": 5}}}
+    first = plain(0.85, majority=0.8, attacks=ATTACKS, batch_sizes=(8, 32), epochs=2, extra=weak)
     folders = [first, defended(first), defended(first, 0.2, "much_noise")][:runs]
     paper = on_paper(build_report(folders, tmp_path / "all.html"))
+    assert "less than published" in paper.read_text()
     found = browser.measure(paper, unfold=True, widths=SHEET[:1])[str(SHEET[0])]
     assert found["outside"] == []
     assert found["scroll"] <= SHEET[0]
@@ -130,6 +146,7 @@ def test_nothing_is_wider_than_the_sheet_and_the_summary_is_one(
 def test_the_summary_of_few_and_of_many_runs_prints_on_one_sheet(
     plain, defended, browser, tmp_path: Path, runs: int
 ) -> None:
-    first = plain(0.85, attacks=("tableak", "audit_max", "random"), batch_sizes=(8, 32), n_batches=3)
+    weak = {"options": {"steps": 50, "restarts": 5, "tableak": {"steps": 50, "restarts": 5}}}
+    first = plain(0.85, majority=0.8, attacks=ATTACKS, batch_sizes=(8, 32), n_batches=3, extra=weak)
     folders = [first, *(defended(first, kept / 10, f"much_noise_{kept}") for kept in range(1, runs))]
     assert browser.sheets(build_report(folders, tmp_path / "all.html")) == 1

@@ -3,6 +3,7 @@ import re
 import pytest
 
 from lightleak.core.threat_model import ThreatModel
+from lightleak.report.change.comparison import compare_runs
 from lightleak.report.change.exposure import exposures
 from lightleak.report.change.plain import KNOWLEDGE
 from lightleak.report.change.summary import summary
@@ -25,8 +26,8 @@ def words(found) -> str:
 def test_one_run_says_what_is_at_risk_and_that_no_defence_was_tried(plain) -> None:
     found = summary([load_run(plain(attacks=("tableak", "audit_max", "random")))])
     assert found.sentences[0] == (
-        "Whoever reads a message made from 8 records could reconstruct all of them (95% interval 60.7 to 100.0) "
-        "in full or with proof."
+        "Whoever reads a message made from 8 records could reconstruct all of them (95% interval 60.7 to 100.0 "
+        "of every 100) in full or with proof."
     )
     assert "Proven: 100 of every 100 records" in found.sentences[1]
     assert "without a defence" in found.defences[0] and "not known from it" in found.defences[0]
@@ -38,7 +39,7 @@ def test_the_defence_that_helps_is_named_with_its_price(plain, defended) -> None
     first = plain(0.85)
     found = summary([load_run(first), load_run(defended(first, 0.2, accuracy=0.80))])
     (told,) = found.defences
-    assert told.startswith("Gaussian noise 0.01 (noisy) helps: records at risk go from")
+    assert told.startswith("Gaussian noise 0.01 helps: records at risk go from")
     assert len(re.findall(r"95% interval", told)) == 3
     assert "The model then judges 80 of 100 new records rightly: it loses 5.0 points" in told
     assert found.tiles[-1].value == "−5.0"
@@ -60,15 +61,18 @@ def test_the_best_of_several_defences_is_named_after_the_fact(plain, defended) -
     assert "named after the fact" in found.defences[0]
 
 
-def test_the_worst_of_several_situations_has_a_wider_interval(plain) -> None:
+def test_the_worst_of_several_situations_is_told_with_a_wider_interval_where_it_is_explained(plain) -> None:
     folder = plain(batch_sizes=(8, 32))
     run = load_run(folder)
     found = summary([run])
-    assert any("worst of 2 situations" in text for text in found.sentences)
+    (explained,) = [text for text in found.sentences if "worst of 2 situations" in text]
     worst = max(exposures(run), key=lambda one: one.rows().mean)
     plain_interval, shown = worst.rows(), worst.rows(2)
     assert shown.low < plain_interval.low and shown.high > plain_interval.high
-    assert range_of(shown) in found.sentences[0]
+    assert f"to allow for that choice, read {range_of(shown)} as the first interval" in explained
+    one_interval = range_of(plain_interval)  # the same in sentence, tile and table
+    assert one_interval in found.sentences[0] and one_interval in found.tiles[0].detail
+    assert one_interval in [row.cells[0].interval for row in found.table.blocks[0].rows]
 
 
 def test_a_long_table_keeps_the_worst_line_of_each_run(plain, defended) -> None:
@@ -130,3 +134,103 @@ def test_small_shares_are_not_rounded_away() -> None:
     assert of_hundred(Estimate(0.0002)) == "under 0.1"
     assert of_hundred(Estimate(0.0)) == "0"
     assert range_of(Estimate(-0.05, 4, -0.2, 0.1), -1.0) == "−20.0 to 10.0"
+
+
+NOT_LEARNT = "cannot be judged: the model has learnt no more than the commonest outcome yet (train longer)."
+
+
+@pytest.mark.parametrize(("accuracy", "judged"), [(0.67, False), (0.675, False), (0.65, False), (0.75, True)])
+def test_a_model_that_learnt_nothing_has_nothing_to_lose(plain, defended, accuracy: float, judged: bool) -> None:
+    first = plain(accuracy, majority=0.672)
+    found = summary([load_run(first), load_run(defended(first, 0.2, accuracy=accuracy, majority=0.672))])
+    (told,) = found.defences
+    assert (NOT_LEARNT in told) is not judged
+    assert ("The model then judges" in told) is judged
+    assert found.tiles[-1].value == ("0.0" if judged else "–")
+    assert found.table.blocks[0].aside.endswith("always answering the commonest outcome 67.2")
+
+
+def test_what_does_not_change_is_unchanged(plain, defended) -> None:
+    first = plain(0.85)
+    found = summary([load_run(first), load_run(defended(first, 0.2, accuracy=0.8501))])
+    assert "85 of 100 new records rightly: unchanged (95% interval" in found.defences[0]
+    assert "gains" not in found.defences[0] and "may be chance" not in found.defences[0]
+    assert found.tiles[-1].label == "points of accuracy, unchanged"
+
+
+def all_or_none(row: dict) -> float:
+    return 0.0 if row["defense"] != "none" or row["attack"] == "random" else 1.0
+
+
+@pytest.mark.parametrize(("n", "sign", "verdict"), [(4, "○", "helps in one respect:"), (6, "▼", "helps:")])
+def test_words_and_sign_follow_one_rule(plain, defended, rewritten, n: int, sign: str, verdict: str) -> None:
+    first = plain(n_batches=n)
+    runs = [rewritten(run, exact_match_rate=all_or_none) for run in (defended(first, 0.2), first)]
+    found = summary([load_run(run) for run in runs])
+    (told,) = found.defences
+    assert told.startswith(f"Gaussian noise 0.01 {verdict} records at risk go from 100 to 0 of 100 (change −100.0")
+    assert found.table.blocks[1].rows[0].cells[0].change.startswith(sign)
+    assert ("which may be chance); values" in told) is (sign == "○")
+    assert ("With 4 messages not even a change from all records to none would be sure" in told) is (n == 4)
+
+
+def test_names_of_runs_stand_only_where_they_tell_runs_apart(plain, defended) -> None:
+    first = plain()
+    before, some, much = (load_run(run) for run in (first, defended(first, 0.5, "some"), defended(first, 0.1, "much")))
+    assert "(plain)" not in words(summary([before])) and "(some)" not in words(summary([before, some]))
+    told = words(summary([before, some, much]))
+    assert "(plain)" not in told and "(some)" in told and "(much)" in told
+
+
+FEWER = "ran with 50 steps in place of 1500: less than published, so the figures are a lower bound"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"steps": 50, "restarts": 30}, f"TabLeak {FEWER}"),
+        ({"steps": 50, "restarts": 1}, "TabLeak ran with 1 restart in place of 30, 50 steps in place of 1500: less"),
+        ({"steps": 1500, "restarts": 40}, None),
+        ({}, None),
+    ],
+)
+def test_an_attack_with_fewer_steps_than_published_is_named(plain, options: dict, says: str | None) -> None:
+    found = summary([load_run(plain(attacks=("tableak", "random"), extra={"options": options}))])
+    assert any("less than published" in one for one in found.sentences) is (says is not None)
+    assert says is None or says in found.sentences[-1]
+
+
+def test_a_weakened_attack_that_another_surpasses_is_not_named(plain, rewritten) -> None:
+    folder = rewritten(plain(attacks=("tableak", "audit_max", "random")), options={"steps": 50})
+    assert not any("less than published" in one for one in summary([load_run(folder)]).sentences)
+    staged = {"options": {"tableak": {"steps": 50}}}
+    found = summary([load_run(plain(attacks=("audit_max", "random"), batch_sizes=(32,), extra=staged))])
+    assert f"Exact + TabLeak {FEWER}" in found.sentences[-1]
+
+
+def test_a_weakened_attack_that_leads_under_a_defence_alone_is_named_too(plain, defended, rewritten) -> None:
+    first = rewritten(plain(attacks=("tableak", "audit_max", "random")), options={"steps": 50})
+    after = rewritten(defended(first), cell_accuracy=lambda row: 0.9 if row["attack"] == "tableak" else 0.4)
+    assert f"TabLeak {FEWER}" in summary([load_run(first), load_run(after)]).sentences[-1]
+
+
+def test_an_attack_below_guessing_is_seen_to_be(plain, rewritten) -> None:
+    above = summary([load_run(plain())])
+    assert any(re.search(r"guessing from general statistics gets \d", one) for one in above.sentences)
+    folder = rewritten(plain(), cell_accuracy=lambda row: 0.9 if row["attack"] == "random" else 0.4)
+    assert any("guessing from general statistics gets more, 90" in one for one in summary([load_run(folder)]).sentences)
+
+
+def test_another_table_or_network_is_named(plain, defended, rewritten) -> None:
+    first = plain(0.85)
+    network = rewritten(defended(first, 0.2, "network"), target="linear", defense="none")
+    table = rewritten(defended(first, 0.2, "table"), target="linear", dataset="german")
+    both = summary([load_run(first), load_run(network)])
+    assert "It has another network (linear in place of mlp-100-100), so the defence is not all" in both.defences[0]
+    other = summary([load_run(first), load_run(table)])
+    assert other.defences == (
+        "Gaussian noise 0.01: measured on another table (german in place of adult) and another network (linear in "
+        "place of mlp-100-100), so it cannot be compared.",
+    )
+    assert "change" not in other.table.blocks[1].aside  # two tables have no difference of accuracies
+    assert compare_runs([load_run(first), load_run(table)])[0].cost is None

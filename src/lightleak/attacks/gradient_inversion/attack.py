@@ -298,7 +298,10 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         if facts.loss != "cross_entropy":
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {facts.loss!r}")
         if config.labels == "true" and update.labels is None:
-            raise ObservationError(f"{self.name}: the update shares no labels; use labels='geng' or labels='bias'")
+            raise ObservationError(
+                f"{self.name}: the update shares no labels; restore them by labels: restored in the config, or by "
+                f"--attacks.{self.name}.labels geng (or bias)"
+            )
         if is_image_state(update.encoder):
             raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
         network = client_network(update)

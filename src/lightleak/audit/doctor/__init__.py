@@ -82,6 +82,15 @@ def write_findings(findings: Sequence[Finding], file: Path) -> None:
     file.write_text(json.dumps(content, indent=1))
 
 
+def are_findings(file: Path) -> bool:
+    """Whether a file holds what `write_findings` wrote."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and {"lightleak", "problems", "findings"} <= set(content)
+
+
 def count(findings: Iterable[Finding], state: State) -> int:
     """How many findings are in a state."""
     return sum(finding.state is state for finding in findings)

@@ -1,10 +1,11 @@
 """Two runs side by side: settings, leakage, utility."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightleak.report.change.groups import METRICS, ChangedGroup, changed_groups
-from lightleak.report.change.settings import changed_settings
+from lightleak.report.change.settings import changed_settings, same_table
 from lightleak.report.change.utility import Cost, Utility, utility_cost, utility_of
 from lightleak.report.result import Setting
 from lightleak.report.run_folder import RunFolder
@@ -23,7 +24,7 @@ class Comparison:
         settings: name, value before, value after of what differs; None where a config is missing.
         groups: what both measured.
         utilities: scores of the networks that the two runs trained.
-        cost: difference of these.
+        cost: difference of these; None where either is unknown or they are of different tables.
     """
 
     before: RunFolder
@@ -42,6 +43,11 @@ class Comparison:
     def metrics(self) -> list[str]:
         """Metrics that some attack has in both runs."""
         return [name for name in METRICS if any(name in group.changes for group in self.groups)]
+
+    @property
+    def knows_majority(self) -> bool:
+        """Whether some run says what always answering the commonest label would get."""
+        return any(one is not None and one.majority is not None for one in self.utilities)
 
     @property
     def n_intervals(self) -> int:
@@ -74,9 +80,18 @@ def defense_of(run: RunFolder) -> str | None:
 
 def run_title(run: RunFolder) -> str:
     """Defence of a run as its rows name it, with the run's own name."""
+    return f"{_defense_of_run(run)} ({run.name})"
+
+
+def short_titles(runs: Sequence[RunFolder]) -> tuple[str, ...]:
+    """Defence of each run, with the run's own name only where several have the same defence."""
+    names = Counter(map(_defense_of_run, runs))
+    return tuple(run_title(run) if names[_defense_of_run(run)] > 1 else _defense_of_run(run) for run in runs)
+
+
+def _defense_of_run(run: RunFolder) -> str:
     setting = next((result.setting for result in run.results), Setting(run.name))
-    defense = "no defence" if setting.defense in UNDEFENDED else defense_title(setting.defense, setting.strength)
-    return f"{defense} ({run.name})"
+    return "no defence" if setting.defense in UNDEFENDED else defense_title(setting.defense, setting.strength)
 
 
 def _comparison(before: RunFolder, after: RunFolder) -> Comparison:
@@ -87,5 +102,5 @@ def _comparison(before: RunFolder, after: RunFolder) -> Comparison:
         settings=changed_settings(before, after),
         groups=changed_groups(before, after),
         utilities=utilities,
-        cost=utility_cost(*utilities),
+        cost=utility_cost(*utilities) if same_table(before, after) else None,
     )

@@ -7,8 +7,12 @@ from lightleak.report.change.groups import Moment, moment_of, on_same_rows, unit
 from lightleak.report.comparison import BASELINE
 from lightleak.report.estimate import Estimate
 from lightleak.report.intervals import Values, bounded, paired_difference, unpaired_difference
+from lightleak.report.plain import LESS, MORE, sign_of
 from lightleak.report.result import Result
 from lightleak.report.run_folder import RunFolder
+
+AT_RISK = ("exact_match_rate", "certified_share")
+"""Metrics of which the higher one says what share of an update's rows is at risk."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,19 @@ class Exposure:
     def n(self) -> int:
         """Updates that were attacked."""
         return len(self.at_risk)
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Attacks that no other surpassed on some update; none where all got everything, so that none can do more."""
+        if min([*self.at_risk.values(), *self.cells.values()]) == 1:
+            return ()
+        found: dict[str, None] = {}
+        for result in self.results:
+            unit = unit_of(result)
+            rows = max((result.metrics.get(name, 0.0) for name in AT_RISK), default=0.0)
+            if rows == self.at_risk.get(unit) or result.metrics.get("cell_accuracy", -1.0) == self.cells.get(unit):
+                found[result.attack] = None
+        return tuple(found)
 
     def rows(self, comparisons: int = 1) -> Estimate:
         """Mean of `at_risk`, with an interval that allows for having picked it among several."""
@@ -82,11 +99,14 @@ class Effect:
     is_paired: bool
 
     @property
+    def signs(self) -> tuple[str, ...]:
+        """Which way rows at risk and values recovered went, as the table shows it; what is unknown is left out."""
+        return tuple(sign_of(one) for one in (self.rows, self.values) if one is not None)
+
+    @property
     def helps(self) -> bool:
         """Whether it measurably lowers rows at risk or values recovered, and measurably raises neither."""
-        known = [one for one in (self.rows, self.values) if one is not None]
-        lowers = any(one.high is not None and one.high < 0 for one in known)
-        return lowers and not any(one.low is not None and one.low > 0 for one in known)
+        return LESS in self.signs and MORE not in self.signs
 
 
 def exposures(run: RunFolder) -> tuple[Exposure, ...]:
@@ -108,7 +128,7 @@ def effect(before: Exposure, after: Exposure) -> Effect:
 
 def _exposure(run: RunFolder, moment: Moment, size: int | None, results: list[Result]) -> Exposure | None:
     attacks = [result for result in results if result.attack != BASELINE]
-    at_risk = _highest(attacks, ("exact_match_rate", "certified_share"))
+    at_risk = _highest(attacks, AT_RISK)
     if not at_risk:
         return None
     return Exposure(

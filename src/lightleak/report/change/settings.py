@@ -18,7 +18,7 @@ def changed_settings(before: RunFolder, after: RunFolder) -> tuple[tuple[str, st
     """
     if not before.settings or not after.settings:
         return None
-    first, second = (_flat(run.settings) for run in (before, after))
+    first, second = (flat_settings(run.settings) for run in (before, after))
     names = dict.fromkeys([*first, *second])
     told = [(name, first.get(name, ABSENT), second.get(name, ABSENT)) for name in names if name not in NO_MATTER]
     return tuple(row for row in told if row[1] != row[2])
@@ -40,17 +40,41 @@ def same_clients(before: RunFolder, after: RunFolder, source: str | None) -> boo
     return all(_at(before.settings, name) == _at(after.settings, name) for name in deciding)
 
 
+def same_table(before: RunFolder, after: RunFolder) -> bool:
+    """Whether results of both name the same tables; of different ones no difference means anything."""
+    return _named(before, "dataset") == _named(after, "dataset")
+
+
+def unlike(before: RunFolder, after: RunFolder) -> tuple[str, ...]:
+    """What two runs were measured on where that differs, by name; empty where table and network are the same."""
+    found = []
+    for part, word in (("dataset", "table"), ("target", "network")):
+        first, second = _named(before, part), _named(after, part)
+        if first != second:
+            found.append(f"another {word} ({', '.join(second)} in place of {', '.join(first)})")
+    return tuple(found)
+
+
+def _named(run: RunFolder, part: str) -> list[str]:
+    return sorted({getattr(result.setting, part) or "one not stated" for result in run.results})
+
+
 def _at(settings: Any, name: str) -> Any:
     for part in name.split("."):
         settings = settings.get(part) if isinstance(settings, Mapping) else None
     return settings
 
 
-def _flat(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
+def flat_settings(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
+    """Settings as text, those of a part under ``part.name``.
+
+    >>> flat_settings({"steps": 50, "exact": {"starts": None}})
+    {'steps': '50', 'exact.starts': 'default'}
+    """
     found: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
+            found |= flat_settings(value, f"{prefix}{name}.")
         else:
             found[f"{prefix}{name}"] = _words(value)
     return found

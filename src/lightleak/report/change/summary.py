@@ -3,15 +3,22 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightleak.report.change.comparison import UNDEFENDED, defense_of, reference_of, run_title
+from lightleak.report.change.comparison import UNDEFENDED, defense_of, reference_of, short_titles
+from lightleak.report.change.cost import price, price_tile, quality
 from lightleak.report.change.exposure import Effect, Exposure, effect, exposures
 from lightleak.report.change.plain import DURATION, LIMITS, PROVEN, SAFE_SIDE, attacker
+from lightleak.report.change.settings import same_table, unlike
+from lightleak.report.change.strength import weakened
 from lightleak.report.change.utility import Cost, Utility, utility_cost, utility_of
 from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
+from lightleak.report.intervals import ENOUGH_PAIRS
 from lightleak.report.plain import (
     INTERVAL,
+    LESS,
+    MORE,
     MOST_TOLD,
+    UNSURE,
     Block,
     Row,
     Summary,
@@ -25,10 +32,12 @@ from lightleak.report.plain import (
     joined,
     of_hundred,
     range_of,
+    sign_of,
 )
 from lightleak.report.run_folder import RunFolder
 from lightleak.report.wording import points
 
+ALL_OR_NONE = {0.0: "none of them", 1.0: "all of them"}
 COLUMNS = ("Records at risk, of 100", "Proven, of 100", "Values recovered, of 100", "By guessing, of 100")
 
 
@@ -46,11 +55,12 @@ class Measured:
 
     Attributes:
         run: the run.
-        title: its defence.
+        title: its defence, with the run's name where another run has the same one.
         is_reference: whether the others are compared with it.
         lines: one for each size and moment, or the worst of them.
         utility: how good its network is; None where it trained none.
-        cost: of its settings, against the reference; None for the reference itself.
+        cost: of its settings, against the reference; None for the reference itself, and on another table.
+        unlike: table and network, by name, where the reference has others.
     """
 
     run: RunFolder
@@ -59,6 +69,7 @@ class Measured:
     lines: tuple[Line, ...]
     utility: Utility | None
     cost: Cost | None
+    unlike: tuple[str, ...] = ()
 
     @property
     def is_undefended(self) -> bool:
@@ -81,7 +92,7 @@ def summary(runs: Sequence[RunFolder]) -> Summary:
     exposed = [line.exposure for one in found for line in one.lines]
     results = [result for exposure in exposed for result in exposure.results]
     return Summary(
-        sentences=_sentences(reference),
+        sentences=(*_sentences(reference), *_caveat([reference, *_told(others)])),
         tiles=_tiles(reference, others),
         terms=(PROVEN,) if any(any(exposure.proven.values()) for exposure in exposed) else (),
         defences=_defences(reference, others),
@@ -97,23 +108,21 @@ def _measured(runs: Sequence[RunFolder]) -> tuple[Measured, ...]:
     reference = reference_of(runs)
     own = {(one.batch_size, one.moment): one for one in exposures(reference)}
     useful = utility_of(reference)
+    titles = dict(zip(map(id, runs), short_titles(runs), strict=True))
     lines = [Line(one, None) for one in own.values()]
-    found = [Measured(reference, run_title(reference), True, tuple(lines), useful, None)]
+    found = [Measured(reference, titles[id(reference)], True, tuple(lines), useful, None)]
     for run in runs:
         if run is reference:
             continue
-        lines = []
+        lines, is_comparable = [], same_table(reference, run)
         for one in exposures(run):
             before = own.get((one.batch_size, one.moment))
-            lines.append(Line(one, effect(before, one) if before and _same_table(before, one) else None))
+            lines.append(Line(one, effect(before, one) if before and is_comparable else None))
         utility = utility_of(run)
-        found.append(Measured(run, run_title(run), False, tuple(lines), utility, utility_cost(useful, utility)))
+        cost = utility_cost(useful, utility) if is_comparable else None
+        title, others = titles[id(run)], unlike(reference, run)
+        found.append(Measured(run, title, False, tuple(lines), utility, cost, others))
     return tuple(one for one in found if one.lines)
-
-
-def _same_table(before: Exposure, after: Exposure) -> bool:
-    """Runs of different tables stand side by side, but nothing follows from their difference."""
-    return before.results[0].setting.dataset == after.results[0].setting.dataset
 
 
 def _order(exposure: Exposure) -> tuple[float, float]:
@@ -133,7 +142,9 @@ def _table(reference: Measured, others: Sequence[Measured]) -> Table:
     if is_short:
         note += " Of each run the worst situation is shown; all others follow further down."
     blocks = tuple(
-        Block(capital(one.title), _quality(one), tuple(map(_row, [one.worst] if is_short else one.lines)))
+        Block(
+            capital(one.title), quality(one.utility, one.cost), tuple(map(_row, [one.worst] if is_short else one.lines))
+        )
         for one in kept
     )
     return Table("Records at risk", "Records in a message, and when it was sent", COLUMNS, blocks, note)
@@ -143,18 +154,6 @@ def _told(others: Sequence[Measured]) -> list[Measured]:
     """The runs that leave fewest records at risk, in their own order."""
     least = sorted(others, key=lambda one: _order(one.worst.exposure))[:MOST_TOLD]
     return [one for one in others if one in least]
-
-
-def _quality(one: Measured) -> str:
-    if one.utility is None:
-        return ""
-    accuracy = one.utility.accuracy
-    told = f"the model judges {of_hundred(accuracy)} of 100 new records rightly"
-    told += f" ({range_of(accuracy)})" if accuracy.has_interval else ""
-    if one.cost is not None:
-        cost = one.cost.accuracy
-        told += f"; change {points(cost.mean)}" + (f" ({range_of(cost, -1.0)})" if cost.has_interval else "")
-    return told
 
 
 def _row(line: Line) -> Row:
@@ -174,36 +173,45 @@ def _row(line: Line) -> Row:
 
 def _sentences(block: Measured) -> tuple[str, ...]:
     worst, n_settings = block.worst.exposure, len(block.lines)
-    rows, certified, values = worst.rows(n_settings), worst.certified, worst.values
+    rows, certified, values = worst.rows(), worst.certified, worst.values
     size = f"a message made from {counted(worst.batch_size, 'record')}" if worst.batch_size else "a message"
     got = "in full or with proof" if worst.knows_truth else "with proof; of the others nothing is known here"
     who = "Whoever reads" if block.is_undefended else f"With {block.title}, whoever reads"
-    found = [f"{who} {size} could reconstruct {_of_them(rows)}{_interval(rows)} {got}."]
+    unit = " of every 100" if rows.mean in ALL_OR_NONE else ""
+    found = [f"{who} {size} could reconstruct {_of_them(rows)}{_interval(rows, unit)} {got}."]
     if certified is not None and worst.knows_truth:
         found.append(f"Proven: {of_hundred(certified)} of every 100 records{_interval(certified)}.")
     if values is not None:
-        guess = f"; guessing from general statistics gets {of_hundred(worst.guess)}" if worst.guess else ""
+        guess = ""
+        if worst.guess is not None:
+            more = "more, " if worst.guess.mean > values.mean else ""
+            guess = f"; guessing from general statistics gets {more}{of_hundred(worst.guess)}"
         found.append(f"Of every 100 single values, {of_hundred(values)} came back right{_interval(values)}{guess}.")
     found.append(f"Measured on {counted(worst.n, 'message')} {DURATION[worst.moment]}.")
     if n_settings > 1:
-        found.append(
-            f"This is the worst of {n_settings} situations measured, all listed below; the first interval is widened "
-            "to allow for that choice."
-        )
+        told = f"This is the worst of {n_settings} situations measured, all listed below"
+        wide = worst.rows(n_settings)
+        told += f"; to allow for that choice, read {range_of(wide)} as the first interval" if wide.has_interval else ""
+        found.append(f"{told}.")
     return tuple(found)
 
 
+def _caveat(shown: Sequence[Measured]) -> tuple[str, ...]:
+    told = weakened(one.worst.exposure for one in shown)
+    return (told,) if told else ()
+
+
 def _of_them(value: Estimate) -> str:
-    return {0.0: "none of them", 1.0: "all of them"}.get(value.mean, f"{of_hundred(value)} in every 100 of them")
+    return ALL_OR_NONE.get(value.mean, f"{of_hundred(value)} in every 100 of them")
 
 
-def _interval(value: Estimate) -> str:
-    return f" (95% interval {range_of(value)})" if value.has_interval else " (one message: no interval)"
+def _interval(value: Estimate, unit: str = "") -> str:
+    return f" (95% interval {range_of(value)}{unit})" if value.has_interval else " (one message: no interval)"
 
 
 def _tiles(reference: Measured, others: Sequence[Measured]) -> tuple[Tile, ...]:
     worst = reference.worst.exposure
-    rows = worst.rows(len(reference.lines))
+    rows = worst.rows()
     words = "recovered in full or proven" if worst.knows_truth else "proven; of others the truth is unknown"
     tiles = [Tile(of_hundred(rows), "of 100 records at risk", joined(reference.title, words, interval_of(rows)))]
     best = _most_protective(others, worst)
@@ -218,15 +226,8 @@ def _tiles(reference: Measured, others: Sequence[Measured]) -> tuple[Tile, ...]:
     left = line.exposure.rows()
     tiles.append(Tile(of_hundred(left), f"of 100 with {block.title}", interval_of(left)))
     if block.cost is not None:
-        cost = block.cost.accuracy
-        tiles.append(Tile(points(cost.mean), f"points of accuracy, {_price_in_a_word(cost)}", interval_of(cost, -1.0)))
+        tiles.append(price_tile(block.cost))
     return tuple(tiles)
-
-
-def _price_in_a_word(cost: Estimate) -> str:
-    if cost.low is None or cost.high is None:
-        return "the price"
-    return "the price" if cost.high < 0 else "a gain" if cost.low > 0 else "which may be chance"
 
 
 def _most_protective(others: Sequence[Measured], worst: Exposure) -> tuple[Measured, Line] | None:
@@ -277,43 +278,45 @@ def _defence(reference: Measured, block: Measured, worst: Exposure) -> str:
         ),
         None,
     )
+    others = " and ".join(block.unlike)
     if line is None or line.effect is None:
-        return f"{name}: not measured in the same situation, so it cannot be compared."
+        where = f"measured on {others}" if others else "not measured in the same situation"
+        return f"{name}: {where}, so it cannot be compared."
     told, rows, values = [], line.effect.rows, line.effect.values
     if rows is not None:
         told.append(
             f"records at risk go from {of_hundred(worst.rows())} to {of_hundred(line.exposure.rows())} of 100 "
-            f"({change_of(rows)})"
+            f"({_told_change(rows)})"
         )
     if values is not None:
         told.append(
             f"values recovered from {of_hundred(worst.values)} to {of_hundred(line.exposure.values)} of 100 "
-            f"({change_of(values)})"
+            f"({_told_change(values)})"
         )
-    verdict = _verdict(line.effect, reference, block)
-    return f"{name} {verdict}: {'; '.join(told)}. {_price(block)}"
+    verdict = f"{name} {_verdict(line.effect)}: {'; '.join(told)}."
+    aside = f"It has {others}, so the defence is not all that differs." if others else ""
+    return " ".join(part for part in (verdict, _too_few(line), aside, price(block.utility, block.cost)) if part)
 
 
-def _verdict(found: Effect, reference: Measured, block: Measured) -> str:
+def _told_change(value: Estimate) -> str:
+    """The change as `change_of` has it; where the table's sign is `UNSURE`, words say so."""
+    may_be_chance = sign_of(value) == UNSURE and points(value.mean) != points(0.0)
+    return change_of(value) + (", which may be chance" if may_be_chance else "")
+
+
+def _verdict(found: Effect) -> str:
     if found.helps:
-        return "helps"
-    raises = any(one.low is not None and one.low > 0 for one in (found.rows, found.values) if one is not None)
-    return "makes it worse, or trades one for the other" if raises else "does not help measurably"
+        return "helps in one respect" if UNSURE in found.signs else "helps"
+    return "makes it worse, or trades one for the other" if MORE in found.signs else "does not help measurably"
 
 
-def _price(block: Measured) -> str:
-    if block.cost is None or block.utility is None:
-        return "What it costs is not known: not both runs trained a model."
-    value = block.cost.accuracy
-    told = "; how sure that is cannot be told, as the run does not say how many records were judged"
-    if value.low is not None and value.high is not None:
-        measurable = "" if value.low > 0 or value.high < 0 else ", which may be chance"
-        told = f" (95% interval {range_of(value, -1.0)}{measurable})"
-    direction = "loses" if value.mean < 0 else "gains"
-    return (
-        f"The model then judges {of_hundred(block.utility.accuracy)} of 100 new records rightly: it {direction} "
-        f"{points(abs(value.mean)).lstrip('+')} points{told}."
-    )
+def _too_few(line: Line) -> str:
+    """What so few pairs could not show whatever happened to them."""
+    found = line.effect
+    n = line.exposure.n
+    if found is None or not found.is_paired or n >= ENOUGH_PAIRS or set(found.signs) == {LESS}:
+        return ""
+    return f"With {counted(n, 'message')} not even a change from all records to none would be sure: test more."
 
 
 def _notes(blocks: Sequence[Measured]) -> tuple[str, ...]:

@@ -171,7 +171,7 @@ WRONG: list[tuple[str, dict[str, Any], dict[str, Any], dict[str, Any], str]] = [
     ("no learning rate", {"learning_rate": None}, {}, {}, "needs the local learning rate, got None"),
     ("Adam", {"optimizer": "adam"}, {}, {}, "simulates local SGD; the clients trained with 'adam'"),
     ("another loss", {"loss": "mse"}, {}, {}, "needs the loss 'cross_entropy', got 'mse'"),
-    ("no labels", {}, {"labels": None, "batch_labels": None}, {}, "shares no labels; use labels='interpolated'"),
+    ("no labels", {}, {"labels": None, "batch_labels": None}, {}, "labels: restored in the config.*interpolated"),
     ("no batch labels", {}, {"batch_labels": None}, {"label_order": "batches"}, "does not share the labels of its"),
     ("no divisor", {}, {}, {"assumed_epochs": 3}, "must divide the update's 4 local steps, got 3"),
     (

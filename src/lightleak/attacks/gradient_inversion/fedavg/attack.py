@@ -82,7 +82,10 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
             if config.assumed_epochs != epochs:
                 require_cut(self.name, rows_per_client(self.name, update.facts), steps // config.assumed_epochs)
         if config.labels == "true" and update.labels is None:
-            raise ObservationError(f"{self.name}: the update shares no labels; use labels='interpolated'")
+            raise ObservationError(
+                f"{self.name}: the update shares no labels; restore them by labels: restored in the config, or by "
+                f"--attacks.{self.name}.labels interpolated"
+            )
         if config.label_order == "batches":
             if update.batch_labels is None:
                 raise ObservationError(

@@ -1,0 +1,27 @@
+"""What a run writes is its owner's alone, whoever writes it: our code, Lightning, a logger."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+OTHERS = 0o077
+"""Rights of the group and of everybody else: none is given to a new file or folder."""
+
+
+@contextmanager
+def private_files() -> Iterator[None]:
+    """Within the block every file and folder that this process creates is readable by its owner only.
+
+    The umask belongs to the whole process: other threads' files are private meanwhile too, and processes started within
+    the block inherit it.
+
+    >>> with private_files():
+    ...     outer = os.umask(0o022)
+    ...     os.umask(outer) == 0o022, oct(outer)
+    (True, '0o77')
+    """
+    before = os.umask(OTHERS)
+    try:
+        yield
+    finally:
+        os.umask(before)
