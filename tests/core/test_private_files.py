@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 
 import pytest
+from fsspec.implementations import local
 
 from lightleak.core.private_files import private_files
 
@@ -36,3 +37,17 @@ def test_blocks_may_lie_in_one_another(umask: int) -> None:
             pass
         assert os.umask(0o077) == 0o077
     assert os.umask(umask) == umask
+
+
+def test_checkpoints_too_after_another_has_been_written_outside(umask: int, tmp_path: Path) -> None:
+    def written(name: str) -> int:
+        files = local.LocalFileSystem()
+        with files.transaction, files.open(tmp_path / name, "wb") as file:  # as Lightning saves
+            file.write(b"weights")
+        return mode(tmp_path / name)
+
+    local.get_umask.cache_clear()
+    assert written("outside") == 0o666 & ~umask
+    with private_files():
+        assert written("inside") == 0o600
+    assert written("afterwards") == 0o666 & ~umask

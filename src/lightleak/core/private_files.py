@@ -1,6 +1,7 @@
 """What a run writes is its owner's alone, whoever writes it: our code, Lightning, a logger."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -21,7 +22,16 @@ def private_files() -> Iterator[None]:
     (True, '0o77')
     """
     before = os.umask(OTHERS)
+    _forget_umask()
     try:
         yield
     finally:
         os.umask(before)
+        _forget_umask()
+
+
+def _forget_umask() -> None:
+    """Have fsspec, through which Lightning writes checkpoints, ask for the umask again: it keeps the first it sees."""
+    local = sys.modules.get("fsspec.implementations.local")
+    if local is not None and hasattr(local, "get_umask"):
+        local.get_umask.cache_clear()
