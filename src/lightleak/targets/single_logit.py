@@ -61,28 +61,24 @@ def with_two_logits(network: nn.Module, width: int) -> tuple[nn.Module, str | No
 
 def two_logit_weights(weights: Mapping[str, Tensor], layer: str) -> dict[str, Tensor]:
     """Parameters by name with those of the last layer ``[1, ...]`` grown to ``(0, w)``."""
-    return {name: _pair(torch.zeros_like(w), w) if _is_of(name, layer) else w for name, w in weights.items()}
+    return {name: torch.cat([torch.zeros_like(w), w]) if _is_of(name, layer) else w for name, w in weights.items()}
 
 
 def two_logit_gradient(gradient: Mapping[str, Tensor], layer: str) -> dict[str, Tensor]:
     """Gradient by name with that of the last layer ``[1, ...]`` grown to ``(-g, g)``."""
-    return {name: _pair(-g, g) if _is_of(name, layer) else g for name, g in gradient.items()}
+    return {name: torch.cat([-g, g]) if _is_of(name, layer) else g for name, g in gradient.items()}
 
 
 def _grown(layer: nn.Module) -> nn.Linear:
     assert isinstance(layer, nn.Linear)
     held = {"dtype": layer.weight.dtype, "device": layer.weight.device}
     grown = nn.Linear(layer.in_features, 2, bias=layer.bias is not None, **held)
-    grown.load_state_dict({name: _pair(torch.zeros_like(w), w) for name, w in layer.state_dict().items()})
+    grown.load_state_dict({name: torch.cat([torch.zeros_like(w), w]) for name, w in layer.state_dict().items()})
     return grown.train(layer.training)
 
 
-def _pair(first: Tensor, second: Tensor) -> Tensor:
-    return torch.cat([first, second])
-
-
 def _is_of(name: str, layer: str) -> bool:
-    return name in ("weight", "bias") if not layer else name in (f"{layer}.weight", f"{layer}.bias")
+    return name.rpartition(".")[0] == layer
 
 
 def _output(network: nn.Module, width: int) -> Tensor | None:
