@@ -19,7 +19,7 @@ from lightleak.api import Leakage, PreparedTable
 from lightleak.attacks import ATTACKS
 from lightleak.audit.clients import FreshClients, Population
 from lightleak.audit.kinds import kind_of_config
-from lightleak.cli import _settings
+from lightleak.cli.arguments import flag_settings
 from lightleak.core.errors import LightLeakError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.targets import NetworkSpec, own
@@ -331,7 +331,7 @@ def test_configs_load_as_on_the_command_line(path: Path, flags: list[str]) -> No
             return type(error).__name__, str(error)
 
     def by_command() -> Any:
-        settings = _settings(flags)
+        settings = flag_settings(flags)
         if "study" in yaml.safe_load(path.read_text()):
             return load_tune_config(path, settings)
         return kind_of_config(path, settings).load(path, settings)

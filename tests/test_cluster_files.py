@@ -18,7 +18,8 @@ from rich.console import Console
 
 from lightleak.audit.config import load_config
 from lightleak.audit.run import run_audit
-from lightleak.cli import _parser, _settings, _split
+from lightleak.cli.arguments import flag_settings, split_arguments
+from lightleak.cli.parser import build_parser
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "configs" / "cluster"
@@ -106,13 +107,13 @@ def test_commands_are_ours_and_their_configs_exist(script: Path) -> None:
     found = commands(script)
     assert len(found) == 1
     for words in found:
-        own, settings = _split(words[1:])
-        parsed, unknown = _parser().parse_known_args(own)
+        own, settings = split_arguments(words[1:])
+        parsed, unknown = build_parser().parse_known_args(own)
         assert parsed.takes_settings and unknown == []
         assert parsed.command == ("tune" if script.stem == "tune" else "audit")
         assert (ROOT / parsed.config).is_file() and parsed.output is not None
         if parsed.command == "audit":
-            load_config(ROOT / parsed.config, _settings(settings))
+            load_config(ROOT / parsed.config, flag_settings(settings))
 
 
 def test_the_job_goes_back_to_the_queue_before_its_time_is_up(tmp_path: Path) -> None:

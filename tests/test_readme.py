@@ -14,7 +14,8 @@ from lightleak.audit.config import parse_config
 from lightleak.audit.released.config import parse_released_config
 from lightleak.audit.vertical.config import parse_vertical_config
 from lightleak.audit.vertical.run import check_vertical
-from lightleak.cli import _parser, _settings
+from lightleak.cli.arguments import flag_settings
+from lightleak.cli.parser import build_parser
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.trial import trial_tree
 
@@ -41,9 +42,9 @@ def test_there_are_commands_to_check() -> None:
 @pytest.mark.parametrize("line", list(commands()))
 def test_command_parses(line: str) -> None:
     words = [PLACEHOLDERS.get(word, word) for word in shlex.split(line, comments=True)]
-    parsed, rest = _parser().parse_known_args(words[1:])
+    parsed, rest = build_parser().parse_known_args(words[1:])
     assert rest == [] or parsed.takes_settings
-    settings = _settings(rest)
+    settings = flag_settings(rest)
     named = README.parent / str(getattr(parsed, "config", None))
     of_horizontal = settings and named.is_file()
     parse_config(yaml.safe_load(named.read_text()) if of_horizontal else {"data": {"name": "fair"}}, settings)
@@ -56,7 +57,7 @@ def test_flags_that_its_comments_mention_are_settings() -> None:
     mentioned = [flags for block in blocks("bash") for flags in re.findall(r"#.*?((?:--[a-z_.]+ \S+\s?)+)", block)]
     assert mentioned
     for flags in mentioned:
-        parse_config({"data": {"name": "fair"}}, _settings(flags.split()))
+        parse_config({"data": {"name": "fair"}}, flag_settings(flags.split()))
 
 
 @pytest.mark.parametrize("block", blocks("yaml"))

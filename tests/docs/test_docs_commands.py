@@ -20,7 +20,8 @@ from lightleak.audit.released.config import parse_released_config
 from lightleak.audit.vertical.config import parse_vertical_config
 from lightleak.audit.vertical.run import check_vertical
 from lightleak.cards import find_cards
-from lightleak.cli import _parser, _settings
+from lightleak.cli.arguments import flag_settings
+from lightleak.cli.parser import build_parser
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -65,7 +66,7 @@ def test_a_command_parses(line: str) -> None:
     words = [word.replace("NAME", "tableak") for word in shlex.split(line, comments=True)]
     if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "reproduce", "data", "list"):
         return  # named in a sentence, without its arguments
-    parsed, rest = _parser().parse_known_args(words[1:])
+    parsed, rest = build_parser().parse_known_args(words[1:])
     assert rest == [] or parsed.takes_settings
     config = getattr(parsed, "config", None)
     if config is not None and parsed.command in ("audit", "attack"):
@@ -76,7 +77,7 @@ def test_a_command_parses(line: str) -> None:
 
 
 def read_config(config: Path, rest: list[str]) -> None:
-    settings = _settings(rest)
+    settings = flag_settings(rest)
     if config.name in MADE_BY_THE_READER:
         loaded = parse_config({"data": {"name": "fair"}}, settings)
     elif kind_of_config(ROOT / config, settings).load is load_config:
@@ -115,7 +116,7 @@ def test_settings_named_in_the_text_exist() -> None:
     named = [flags for page in PAGES for flags in re.findall(r"`(--attacks\.[^`]+)`", page.read_text("utf-8"))]
     assert named
     for flags in named:
-        for name, options in parse_config({"data": {"name": "fair"}}, _settings(flags.split())).attacks.items():
+        for name, options in parse_config({"data": {"name": "fair"}}, flag_settings(flags.split())).attacks.items():
             ATTACKS.get(name)(**options)
 
 

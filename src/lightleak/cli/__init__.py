@@ -1,0 +1,58 @@
+"""The command ``lightleak``. Exit codes: 0 done, 2 wrong use, 1 failed while running, 130 interrupted."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+
+from rich.console import Console
+
+from lightleak.cli.arguments import split_arguments, unknown_word
+from lightleak.cli.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_USE
+from lightleak.cli.parser import build_parser
+from lightleak.core.errors import UsageError
+from lightleak.core.plugins import load_plugins
+from lightleak.core.private_files import private_files
+from lightleak.core.ranks import detect_ranks
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; every error is one message, without a traceback."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    console = Console() if detect_ranks().leads else Console(quiet=True, force_interactive=False)
+    folder, command = None, ""
+    try:
+        load_plugins()
+        own, settings = split_arguments(arguments)
+        parsed, unknown = build_parser().parse_known_args(own)
+        rest = [*settings, *unknown]
+        if rest and not parsed.takes_settings:
+            raise UsageError(unknown_word(rest[0], arguments, parsed))
+        folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
+        command = parsed.command
+        with private_files() if folder is not None else nullcontext():
+            code = parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
+        return DONE if code is None else int(code)
+    except UsageError as error:
+        _complain(str(error))
+        return WRONG_USE
+    except KeyboardInterrupt:
+        _complain(f"interrupted{_resume_hint(command, folder)}")
+        return INTERRUPTED
+    except Exception as error:  # whatever it is: one message, and a folder that can be resumed
+        logging.getLogger(__name__).debug("failed", exc_info=True)
+        _complain(f"{type(error).__name__}: {error}{_resume_hint(command, folder)}")
+        return FAILED
+
+
+def _complain(message: str) -> None:
+    Console(stderr=True).print(f"lightleak: {message}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _resume_hint(command: str, folder: Path | None) -> str:
+    if folder is None or not folder.is_dir():
+        return ""
+    resumable = command == "audit" and (folder / "config.yaml").is_file()
+    again = f"lightleak audit --resume {folder}" if resumable else "the same command"
+    return f". What is finished is kept in {folder}; go on with: {again}"

@@ -1,0 +1,109 @@
+"""The words of a command line: what belongs to the command, and the settings that change its config."""
+
+import argparse
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from lightleak.core.errors import UsageError
+from lightleak.core.unique_keys import RepeatedKey
+
+VALUE_FLAGS = {
+    "audit": ("--output", "--resume"),
+    "attack": ("--output", "--capture"),
+    "tune": ("--output", "--workers", "--trials"),
+}
+"""Commands that take a config, whose settings are flags, and their own flags that take a value."""
+
+BARE_FLAGS = ("--plan", "--help")
+"""Flags of these commands that take no value."""
+
+COMMA_FLAGS = ("--attacks", "--batch-sizes", "--drop", "--settings")
+"""Flags that take several values as one word."""
+
+PDF = ".pdf"
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The command's own arguments, and its settings (``--training.epochs 3``), wherever among them they stand.
+
+    >>> split_arguments(["audit", "--seed", "3", "a.yaml", "--plan"])
+    (['audit', 'a.yaml', '--plan'], ['--seed', '3'])
+    """
+    if arguments and arguments[0] == "report":
+        return _with_pdf_first(arguments), []
+    if not arguments or arguments[0] not in VALUE_FLAGS:
+        return list(arguments), []
+    with_value = VALUE_FLAGS[arguments[0]]
+    own, settings, queue = [], [], list(arguments)
+    while queue:
+        word = queue.pop(0)
+        if not word.startswith("--") or word.partition("=")[0] in (*with_value, *BARE_FLAGS):
+            own.append(word)
+            if word in with_value and queue:
+                own.append(queue.pop(0))
+            continue
+        settings.append(word)
+        if "=" not in word and queue and not queue[0].startswith("--"):
+            settings.append(queue.pop(0))
+    return own, settings
+
+
+def _with_pdf_first(arguments: Sequence[str]) -> list[str]:
+    """``--pdf`` and the FILE behind it as one word before the folders; what does not end in .pdf is a folder.
+
+    >>> _with_pdf_first(["report", "a", "--pdf", "b"]), _with_pdf_first(["report", "a", "--pdf", "b.pdf"])
+    (['report', '--pdf=', 'a', 'b'], ['report', '--pdf=b.pdf', 'a'])
+    """
+    if "--pdf" not in arguments:
+        return list(arguments)
+    at = arguments.index("--pdf")
+    (*before,), (*after,) = arguments[:at], arguments[at + 1 :]
+    file = after.pop(0) if after and after[0].lower().endswith(PDF) else ""
+    return [*before[:1], f"--pdf={file}", *before[1:], *after]
+
+
+def flag_settings(rest: Sequence[str]) -> dict[str, Any]:
+    """``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values; ``trainer.`` is ``training.trainer.``.
+
+    >>> flag_settings(["--seed=3", "--trainer.num-nodes", "2"])
+    {'seed': 3, 'training.trainer.num_nodes': 2}
+    """
+    from lightleak.audit.settings import read_yaml, setting_key
+
+    settings: dict[str, Any] = {}
+    queue = list(rest)
+    while queue:
+        flag = queue.pop(0)
+        if not flag.startswith("--"):
+            raise UsageError(f"expected a flag such as --training.epochs, got {flag!r}")
+        key, given, text = flag[2:].partition("=")
+        if not given:
+            if not queue or queue[0].startswith("--"):
+                raise UsageError(f"--{key} needs a value")
+            text = queue.pop(0)
+        try:
+            settings[setting_key(key)] = read_yaml(text)
+        except RepeatedKey as error:
+            raise UsageError(f"--{key}: {error}") from error
+        except yaml.YAMLError as error:
+            raise UsageError(f"--{key} needs a YAML value, got {text!r}") from error
+    return settings
+
+
+def unknown_word(word: str, arguments: Sequence[str], parsed: argparse.Namespace) -> str:
+    """What to say of a word that no command takes; one after a flag was perhaps meant for it.
+
+    >>> words = ["data", "describe", "F", "--drop", "a", "b"]
+    >>> unknown_word("b", words, argparse.Namespace(command="data", step="describe"))
+    "unknown argument 'b' (--drop takes names separated by commas: --drop a,b); see lightleak data describe --help"
+    """
+    before = list(arguments[: arguments.index(word)])
+    flags = [at for at, told in enumerate(before) if told.startswith("-")]
+    hint = ""
+    if flags and before[flags[-1]] in COMMA_FLAGS and not word.startswith("-"):
+        flag, *values = before[flags[-1] :]
+        hint = f" ({flag} takes names separated by commas: {flag} {','.join([*values, word])})"
+    command = " ".join(filter(None, (parsed.command, getattr(parsed, "step", ""))))
+    return f"unknown argument {word!r}{hint}; see lightleak {command} --help"

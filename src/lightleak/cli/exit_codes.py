@@ -1,0 +1,3 @@
+"""What the command returns."""
+
+DONE, FAILED, WRONG_USE, INTERRUPTED = 0, 1, 2, 130

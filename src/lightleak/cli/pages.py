@@ -1,0 +1,77 @@
+"""Commands that write one file: ``report`` and ``doctor``."""
+
+import argparse
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+
+from lightleak.cli.arguments import PDF
+from lightleak.cli.exit_codes import DONE, FAILED
+from lightleak.core.errors import UsageError
+
+
+def report(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    """Build the page of one or several run folders, and print it where asked."""
+    from lightleak.report import build_report, find_browser, print_pdf
+    from lightleak.report.earlier import is_printed_report, is_report
+
+    printed = None
+    if parsed.output is not None:
+        _check_file("--output", parsed.output, (".html", ".htm"), "report", is_report)
+        printed = parsed.output.with_suffix(PDF)
+    if parsed.pdf:
+        printed = Path(parsed.pdf)
+    if parsed.pdf is not None:
+        if printed is not None:
+            _check_file("--pdf", printed, (PDF,), "report", is_printed_report)
+        find_browser()  # refused before anything is written
+    runs = parsed.folders[0] if len(parsed.folders) == 1 else parsed.folders
+    page = build_report(runs, parsed.output, parsed.redact)
+    console.print(f"report: {page}", soft_wrap=True)
+    if parsed.pdf is not None:
+        console.print(f"printed: {print_pdf(page, printed or page.with_suffix(PDF))}", soft_wrap=True)
+
+
+def doctor(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> int:
+    """Examine the machine; the exit code says whether something is wrong."""
+    from lightleak.audit.doctor import are_findings, examine, has_problem, print_findings, write_findings
+
+    if parsed.json is not None:
+        _check_file("--json", parsed.json, (".json",), "findings", are_findings)
+    with console.status("examining; imports take the longest"):
+        findings = examine(parsed.data, parsed.output)
+    print_findings(findings, console)
+    if parsed.json is not None:
+        write_findings(findings, parsed.json)
+    return FAILED if has_problem(findings) else DONE
+
+
+def _check_file(flag: str, path: Path, endings: tuple[str, ...], noun: str, is_ours: Callable[[Path], bool]) -> None:
+    """Raise `UsageError` for a file that cannot be written or holds something of another kind, before the work.
+
+    Args:
+        flag: that names it.
+        path: the file.
+        endings: one of them ends its name.
+        noun: what it may hold already.
+        is_ours: whether a regular file holds that.
+    """
+    if path.is_dir():
+        raise UsageError(f"{flag} must be a file, got the folder {path}")
+    if path.suffix.lower() not in endings:
+        raise UsageError(f"{flag} must end in {' or '.join(endings)}, got {path}")
+    if not path.parent.is_dir():
+        raise UsageError(f"{flag} must lie in an existing folder, got {path}")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise UsageError(f"{flag} must lie in a folder that you may write, got {path}; choose another")
+    if os.path.lexists(path) and not (stat.S_ISREG(path.lstat().st_mode) and is_ours(path)):
+        raise UsageError(
+            f"{flag} {path} is there already and holds no {noun} of LightLeak; name another file, or remove that one"
+        )

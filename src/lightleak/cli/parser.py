@@ -1,0 +1,168 @@
+"""Commands and their flags."""
+
+import argparse
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lightleak import __version__
+from lightleak.cli import listings, pages, runs
+from lightleak.core.errors import UsageError
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose complaints are our own errors, and which takes no flag for the beginning of another."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **{**options, "allow_abbrev": False})
+
+    def error(self, message: str) -> NoReturn:
+        """Raise it."""
+        raise UsageError(f"{message}; see {self.prog} --help")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """All commands with their flags; ``run`` of what is parsed does the work."""
+    parser = Parser("lightleak", description="Train tabular networks and measure how much private data they leak.")
+    parser.add_argument("--version", action="version", version=f"lightleak {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+
+    audit = commands.add_parser("audit", help="train a target, attack what leaves its clients, report")
+    audit.add_argument(
+        "config", nargs="?", type=_path, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
+    )
+    audit.add_argument("--output", type=_path, help="run folder (default: runs/<name of the config>)")
+    audit.add_argument("--resume", type=_path, metavar="DIR", help="finish the run in this folder")
+    audit.add_argument("--plan", action="store_true", help="print what would be done and stop")
+    audit.set_defaults(run=runs.audit, takes_settings=True, output_folder=_audit_folder)
+
+    attack = commands.add_parser("attack", help="attack captured updates offline")
+    attack.add_argument("config", type=_path, help="YAML config that lists the attacks")
+    attack.add_argument("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
+    attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
+    attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_attack_folder)
+
+    tune = commands.add_parser("tune", help="search an audit's settings by Optuna; started again, it joins or goes on")
+    tune.add_argument("config", type=_path, help="YAML config with searches in place of values and a section 'study'")
+    tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
+    tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
+    tune.add_argument("--trials", type=int, help="how many (default: the config's)")
+    tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_tune_folder)
+
+    reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
+    reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
+    reproduce.add_argument("--dataset", help="only this dataset")
+    reproduce.add_argument(
+        "--batches", type=int, help="batches or clients per cell (default 50, as TabLeak; 5 under FedAvg)"
+    )
+    reproduce.add_argument("--batch-sizes", help="only these, separated by commas")
+    reproduce.add_argument("--attacks", help="only these, separated by commas")
+    reproduce.add_argument("--labels", choices=["true", "restored"], help="only cells with these labels")
+    reproduce.add_argument("--seed", type=int, default=0, help="root seed")
+    reproduce.add_argument("--seeds", type=int, help="root seeds (default: 1; for ProVFL 10, as the paper's trials)")
+    reproduce.add_argument(
+        "--as-published", action="store_true", help="do what the published code does where it departs from its paper"
+    )
+    reproduce.add_argument(
+        "--settings",
+        help="only these, separated by commas: of the thesis's Table 4.3; epochs x batches of TabLeak's FedAvg "
+        "(10x4); epochs x batch size of the FedAvg paper (10x5)",
+    )
+    reproduce.add_argument(
+        "--search-restarts",
+        type=int,
+        help="restarts of the search for the weight of FedAvg's epoch prior, on a validation client (default 5)",
+    )
+    reproduce.add_argument(
+        "--iterations",
+        type=int,
+        help="iterations of a generator (default: the thesis's 27,500), or steps of a FedAvg paper's attack",
+    )
+    reproduce.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N")
+    reproduce.add_argument(
+        "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
+    )
+    reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
+    reproduce.add_argument("--output", type=_path, help="run folder (default: runs/<name>)")
+    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduce_folder)
+
+    report = commands.add_parser("report", help="build report.html of one or several run folders")
+    report.add_argument(
+        "folders", type=_path, nargs="+", metavar="DIR", help="run folder; several make one report that compares them"
+    )
+    report.add_argument(
+        "--output", type=_path, help="file that ends in .html (default: report.html in DIR, combined.html of several)"
+    )
+    report.add_argument("--redact", action="store_true", help="leave true and reconstructed values out")
+    report.add_argument(
+        "--pdf",
+        nargs="?",
+        const="",
+        metavar="FILE",
+        help="print it as well, on A4 (needs Chromium); a FILE ends in .pdf (default: beside the HTML)",
+    )
+    report.set_defaults(run=pages.report, takes_settings=False)
+
+    data = commands.add_parser("data", help="list, fetch or describe tables")
+    steps = data.add_subparsers(dest="step", required=True, parser_class=Parser)
+    steps.add_parser("list", help="datasets and whether their files are here").set_defaults(
+        run=listings.data_list, takes_settings=False
+    )
+    prepare = steps.add_parser("prepare", help="download the official files")
+    prepare.add_argument("name")
+    prepare.add_argument("--data", type=_path, help="folder to keep them in")
+    prepare.add_argument("--force", action="store_true", help="download again")
+    prepare.set_defaults(run=listings.data_prepare, takes_settings=False)
+    describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
+    describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
+    describe.add_argument("--label", help="label column of a file")
+    describe.add_argument("--drop", metavar="A,B", help="columns of a file that are no features, separated by commas")
+    describe.add_argument(
+        "--missing",
+        choices=["refuse", "impute", "category"],
+        default="refuse",
+        help="missing values of a file: refuse the file (default), impute the median or the most frequent category, or "
+        "make missing a category (of numbers: impute)",
+    )
+    describe.set_defaults(run=listings.data_describe, takes_settings=False)
+
+    doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and say how to mend them")
+    doctor.add_argument("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
+    doctor.add_argument(
+        "--output", type=_path, default=Path("runs"), metavar="FOLDER", help="where runs are to be kept"
+    )
+    doctor.add_argument("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
+    doctor.set_defaults(run=pages.doctor, takes_settings=False)
+
+    listing = commands.add_parser("list", help="what there is")
+    listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
+    listing.set_defaults(run=listings.list_names, takes_settings=False)
+
+    explain = commands.add_parser("explain", help="what an attack, a defence or a metric is, assumes and has measured")
+    explain.add_argument("name", help="as lightleak list prints it")
+    explain.set_defaults(run=listings.explain, takes_settings=False)
+    return parser
+
+
+def _path(text: str) -> Path:
+    """A file or a folder; what is empty would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("must name a file or folder, got ''")
+    return Path(text)
+
+
+def _audit_folder(parsed: argparse.Namespace) -> Path:
+    if parsed.resume is not None:
+        return Path(parsed.resume)
+    return parsed.output or Path("runs") / (parsed.config.stem if parsed.config else "audit")
+
+
+def _attack_folder(parsed: argparse.Namespace) -> Path:
+    return parsed.output or Path("runs") / f"attack-{parsed.config.stem}"
+
+
+def _tune_folder(parsed: argparse.Namespace) -> Path:
+    return parsed.output or Path("runs") / parsed.config.stem
+
+
+def _reproduce_folder(parsed: argparse.Namespace) -> Path:
+    return parsed.output or Path("runs") / parsed.name

@@ -1,0 +1,105 @@
+"""Commands that make a run folder: ``audit``, ``attack``, ``tune``, ``reproduce``."""
+
+import argparse
+import logging
+from pathlib import Path
+
+from rich.console import Console
+
+from lightleak.cli.arguments import flag_settings
+from lightleak.core.errors import UsageError
+
+PROVFL_TRIALS = 10
+"""Root seeds of a reproduction of ProVFL where none are asked for: the paper's trials."""
+
+
+def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    """Run a config, print its plan, or finish the run of a folder."""
+    from lightleak.audit.kinds import kind_of_config, load_any_config
+    from lightleak.audit.run import resumed_file
+
+    _quiet_lightning()
+    if parsed.config is None and parsed.resume is None:
+        raise UsageError("audit needs either a config or --resume DIR; see lightleak audit --help")
+    if parsed.resume is not None:
+        if rest:
+            raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well; leave it out")
+        if parsed.output is not None:
+            raise UsageError("--resume goes on in its own folder, got --output as well; leave it out")
+        saved = resumed_file(folder)
+        kind = kind_of_config(saved)
+        config = kind.load(saved)
+        if parsed.config is not None and kind.load(parsed.config) != config:
+            raise UsageError(f"{folder} holds a run of another config than {parsed.config}; leave the config out")
+    else:
+        kind, config = load_any_config(parsed.config, flag_settings(rest))
+    if parsed.plan:
+        kind.describe(config, console)
+        return
+    kind.run(config, folder, command, console)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+
+
+def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    """Attack captured updates by the attacks of a config."""
+    from lightleak.audit.kinds import load_any_config
+
+    kind, config = load_any_config(parsed.config, flag_settings(rest))
+    kind.attack(config, parsed.capture, folder, command, console)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+
+
+def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    """Begin, join or go on with a study."""
+    from lightleak.tuning.config import load_tune_config
+    from lightleak.tuning.run import run_tune
+
+    _quiet_lightning()
+    asked = {} if parsed.trials is None else {"study.trials": parsed.trials}
+    run_tune(load_tune_config(parsed.config, flag_settings(rest) | asked), folder, parsed.workers, command, console)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+
+
+def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
+    """Run a paper's table or figure, or list what can be run."""
+    from lightleak.audit.reproduce import list_reproductions, reproduce
+    from lightleak.audit.reproduction_settings import Selection
+
+    if parsed.name.upper() == "LIST":
+        list_reproductions(console)
+        return
+    if parsed.seed < 0:
+        raise UsageError(f"--seed must be at least 0, got {parsed.seed}")
+    _quiet_lightning()
+    usual = PROVFL_TRIALS if parsed.name.startswith("provfl-") else 1
+    seeds = usual if parsed.seeds is None else parsed.seeds
+    selection = Selection(
+        dataset=parsed.dataset,
+        batches=parsed.batches,
+        batch_sizes=_numbers("--batch-sizes", parsed.batch_sizes),
+        attacks=tuple(parsed.attacks.split(",")) if parsed.attacks else None,
+        labels=parsed.labels,
+        seeds=tuple(range(parsed.seed, parsed.seed + seeds)),
+        data_folder=parsed.data,
+        as_published=parsed.as_published,
+        settings=tuple(parsed.settings.split(",")) if parsed.settings else None,
+        iterations=parsed.iterations,
+        search_restarts=parsed.search_restarts,
+    )
+    reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
+    console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
+
+
+def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:
+    try:
+        return None if text is None else tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise UsageError(f"{flag} must be whole numbers separated by commas, got {text!r}") from error
+
+
+def _quiet_lightning() -> None:
+    """Lightning announces devices and tips at INFO; the command prints its own progress."""
+    from lightleak.targets.trainer import LOGGERS
+
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
