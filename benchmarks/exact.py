@@ -9,10 +9,7 @@ same updates as sizes), cost (seconds over batch size, from what the file holds)
 it rows and an untrained network of its own. Every finished batch is one line of --output; a rerun skips those.
 
 A row is right when every cell (within TabLeak's tolerance) and its label are: rows are paired for most right cells and,
-among such pairings, most right labels. A certified row is wrong when the batch does not hold it, counted with
-multiplicity, and inexact when it is not held in every digit. "Exact" rows agree in every digit. Intervals are 95%:
-Student's t of the mean, Wilson's of a share.
-"""
+among"""
 
 import argparse
 import json
@@ -51,7 +48,7 @@ from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.defenses.horizontal import UPDATE_DEFENSES, UpdateDefense
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.metrics.cells import Cells, agreement, checked_pair, equality
+from lightleak.metrics.cells import Cells, agreement, checked_pair
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.score import score
 from lightleak.protocols.aggregate import aggregate_updates
@@ -241,27 +238,18 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
 
 
 def row_facts(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> Row:
-    """Rows with their labels: what is right of a batch, and of the rows that were called certain."""
+    """Rows with their labels: what is right of a batch."""
     true, guess = checked_pair(encoder, encoder.project(truth.inputs, clamp=False), found.rows)
     n, one_by_one = len(true.codes), Cells(true.codes[:, None], true.numbers[:, None])
     cells = agreement(encoder, one_by_one, guess)
     label = truth.labels[:, None] == found.labels
     order = match_rows(cells.sum(-1) + label.double() / (2 * n))  # all labels together never outweigh a cell
     paired = torch.arange(n), order
-    facts: Row = {
+    return {
         "cells_right": bool(cells[paired].all()),
         "all_right": bool(cells[paired].all() and label[paired].all()),
         "label_accuracy": label[paired].double().mean().item(),
-        "certified_wrong": None,
-        "certified_inexact": None,
     }
-    if found.certificate is not None:
-        certain = [i for i, status in enumerate(found.certificate.status) if status == "certified"]
-        for name, same in (("wrong", cells), ("inexact", equality(encoder, one_by_one, guess))):
-            fits = (same.all(-1) & label).T[certain].double()  # [certified, n]
-            held = fits[torch.arange(len(certain)), match_rows(fits)].sum() if certain else 0
-            facts[f"certified_{name}"] = len(certain) - int(held)
-    return facts
 
 
 @cache

@@ -20,7 +20,16 @@ Goals = Callable[[Row], Mapping[str, float]]
 SETTING = ("dataset", "hidden", "rows", "local", "trained", "noise", "clients", "defense")
 """Fields of a case that say what is attacked."""
 HEAD = ("part", "attacked", "attack", "n", "cells % [95%]", "worst", "s mean / max (CPU)", "all cells")
-HEAD += ("and labels [95%]", "exact rows %", "certified %", "of them wrong, inexact", "TabLeak restored / true", "goal")
+HEAD += (
+    "and labels [95%]",
+    "exact rows %",
+    "certified: cells %, digits %",
+    "wrong: cells, digits, of rows",
+    "TabLeak restored / true",
+    "goal",
+)
+SHARES = ("certified_share", "certified_digits_share")
+CLAIMS = ("certified_wrong", "certified_digits_wrong", "certified_rows")
 
 
 def read_lines(file: Path | None) -> list[Row]:
@@ -100,10 +109,8 @@ def table_line(rows: Sequence[Row], done: Sequence[Row], goals: Mapping[str, flo
         f"{sum(row['cells_right'] for row in rows)}/{n}",
         f"{right}/{n} [{100 * low:.0f}, {100 * high:.0f}]",
         f"{100 * mean(row['exact_match_rate'] for row in rows):.1f}",
-        f"{100 * mean(row['certified_share'] for row in knows):.1f}" if knows else "-",
-        "{}, {} of {}".format(*(sum(r[f"certified_{of}"] for r in knows) for of in ("wrong", "inexact", "rows")))
-        if knows
-        else "-",
+        ", ".join(f"{100 * mean(row[name] for row in knows):.1f}" for name in SHARES) if knows else "-",
+        "{}, {} of {}".format(*(sum(row[name] or 0 for row in knows) for name in CLAIMS)) if knows else "-",
         " / ".join(_tableak(case, labels, done) for labels in (False, True)),
         judged(rows, done, goals),
     ]

@@ -52,7 +52,9 @@ class Sure(GradientInversion):
     def _certified(found: Reconstruction) -> Reconstruction:
         n = len(found.rows)
         status: tuple[Any, ...] = ("certified", *["likely"] * (n - 2), "missing")
-        return replace(found, certificate=Certificate(0.25, status, (1,) * n, PLANNED))
+        return replace(
+            found, certificate=Certificate(0.25, status, tuple(s == "certified" for s in status), (1,) * n, PLANNED)
+        )
 
 
 def sure(**options: Any) -> Sure:

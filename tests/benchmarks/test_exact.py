@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.observations import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
@@ -157,10 +156,8 @@ class TestRows:
         truth: GroundTruth,
         order: list[int],
         labels: list[int],
-        status: list[RowStatus],
     ) -> dict[str, Any]:
         rows = encoder.decode(truth.inputs[order])
-        known = Feasibility((), (), (), 0.0, "exact", "")
         found = Reconstruction(
             "exact",
             ThreatModel(labels="restored"),
@@ -170,7 +167,6 @@ class TestRows:
             rows,
             0.0,
             0.0,
-            certificate=Certificate(0.0, tuple(status), (1,) * len(order), known),
         )
         return dict(script.row_facts(found, truth, encoder))
 
@@ -178,22 +174,12 @@ class TestRows:
         self, script: ModuleType, encoder: TableEncoder, truth: GroundTruth
     ) -> None:
         for order, labels in (([4, 2, 0, 3, 1], [0, 0, 0, 1, 1]), ([3, 2, 0, 4, 1], [0, 0, 0, 1, 1])):
-            facts = self.facts(script, encoder, truth, order, labels, ["certified"] * 5)
+            facts = self.facts(script, encoder, truth, order, labels)
             assert facts["cells_right"] and facts["all_right"] and facts["label_accuracy"] == 1
-            assert facts["certified_wrong"] == facts["certified_inexact"] == 0
 
     def test_labels_on_other_rows_are_wrong_though_their_counts_agree(
         self, script: ModuleType, encoder: TableEncoder, truth: GroundTruth
     ) -> None:
-        facts = self.facts(script, encoder, truth, [0, 1, 2, 3, 4], [1, 0, 0, 1, 0], ["certified"] * 5)
+        facts = self.facts(script, encoder, truth, [0, 1, 2, 3, 4], [1, 0, 0, 1, 0])
         assert facts["cells_right"] and not facts["all_right"]
-        assert facts["label_accuracy"] == pytest.approx(3 / 5) and facts["certified_wrong"] == 2
-
-    def test_a_row_certified_more_often_than_held_is_wrong(
-        self, script: ModuleType, encoder: TableEncoder, truth: GroundTruth
-    ) -> None:
-        status: list[RowStatus] = ["certified", "certified", "likely", "missing", "missing"]
-        facts = self.facts(script, encoder, truth, [0, 0, 0, 3, 4], [0, 0, 0, 1, 0], status)
-        assert not facts["cells_right"] and facts["certified_wrong"] == 1
-        facts = self.facts(script, encoder, truth, [0, 1, 0, 3, 4], [0, 1, 0, 1, 0], status)
-        assert not facts["cells_right"] and facts["certified_wrong"] == 0
+        assert facts["label_accuracy"] == pytest.approx(3 / 5)

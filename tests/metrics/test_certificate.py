@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -14,7 +15,13 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
-from lightleak.metrics.certificate import NAMES, certificate_facts, certified_accuracy, status_by_true_row
+from lightleak.metrics.certificate import (
+    NAMES,
+    certificate_facts,
+    certified_accuracy,
+    status_by_true_row,
+    wrong_certificates,
+)
 
 PLANNED = Feasibility((4,), (9,), (8,), 0.0, "exact", "enough")
 TABLE = pd.DataFrame(
@@ -28,9 +35,14 @@ def encoder() -> TableEncoder:
     return TableEncoder(TableSchema(columns, Column.categorical("ill", ["0", "1"]))).fit(TABLE)
 
 
+def certificate_of(status: Sequence[Any], digits: Sequence[bool] | None = None) -> Certificate:
+    sure = tuple(s == "certified" for s in status) if digits is None else tuple(digits)
+    return Certificate(0.5, tuple(status), sure, (1,) * len(status), PLANNED)
+
+
 def made(encoder: TableEncoder, rows: pd.DataFrame, status: Sequence[Any] | None) -> Reconstruction:
     n = len(rows)
-    certificate = None if status is None else Certificate(0.5, tuple(status), (1,) * n, PLANNED)
+    certificate = None if status is None else certificate_of(status)
     uncertainty = pd.DataFrame(float("nan"), index=range(n), columns=list(rows.columns))
     return Reconstruction(
         "x",
@@ -51,7 +63,7 @@ def truth_of(encoder: TableEncoder) -> GroundTruth:
 
 def test_facts_are_json_and_none_without_a_certificate() -> None:
     assert certificate_facts(None) == dict.fromkeys(NAMES)
-    facts = certificate_facts(Certificate(0.25, ("certified", "likely"), (1, 1), PLANNED))
+    facts = certificate_facts(Certificate(0.25, ("certified", "likely"), (False, False), (1, 1), PLANNED))
     assert set(facts) == set(NAMES) and json.loads(json.dumps(facts)) is not None
     assert (facts["certified_rows"], facts["certified_share"], facts["certificate_residual"]) == (1, 0.5, 0.25)
     assert facts["row_status"] == ["certified", "likely"] and facts["expected"] == "exact"
@@ -66,7 +78,7 @@ def test_only_certified_rows_are_judged_wherever_they_stand(encoder: TableEncode
     status = ["certified", "certified", "certified", "likely"]
     reconstruction = made(encoder, found.iloc[order], [status[i] for i in order])
     judged = certified_accuracy(reconstruction, truth_of(encoder), encoder)
-    assert judged == {"certified_accuracy": 1.0, "certified_exact": pytest.approx(2 / 3)}
+    assert (judged["certified_accuracy"], judged["certified_exact"]) == (1.0, pytest.approx(2 / 3))
     assert status_by_true_row(reconstruction, truth_of(encoder), encoder) == status
 
 
@@ -75,12 +87,35 @@ def test_a_wrong_certified_row_shows(encoder: TableEncoder) -> None:
     found.loc[0, ["age", "sex", "job"]] = [64, "M", "b"]
     reconstruction = made(encoder, found, ["certified", "likely", "likely", "likely"])
     judged = certified_accuracy(reconstruction, truth_of(encoder), encoder)
-    assert judged == {"certified_accuracy": 0.0, "certified_exact": 0.0}
+    assert judged == {
+        "certified_accuracy": 0.0,
+        "certified_exact": 0.0,
+        "certified_wrong": 0,  # another row has these categories and this label
+        "certified_digits_wrong": 1,
+    }
+
+
+def test_wrong_claims_are_counted_row_by_row_and_by_what_they_claim(encoder: TableEncoder) -> None:
+    found = TABLE[["age", "sex", "job"]].copy()
+    found.loc[1, "age"] = 36  # 0.05 deviations: right categories, wrong digits
+    found.loc[2] = found.loc[0]  # the true row bears out one of the two
+    reconstruction = made(encoder, found, ["certified"] * 4)
+
+    def claims(digits: Sequence[bool]) -> tuple[int, int]:
+        certificate = certificate_of(["certified"] * 4, digits)
+        return wrong_certificates(replace(reconstruction, certificate=certificate), truth_of(encoder), encoder)
+
+    assert claims([True] * 4) == (1, 2)
+    assert claims([True, False, True, True]) == (1, 1)
+    assert claims([False] * 4) == (1, 0)
+    flipped = replace(reconstruction, labels=torch.tensor([0, 1, 0, 0]))
+    assert wrong_certificates(flipped, truth_of(encoder), encoder) == (2, 2)
+    assert wrong_certificates(replace(reconstruction, certificate=None), truth_of(encoder), encoder) == (0, 0)
 
 
 @pytest.mark.parametrize("status", [None, ["likely", "likely", "missing", "likely"]])
 def test_nothing_certified_is_nothing_to_judge(encoder: TableEncoder, status: list[str] | None) -> None:
     reconstruction = made(encoder, TABLE[["age", "sex", "job"]], status)
-    nothing = {"certified_accuracy": None, "certified_exact": None}
-    assert certified_accuracy(reconstruction, truth_of(encoder), encoder) == nothing
+    judged = certified_accuracy(reconstruction, truth_of(encoder), encoder)
+    assert set(judged.values()) == {None}
     assert status_by_true_row(reconstruction, truth_of(encoder), encoder) == status

@@ -6,6 +6,11 @@ from typing import Any, Literal
 RowStatus = Literal["certified", "likely", "missing"]
 Outcome = Literal["exact", "partial", "approximate"]
 
+NUMBERS_WITHIN = 0.01
+"""Deviations of its column within which a number with certified digits lies of the true value. Whole numbers whose
+deviation is below 50 are then the true ones. The one tolerance of certificates: attacks certify by it, documents state
+it, and benchmarks count wrong certificates by it."""
+
 
 @dataclass(frozen=True)
 class Feasibility:
@@ -35,36 +40,51 @@ class Feasibility:
 
 @dataclass(frozen=True)
 class Certificate:
-    """What stands behind every row of a reconstruction.
+    """What stands behind every row of a reconstruction: two facts, its cells and its digits.
 
     Attributes:
         residual: norm of the observed gradient minus that of the reconstruction, relative to the observed one's.
-        status: per row, in the order of the reconstruction: ``certified`` (it passes every test against the
-            gradient's row and column spaces and its coefficient is that of one row, or it belongs to a batch that
-            explains the whole gradient to rounding, and could have no other cells), ``likely`` (the best explanation
-            found, not proven; also rows that occur more than once, of whose numbers only the mean shows) or
-            ``missing`` (nothing found: the row is a guess from the prior).
+        status: per row, in the order of the reconstruction: ``certified`` (its categories, its label and how often it
+            occurs are proven: no other row could pass the same tests), ``likely`` (the best explanation found, not
+            proven) or ``missing`` (nothing found: the row is a guess from the prior).
+        digits: per row, whether its numbers are proven as well: each lies within `NUMBERS_WITHIN` of the true one.
+            False for rows that occur more than once, of whose numbers only the mean shows.
         multiplicity: per row, how many rows of the batch are equal to it, its label aside.
         feasibility: what was expected before any work.
         scale: what the observed gradient was multiplied by, as its client had scaled it down (clipping); the residual
             is that of the product.
+
+    Raises:
+        ValueError: digits of another number of rows, or of a row whose cells are not certified.
     """
 
     residual: float
     status: tuple[RowStatus, ...]
+    digits: tuple[bool, ...]
     multiplicity: tuple[int, ...]
     feasibility: Feasibility
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        if len(self.digits) != len(self.status):
+            raise ValueError(f"digits must be given for {len(self.status)} rows, got {len(self.digits)}")
+        if any(sure and status != "certified" for sure, status in zip(self.digits, self.status, strict=True)):
+            raise ValueError("digits can be certified only of rows whose cells are")
+
     @property
     def certified(self) -> int:
-        """Number of certified rows."""
+        """Number of rows whose categories and label are certified."""
         return sum(s == "certified" for s in self.status)
 
     @property
+    def certified_digits(self) -> int:
+        """Number of rows whose numbers are certified as well."""
+        return sum(self.digits)
+
+    @property
     def complete(self) -> bool:
-        """Whether every row is certified."""
-        return all(s == "certified" for s in self.status)
+        """Whether the categories and label of every row are certified."""
+        return self.certified == len(self.status)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""

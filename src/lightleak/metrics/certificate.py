@@ -2,21 +2,29 @@
 
 from typing import Any
 
-from lightleak.core.certificate import Certificate, RowStatus
+import torch
+
+from lightleak.core.certificate import NUMBERS_WITHIN, Certificate, RowStatus
+from lightleak.core.matching import match_rows
 from lightleak.core.observations import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
+from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_pair
 from lightleak.metrics.score import match
 
 NAMES = (
     "certified_rows",
     "certified_share",
+    "certified_digits_share",
     "certificate_residual",
     "expected",
     "row_status",
+    "row_digits",
     "feasibility",
     "certified_accuracy",
     "certified_exact",
+    "certified_wrong",
+    "certified_digits_wrong",
 )
 """Fields of a results row; all ``None`` without a certificate."""
 
@@ -25,10 +33,10 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
     """The fields that need no truth.
 
     Returns:
-        ``certified_rows`` (a number), ``certified_share`` (of the rows), ``certificate_residual`` (part of the update
-        that the rows leave unexplained), ``expected`` (before any work: exact, partial or approximate), ``row_status``
-        (per row of the reconstruction) and ``feasibility`` (ranks and constraints behind ``expected``); all ``None``
-        where the attack has no certificate.
+        ``certified_rows`` (a number), ``certified_share`` and ``certified_digits_share`` (of the rows),
+        ``certificate_residual`` (part of the update that the rows leave unexplained), ``expected`` (before any work:
+        exact, partial or approximate), ``row_status`` and ``row_digits`` (per row of the reconstruction) and
+        ``feasibility`` (ranks and constraints behind ``expected``); all ``None`` where the attack has no certificate.
     """
     facts: dict[str, Any] = dict.fromkeys(NAMES)
     if certificate is None:
@@ -36,9 +44,11 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
     return facts | {
         "certified_rows": certificate.certified,
         "certified_share": certificate.certified / len(certificate.status),
+        "certified_digits_share": certificate.certified_digits / len(certificate.status),
         "certificate_residual": certificate.residual,
         "expected": certificate.feasibility.expected,
         "row_status": list(certificate.status),
+        "row_digits": list(certificate.digits),
         "feasibility": certificate.feasibility.to_dict(),
     }
 
@@ -58,10 +68,13 @@ def certified_accuracy(
 ) -> dict[str, float | None]:
     """Whether certified rows are right: what only whoever holds the truth can ask of a certificate.
 
+    A certified row claims its categories and label, and its numbers where its digits are certified too.
+
     Returns:
-        Of the certified rows, ``certified_accuracy``: the fraction of right cells (within the tolerance of Eq. 6), and
-        ``certified_exact``: the fraction of rows that equal a true row in every value. ``None`` where none is
-        certified.
+        ``certified_accuracy``: the fraction of right cells (within the tolerance of Eq. 6) among the claimed cells of
+        certified rows; ``certified_exact``: the fraction of certified rows that equal a true row in every value;
+        ``certified_wrong`` and ``certified_digits_wrong``: numbers of rows whose claim is wrong, see
+        `wrong_certificates`. ``None`` where no row is certified.
 
     Raises:
         UsageError: truth and encoder, or truth and reconstruction, are not of the same shape.
@@ -69,10 +82,46 @@ def certified_accuracy(
     """
     certificate = reconstruction.certificate
     if certificate is None or certificate.certified == 0:
-        return {"certified_accuracy": None, "certified_exact": None}
+        return dict.fromkeys(("certified_accuracy", "certified_exact", "certified_wrong", "certified_digits_wrong"))
     batch = match(reconstruction, truth, encoder)
-    proven = [certificate.status[i] == "certified" for i in batch.order.tolist()]
+    order = batch.order.tolist()
+    proven = torch.tensor([certificate.status[i] == "certified" for i in order])
+    claimed = categorical_mask(encoder) | torch.tensor([certificate.digits[i] for i in order]).unsqueeze(1)
+    claimed = claimed & proven.unsqueeze(1)
+    wrong, digits_wrong = wrong_certificates(reconstruction, truth, encoder)
     return {
-        "certified_accuracy": batch.hits[proven].double().mean().item(),
+        "certified_accuracy": batch.hits[claimed].double().mean().item() if bool(claimed.any()) else None,
         "certified_exact": batch.equal[proven].all(-1).double().mean().item(),
+        "certified_wrong": wrong,
+        "certified_digits_wrong": digits_wrong,
     }
+
+
+def wrong_certificates(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> tuple[int, int]:
+    """How many claims of a certificate no row of the batch bears out; every true row bears out one.
+
+    Returns:
+        Certified rows for which no true row of equal categories and label is left, and rows with certified digits for
+        which none is left whose numbers lie within `NUMBERS_WITHIN` as well; (0, 0) without a certificate.
+
+    Raises:
+        UsageError: truth and reconstruction are not of the same shape.
+        DataError: the reconstruction does not fit the schema.
+    """
+    if reconstruction.certificate is None:
+        return 0, 0
+    true, found = checked_pair(encoder, encoder.project(truth.inputs, clamp=False), reconstruction.rows)
+    pairs = agreement(encoder, Cells(true.codes[:, None], true.numbers[:, None]), found, NUMBERS_WITHIN)
+    label = truth.labels[:, None].cpu() == reconstruction.labels.cpu()
+    categories = pairs[..., categorical_mask(encoder)].all(-1) & label
+    status = reconstruction.certificate.status
+    claims = (
+        (categories, [s == "certified" for s in status]),
+        (categories & pairs.all(-1), reconstruction.certificate.digits),
+    )
+    wrong = []
+    for borne_out, claimed in claims:
+        fits = borne_out.double() * torch.tensor(claimed, dtype=torch.float64)
+        held = fits[torch.arange(len(fits)), match_rows(fits)].sum()
+        wrong.append(sum(claimed) - int(held))
+    return wrong[0], wrong[1]

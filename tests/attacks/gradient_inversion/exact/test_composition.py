@@ -60,7 +60,11 @@ class StandIn(UpdateAttack):
         assert len(x) == update.facts.n_rows
         rows = encoder.decode(x)
         nothing = pd.DataFrame(float("nan"), index=range(len(x)), columns=list(rows.columns))
-        certificate = None if status is None else Certificate(0.5, tuple(status), (1,) * len(x), PLANNED)
+        certificate = (
+            None
+            if status is None
+            else Certificate(0.5, tuple(status), tuple(s == "certified" for s in status), (1,) * len(x), PLANNED)
+        )
         return Reconstruction(self.name, self.threat_model, rows, labels, x, nothing, 0.1, 2.0, certificate=certificate)
 
 

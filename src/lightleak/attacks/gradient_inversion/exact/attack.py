@@ -143,6 +143,7 @@ class ExactInversion(UpdateAttack):
             certificate=Certificate(
                 residual=residual.relative,
                 status=tuple(status),
+                digits=tuple(s == "certified" for s in status),
                 multiplicity=(*times[source].tolist(), *[1] * len(guessed_labels)),
                 feasibility=feasibility,
                 scale=found.factor,

@@ -112,6 +112,7 @@ class Course:
             certificate=Certificate(
                 chosen.residual,
                 chosen.status,
+                tuple(s == "certified" for s in chosen.status),
                 multiplicity(chosen.found.rows),
                 self._feasibility or self._estimated_feasibility(),
                 self._scale,

@@ -112,6 +112,7 @@ class ExactFedAvg(UpdateAttack):
             certificate=Certificate(
                 residual=found.left,
                 status=tuple(status),
+                digits=tuple(found.certain.tolist()),
                 multiplicity=tuple(found.multiplicity.tolist()),
                 feasibility=_feasibility(update, observed, found),
             ),

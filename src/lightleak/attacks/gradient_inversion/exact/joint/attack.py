@@ -153,6 +153,7 @@ class JointInversion(UpdateAttack):
             certificate=Certificate(
                 residual=residual,
                 status=tuple(status),
+                digits=tuple(s == "certified" for s in status),
                 multiplicity=tuple(times[which].tolist()),
                 feasibility=estimate_feasibility(problem.target, n, noise),
             ),
