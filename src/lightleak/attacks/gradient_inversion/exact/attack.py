@@ -128,7 +128,7 @@ class ExactInversion(UpdateAttack):
         cells = (found.cells[0][source], found.cells[1][source])
         guessed_cells, guessed_labels = guess_rows(residual, found.space, prior, draws)
         cells = (torch.cat([cells[0], guessed_cells[0]]), torch.cat([cells[1], guessed_cells[1]]))
-        proven: list[RowStatus] = ["certified" if p else "likely" for p in found.certain[source].tolist()]
+        proven: list[RowStatus] = ["certified" if p else "likely" for p in found.proof.cells[source].tolist()]
         status: list[RowStatus] = [*proven, *["missing"] * len(guessed_labels)]  # type: ignore[list-item]
         encoded = encoder.assemble(*cells).cpu()
         return Reconstruction(
@@ -143,7 +143,7 @@ class ExactInversion(UpdateAttack):
             certificate=Certificate(
                 residual=residual.relative,
                 status=tuple(status),
-                digits=tuple(s == "certified" for s in status),
+                digits=(*found.proof.digits[source].tolist(), *[False] * len(guessed_labels)),
                 multiplicity=(*times[source].tolist(), *[1] * len(guessed_labels)),
                 feasibility=feasibility,
                 scale=found.factor,

@@ -12,6 +12,7 @@ from lightleak.attacks.attack import UpdateAttack
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, observed_gradient
 from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility
 from lightleak.attacks.gradient_inversion.exact.peeling import as_one_batch, label_counts, peeled_update, scaled_update
+from lightleak.attacks.gradient_inversion.exact.proof import EXPLAINED
 from lightleak.attacks.gradient_inversion.exact.unexplained import misfit, unexplained_share
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.errors import UnsupportedError, UsageError
@@ -32,18 +33,35 @@ class Explanation:
 
     Attributes:
         found: its rows.
-        status: of every row.
+        status, digits: of every row, see `Certificate`.
         residual: part of the update that it leaves unexplained.
     """
 
     found: Reconstruction
     status: tuple[RowStatus, ...]
+    digits: tuple[bool, ...]
     residual: float
 
     @property
     def is_complete(self) -> bool:
         """Whether every row is certified."""
         return all(s == "certified" for s in self.status)
+
+    @property
+    def is_contradiction(self) -> bool:
+        """Whether every row is claimed to be proven while something is left of the gradient: one claim is wrong.
+
+        Rows whose digits are not certified may leave a little.
+        """
+        return self.is_complete and self.residual >= (EXPLAINED if all(self.digits) else TAKEN_BELOW)
+
+    def doubted(self) -> "Explanation":
+        """The same with no row certified."""
+        return replace(
+            self,
+            status=tuple("likely" if s == "certified" else s for s in self.status),
+            digits=(False,) * len(self.status),
+        )
 
 
 class Course:
@@ -60,6 +78,7 @@ class Course:
     def __init__(self, update: ClientUpdate, seed: int) -> None:
         self.update, self.seed, self.rest = update, seed, as_one_batch(update)
         self._proven: Reconstruction | None = None
+        self._proven_digits: tuple[bool, ...] = ()
         self._explanations: list[Explanation] = []
         self._ran: list[UpdateAttack] = []
         self._refusals: list[UsageError] = []
@@ -88,14 +107,14 @@ class Course:
         if found.certificate is not None:
             self._feasibility = self._feasibility or found.certificate.feasibility
             self._rescale(found.certificate.scale)
-        status = _statuses(found)
-        certified = [i for i, s in enumerate(status) if s == "certified"]
-        if _contradicts(self.rest.labels, found.labels[certified]):
-            status, certified = tuple(_doubted(s) for s in status), []
-        whole = self._explanation(found, status)
+        whole = self._explanation(found, *_claims(found))
+        certified = [i for i, s in enumerate(_claims(found)[0]) if s == "certified"]
+        exact = self.update.kind == "gradient"
+        if _contradicts(self.rest.labels, found.labels[certified]) or (exact and whole.is_contradiction):
+            whole, certified = whole.doubted(), []
         self._explanations.append(whole)
-        if self.update.kind == "gradient" and certified and not whole.is_complete:
-            self._prove(_part(found, certified))
+        if exact and certified and not whole.is_complete:
+            self._prove(found, certified)
         self._seconds += found.seconds + time.perf_counter() - began
 
     def best(self, name: str) -> Reconstruction:
@@ -112,7 +131,7 @@ class Course:
             certificate=Certificate(
                 chosen.residual,
                 chosen.status,
-                tuple(s == "certified" for s in chosen.status),
+                chosen.digits,
                 multiplicity(chosen.found.rows),
                 self._feasibility or self._estimated_feasibility(),
                 self._scale,
@@ -125,13 +144,16 @@ class Course:
             return (complete or self._explanations)[0]
         return min(self._explanations, key=lambda one: misfit(self.update, one.found, self._orders))
 
-    def _explanation(self, found: Reconstruction, status: tuple[RowStatus, ...]) -> Explanation:
+    def _explanation(
+        self, found: Reconstruction, status: tuple[RowStatus, ...], digits: tuple[bool, ...]
+    ) -> Explanation:
         """The proven rows and the found ones together, judged by the whole update."""
         if self._proven is not None:
             proven: tuple[RowStatus, ...] = ("certified",)
             status = proven * len(self._proven.rows) + status
+            digits = self._proven_digits + digits
             found = _joined([self._proven, found])
-        return Explanation(found, status, unexplained_share(self.update, found, self._orders))
+        return Explanation(found, status, digits, unexplained_share(self.update, found, self._orders))
 
     def _rescale(self, scale: float) -> None:
         """Undo what a client did to the size of its gradient, once a stage has found it out."""
@@ -143,8 +165,10 @@ class Course:
     def _orders(self) -> int:
         return derive_seed(self.seed, "orders")
 
-    def _prove(self, found: Reconstruction) -> None:
-        self._proven = found if self._proven is None else _joined([self._proven, found])
+    def _prove(self, found: Reconstruction, certified: list[int]) -> None:
+        digits, part = _claims(found)[1], _part(found, certified)
+        self._proven = part if self._proven is None else _joined([self._proven, part])
+        self._proven_digits += tuple(digits[i] for i in certified)
         encoder = TableEncoder.from_state(self.update.encoder, self.update.encoder_tensors)
         rows, labels = encoder.encode(self._proven.rows).double(), self._proven.labels
         rest = peeled_update(self.update, rows, label_counts(labels, ReLUChain.of(self.update).n_classes))
@@ -190,16 +214,12 @@ def multiplicity(rows: pd.DataFrame) -> tuple[int, ...]:
     return tuple(keys.count(key) for key in keys)
 
 
-def _statuses(found: Reconstruction) -> tuple[RowStatus, ...]:
-    """Per row; what an attack without certificates finds is the best explanation, not proven."""
+def _claims(found: Reconstruction) -> tuple[tuple[RowStatus, ...], tuple[bool, ...]]:
+    """Status and digits per row; what an attack without certificates finds is the best explanation, not proven."""
     if found.certificate is not None:
-        return found.certificate.status
+        return found.certificate.status, found.certificate.digits
     likely: tuple[RowStatus, ...] = ("likely",)
-    return likely * len(found.rows)
-
-
-def _doubted(status: RowStatus) -> RowStatus:
-    return "likely" if status == "certified" else status
+    return likely * len(found.rows), (False,) * len(found.rows)
 
 
 def _part(found: Reconstruction, rows: list[int]) -> Reconstruction:

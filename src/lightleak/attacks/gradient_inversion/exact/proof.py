@@ -1,113 +1,178 @@
 """Which of the rows that were found are proven: judged once, at the end, on the rows as they are returned.
 
-A row is proven in one of two ways. Either the batch explains the gradient to rounding, what is left of it is nothing
-beside the row's own part, and no other numbers would do as well. Or the row alone passes the tests of `verification`
-against the whole observed gradient, with enough of them left over beyond those that its own numbers could be bent to
-meet.
+A row is proven in one of two ways. Alone (`lone_proof`): it passes the tests of `verification` against the whole
+observed gradient, and its own equations leave no room for other cells. Or together: all rows are there, they leave no
+more of the gradient than rounding, and the gradient determines them. Categories, label and multiplicity are one fact,
+digits another: every number within `NUMBERS_WITHIN` deviations of the true one.
 """
 
-from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log10
 
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.refit import number_errors
-from lightleak.attacks.gradient_inversion.exact.residual import Residual
+from lightleak.attacks.gradient_inversion.exact.group_fit import Expansion, GroupProblem, Groups
+from lightleak.attacks.gradient_inversion.exact.lone_proof import (
+    MARGIN,
+    STANDARD_ERRORS,
+    log_combinations,
+    lone_proof,
+    number_tolerances,
+)
+from lightleak.attacks.gradient_inversion.exact.residual import NOISE, Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
-from lightleak.attacks.gradient_inversion.exact.spaces import Spaces, numerical_rank
-from lightleak.attacks.gradient_inversion.exact.verification import held_against
 
 EXPLAINED = 1e-6
 """Part of the gradient that may be left of a batch that counts as explained: rounding leaves 1e-7; two rows of equal
 masks read as one, the nearest wrong explanation that was met, leave 1e-3."""
 
 OWN_PART = 1e-3
-"""Part of a row's own contribution that what is left may amount to: a wrong category changes it by a tenth."""
+"""Part of what a changed cell would make of the first layer's gradient that what is left of it may amount to."""
 
-DETERMINED = 0.01
-"""Standard error of a proven row's numbers, in deviations, where the whole batch is the proof. Others than rows that
-share all masks stay below 1e-4 in batches of Adult; where only a sum of two rows shows, 0.1 and more was met."""
+DIGITS_PER_EQUATION = 3.0
+"""Decimal digits that an element of the gradient adds to the evidence, of the seven that float32 keeps."""
 
-ROW_TOLERANCE, UNIT_TOLERANCE, COEFFICIENT_TOLERANCE = 2e-5, 6e-4, 1e-3
-"""Of a row alone. True rows of Adult in batches of up to 96 reach 3e-5, 1e-5 and 4e-4 in untrained networks."""
+OPEN = 1e-15
+"""Eigenvalues of the normal matrix, scaled to a diagonal of 1, below which (times its size) float64 knows nothing."""
 
-DOUBTFUL_COEFFICIENT_TOLERANCE = 2e-5
-"""Of a row alone where the rank does not count all rows. Rows that share all masks show as one whose cells are their
-weighted mean; where those happen to be cells of the table, the coefficient alone tells, unless that fits by chance."""
-
-FIRST_LAYER_FACTOR = 10.0
-"""The first layer's row space is blurred more, as rare categories make its smallest singular values small."""
-
-CLEAR_GAP = 100.0
-"""A spectrum that runs into rounding without a gap tells no rank, and its spaces are not those of the rows. Batches of
-96 at width 100 still have a gap of 300."""
-
-SPARE_TESTS = 4
-"""Equations left over to refute a row that is proven alone: a wrong row meets each within the tolerance once in
-thousands of times, and a search looks at millions of rows."""
+INVOLVED = 1e-9
+"""Part of a number's unit vector in such directions from which on its error has no bound."""
 
 
-def proven_rows(residual: Residual, space: RowSpace, whole: Sequence[Spaces], free: int) -> Tensor:
-    """Which explained rows are proven, bool ``[r]``.
+@dataclass(frozen=True)
+class Proof:
+    """What is proven of rows.
+
+    Attributes:
+        cells: their categories, their label and how often they occur, bool ``[r]``.
+        digits: their numbers as well, to `NUMBERS_WITHIN`, bool ``[r]``.
+    """
+
+    cells: Tensor
+    digits: Tensor
+
+
+def proven_rows(residual: Residual, space: RowSpace) -> Proof:
+    """What is proven of explained rows.
 
     Args:
         residual: explained rows and what is left.
-        space: any space of the table.
-        whole: spaces of the first layers of the whole observed gradient.
-        free: most numbers that a row's search was free to choose.
+        space: rows that may be in the batch.
     """
     if not len(residual.x) or residual.rows_left < 0:
-        return torch.zeros(len(residual.x), dtype=torch.bool, device=residual.x.device)
-    if residual.rows_left > 0 or residual.relative >= EXPLAINED:
-        return _proven_alone(residual, whole, free)
-    determined = determined_rows(residual, space)
-    # A row that adds next to nothing may be there for the count alone: then another may be several in one.
-    return determined if bool(_adds_something(residual).all()) else determined & _proven_alone(residual, whole, free)
+        return _nothing(residual)
+    if residual.rows_left == 0 and residual.relative < EXPLAINED:
+        return proven_together(residual, space)
+    alone = Proof(*lone_proof(residual, space))
+    if residual.rows_left == 0 and bool(alone.cells.all()) and not _explains_but_for_digits(residual, space):
+        return _nothing(residual)  # every row is claimed and yet something is left: at least one claim is wrong
+    return alone
 
 
-def determined_rows(residual: Residual, space: RowSpace) -> Tensor:
-    """Which rows of a batch that explains the gradient could have no other cells, bool ``[r]``.
-
-    Of equal rows only the mean shows to first order: they may as well be different ones around it.
+def proven_together(residual: Residual, space: RowSpace) -> Proof:
+    """What is proven of a whole batch: nothing unless it explains its gradient to rounding.
 
     Args:
         residual: the whole batch as explained rows.
-        space: any space of the table.
+        space: rows that may be in it.
     """
-    errors = number_errors(residual, space)
-    alone = (residual.counts.sum(-1) == 1) | (len(space.encoder.schema.numerical) == 0)
-    return (errors < DETERMINED).all(-1) & alone & _adds_something(residual)
+    if residual.rows_left != 0 or not residual.relative < EXPLAINED or not _enough_evidence(residual, space):
+        return _nothing(residual)
+    cells = _visible(residual, space)
+    tolerance = number_tolerances(space.encoder)
+    if not len(tolerance):
+        return Proof(cells, cells)
+    source, model = _expanded(residual, space)
+    change, error, _ = _solved(model, tolerance.repeat(len(source)), _equations(residual))
+    within = (change.abs() + STANDARD_ERRORS * error).view(len(source), -1).amax(1) < 1
+    alone = residual.counts.sum(-1) == 1
+    each = torch.ones_like(cells).index_put((source,), within)
+    return Proof(cells, cells & each & alone)
 
 
-def _adds_something(residual: Residual) -> Tensor:
-    left = torch.stack([layer.square().sum() for layer in residual.left]).sum().sqrt()
-    return left < OWN_PART * residual.own_parts
+def _nothing(residual: Residual) -> Proof:
+    none = torch.zeros(len(residual.x), dtype=torch.bool, device=residual.x.device)
+    return Proof(none, none)
 
 
-def _proven_alone(residual: Residual, whole: Sequence[Spaces], free: int) -> Tensor:
-    proven = residual.counts.sum(-1) == 1  # equal rows may be different ones that share all masks
-    tests = -free
-    for layer, spaces in enumerate(whole):
-        if spaces.rank > residual.n_rows:
-            return torch.zeros_like(proven)
-        factor = FIRST_LAYER_FACTOR if layer == 0 else 1.0
-        counts = residual.counts.unsqueeze(1)
-        tested = held_against(residual.chain, layer, spaces, residual.x, counts, residual.n_rows)
-        row_distance, unit_distance, coefficient = tested[0], tested[1].squeeze(1), tested[2].squeeze(1)
-        proven &= row_distance < factor * ROW_TOLERANCE
-        if layer > 0:
-            # Only distinct rows with independent errors have coefficients: the first layer has fewer inputs than rows.
-            proven &= spaces.gap > CLEAR_GAP
-            tests += spaces.row_null.shape[1] + spaces.unit_null.shape[1]
-            proven &= unit_distance < UNIT_TOLERANCE
-            tolerance = COEFFICIENT_TOLERANCE if _all_show(residual, layer, spaces) else DOUBTFUL_COEFFICIENT_TOLERANCE
-            proven &= (coefficient - 1).abs() < tolerance
-    return proven if tests >= SPARE_TESTS else torch.zeros_like(proven)
+def _explains_but_for_digits(residual: Residual, space: RowSpace) -> bool:
+    """Whether other numbers in the same rows would leave rounding alone, to first order."""
+    tolerance = number_tolerances(space.encoder)
+    if not len(tolerance):
+        return False
+    source, model = _expanded(residual, space)
+    left = _solved(model, tolerance.repeat(len(source)), _equations(residual))[2]
+    return left < EXPLAINED / NOISE
 
 
-def _all_show(residual: Residual, layer: int, spaces: Spaces) -> bool:
-    """Whether a layer's rank counts all rows but those known to be dependent: then no row found is several in one."""
-    explained = residual.chain.gradient(residual.x, residual.counts, residual.n_rows)[layer]
-    known = int(residual.counts.sum())
-    shown = numerical_rank(torch.linalg.svdvals(explained / spaces.unit_scale.unsqueeze(-1)), known)
-    return residual.n_rows - spaces.rank == known - min(shown, known)
+def _expanded(residual: Residual, space: RowSpace) -> tuple[Tensor, Expansion]:
+    """Every row of the batch as one of the explained ones ``[n]``, and the gradient as a function of their numbers."""
+    counts, whole = residual.counts.long(), RowSpace.whole(space.encoder, space.prior)
+    rows, classes = torch.arange(len(counts), device=counts.device), torch.arange(counts.shape[1], device=counts.device)
+    source = torch.repeat_interleave(rows, counts.sum(-1))
+    labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
+    codes, values = space.encoder.project(residual.x[source], clamp=False)
+    numbers = (values - whole.center) / whole.unit
+    noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
+    problem = GroupProblem(residual.chain, whole, residual.observed, noise, residual.n_rows)
+    model = problem.expand(Groups(codes.unsqueeze(0), numbers.unsqueeze(0), labels.unsqueeze(0)))
+    unit = whole.unit.repeat(len(source))  # from the space's units to the table's
+    normal = model.normal[0] / unit.unsqueeze(0) / unit.unsqueeze(1)
+    return source, Expansion(model.value[0], model.slope[0] / unit, normal)
+
+
+def _solved(model: Expansion, tolerance: Tensor, equations: int) -> tuple[Tensor, Tensor, float]:
+    """The least squares step, its standard errors, both in units of tolerances, and what it leaves, in noise's units.
+
+    Infinite errors where the gradient does not determine a number.
+    """
+    normal = model.normal * tolerance.unsqueeze(0) * tolerance.unsqueeze(1)
+    slope = model.slope * tolerance
+    scale = normal.diagonal().sqrt()
+    shown = scale > 0
+    safe = torch.where(shown, scale, torch.ones_like(scale))
+    values, vectors = torch.linalg.eigh(normal / safe.unsqueeze(0) / safe.unsqueeze(1))
+    known = values > OPEN * len(values)
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    step = inverse @ (slope / safe)
+    squares = float((model.value - (slope / safe) @ step).clamp_min(0))
+    misfit = squares / max(1, equations - int(known.sum()))
+    loose = vectors[:, ~known].square().sum(1) > INVOLVED
+    error = inverse.diagonal().clamp_min(0).sqrt() / safe * max(1.0, misfit) ** 0.5
+    error = torch.where(shown & ~loose, error, torch.inf)
+    return step / safe, error, misfit**0.5
+
+
+def _equations(residual: Residual) -> int:
+    """Elements of the gradient that are free to disagree: those of matrices whose rank is the number of rows."""
+    total, rows = 0, len(residual.x)
+    for layer in residual.observed:
+        out, into = int(layer.any(1).sum()), int(layer.any(0).sum())
+        rank = min(rows, out, into)
+        total += rank * (out + into - rank)
+    return total
+
+
+def _enough_evidence(residual: Residual, space: RowSpace) -> bool:
+    """Whether the gradient has digits enough to name all cells, beyond those that the numbers can be bent to meet."""
+    spare = _equations(residual) - len(residual.x) * len(space.encoder.schema.numerical)
+    names = len(residual.x) * (log_combinations(space) + log10(max(2, residual.chain.n_classes)))
+    return DIGITS_PER_EQUATION * spare > names + MARGIN
+
+
+def _visible(residual: Residual, space: RowSpace) -> Tensor:
+    """Rows of which a changed category, or one exchanged with another row, would show in the first layer ``[r]``."""
+    activations, counts = residual.chain.forward(residual.x), residual.counts
+    output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
+    first = residual.chain.errors(activations, output)[0]
+    encoder = space.encoder
+    positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
+    step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
+    left = residual.left[0].norm()
+    seen = left < OWN_PART * step * first.norm(dim=1)
+    # Two rows of one error vector may exchange cells: their sum stays the same.
+    apart = (first.unsqueeze(1) - first.unsqueeze(0)).norm(dim=-1)
+    codes = encoder.project(residual.x)[0]
+    exchangeable = (codes.unsqueeze(1) != codes.unsqueeze(0)).any(-1) & (left >= OWN_PART * step * apart)
+    return seen & ~exchangeable.any(1)

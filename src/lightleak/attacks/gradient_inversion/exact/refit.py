@@ -95,25 +95,6 @@ def refit_numbers(
     return residual, cells
 
 
-def number_errors(residual: Residual, space: RowSpace) -> Tensor:
-    """Standard errors of explained rows' numbers, in deviations ``[r, columns]``, where nothing is left to explain.
-
-    Infinite where only a sum of several rows' numbers shows in the gradient, as of rows that share all masks.
-    """
-    encoder = space.encoder
-    columns = [j for j in range(len(encoder.schema.numerical)) if j not in space.ties]
-    if not len(residual.x) or not columns:
-        return residual.x.new_zeros(len(residual.x), len(columns))
-    everything = [_everything(layer) for layer in residual.observed[:2]]
-    return _fit(residual, space, everything, columns).error / encoder.deviation[columns]
-
-
-def _everything(layer: Tensor) -> Spaces:
-    """Null spaces of nothing: all of a layer's gradient is equations."""
-    out, into = (torch.eye(size).to(layer) for size in layer.shape)
-    return Spaces(0, into, out, torch.zeros_like(layer.T), torch.ones_like(layer[:, 0]), float("inf"))
-
-
 def _fit(residual: Residual, space: RowSpace, spaces: Sequence[Spaces], columns: Sequence[int]) -> Fit:
     encoder, chain = space.encoder, residual.chain
     activations = chain.forward(residual.x)

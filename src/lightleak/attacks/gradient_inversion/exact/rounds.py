@@ -11,7 +11,7 @@ from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.enumeration import enumerate_rows
 from lightleak.attacks.gradient_inversion.exact.leftovers import explain_together
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
-from lightleak.attacks.gradient_inversion.exact.proof import proven_rows
+from lightleak.attacks.gradient_inversion.exact.proof import Proof, proven_rows
 from lightleak.attacks.gradient_inversion.exact.readings import common_factor, distinct, unlike, varied
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
@@ -50,7 +50,7 @@ class Found:
     Attributes:
         residual: explained rows and what is left.
         cells: of the explained rows, as `TableEncoder.project` returns them.
-        certain: which of them are proven, see `proven_rows`, bool ``[r]``.
+        proof: which of them are proven.
         rank: distinct rows that the gradient showed at the beginning.
         space: rows that may be behind what is left.
         searches: searches done.
@@ -59,7 +59,7 @@ class Found:
 
     residual: Residual
     cells: tuple[Tensor, Tensor]
-    certain: Tensor
+    proof: Proof
     rank: int
     space: RowSpace
     searches: int
@@ -132,9 +132,9 @@ class Rounds:
 
     def found(self, searches: int = 0) -> Found:
         """Where the rounds stand, with whole numbers rounded."""
-        state, free = self.state.rounded(), len(self.encoder.schema.numerical)
-        certain = proven_rows(state.residual, state.space, self.start.spaces, free)
-        return Found(state.residual, state.cells, certain, self.start.searched.rank, state.space, searches, self.factor)
+        state = self.state.rounded()
+        proof = proven_rows(state.residual, self.start.space)
+        return Found(state.residual, state.cells, proof, self.start.searched.rank, state.space, searches, self.factor)
 
     def _search(self, chains: int, floor: float) -> Candidates:
         """The best candidates of one search, polished."""

@@ -23,6 +23,9 @@ CLEAR_OF_PLATEAU = 5.0
 """Where a spectrum runs into rounding without such a gap, singular values this many times above the first that no row
 accounts for count: rows that a trained network is sure of have parts of the gradient of every size down to nothing."""
 
+FLOAT32 = 1e-7
+"""Rounding of a float32 gradient relative to its norm."""
+
 
 @dataclass(frozen=True)
 class Spaces:
@@ -35,6 +38,7 @@ class Spaces:
         inverse: pseudo-inverse of the scaled gradient ``[in + 1, out]``.
         unit_scale: by which every unit's gradient and every d are divided, so that all have one size, ``[out]``.
         gap: the last singular value that counts, relative to the first that does not.
+        noise: deviation of the errors in the scaled gradient's elements, as what lies outside of both spaces shows it.
     """
 
     rank: int
@@ -43,6 +47,7 @@ class Spaces:
     inverse: Tensor
     unit_scale: Tensor
     gap: float
+    noise: float
 
 
 def unit_scale(gradient: Tensor) -> Tensor:
@@ -88,13 +93,29 @@ def spaces_of(gradient: Tensor, scale: Tensor, rank: int | None = None, most: in
         rank = numerical_rank(singular, len(singular) if most is None else most)
     rank = min(rank, len(singular))
     inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T
-    return Spaces(rank, right[rank:].T.contiguous(), left[:, rank:].contiguous(), inverse, scale, _gap(singular, rank))
+    row_null, unit_null = right[rank:].T.contiguous(), left[:, rank:].contiguous()
+    noise = _noise(singular, rank, gradient)
+    return Spaces(rank, row_null, unit_null, inverse, scale, _gap(singular, rank), noise)
 
 
 def _gap(singular: Tensor, rank: int) -> float:
     if not 0 < rank < len(singular):
         return float("inf")
     return float(singular[rank - 1] / singular[rank].clamp_min(torch.finfo(singular.dtype).tiny))
+
+
+def _noise(singular: Tensor, rank: int, gradient: Tensor) -> float:
+    """Of the singular values that do not count: their mean square, or what the largest alone says; never below float32.
+
+    A matrix of independent noise has no singular value above noise times the sum of its sides' square roots.
+    """
+    out, into = (max(1, int(gradient.any(side).sum()) - rank) for side in (1, 0))
+    dropped = singular[rank:]
+    rounding = FLOAT32 * float(singular.norm()) / gradient.numel() ** 0.5
+    if not len(dropped):
+        return rounding
+    mean_square = float(dropped.norm()) / (out * into) ** 0.5
+    return max(rounding, mean_square, float(dropped[0]) / (out**0.5 + into**0.5))
 
 
 def whitened(null: Tensor, sample: Tensor, floor: float) -> Tensor:

@@ -1,5 +1,6 @@
 """Is a candidate in the batch, how often, and with which labels: three tests in float64."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -94,14 +95,14 @@ def held_against(
     v = with_one(activations.hidden[layer])
     # [n, hypotheses, classes]: derivative by the logits of rows with these counts.
     output = counts.sum(-1, keepdim=True) * activations.probabilities.unsqueeze(1) - counts
-    d = _errors_at(chain, layer, [m.unsqueeze(1) for m in activations.masks], output) / spaces.unit_scale
+    d = backpropagated(chain, layer, [m.unsqueeze(1) for m in activations.masks], output) / spaces.unit_scale
     unit_distance = (d @ spaces.unit_null).norm(dim=-1) / d.norm(dim=-1).clamp_min(torch.finfo(d.dtype).tiny)
     coefficient = ((v @ spaces.inverse).unsqueeze(1) * d).sum(-1) / n_rows
     return (v @ spaces.row_null).norm(dim=1) / v.norm(dim=1), unit_distance, coefficient
 
 
-def _errors_at(chain: ReLUChain, layer: int, masks: list[Tensor], output: Tensor) -> Tensor:
-    """``e`` of one layer, for several outputs of every row."""
+def backpropagated(chain: ReLUChain, layer: int, masks: Sequence[Tensor], output: Tensor) -> Tensor:
+    """``e`` of one layer from derivatives by the logits ``[..., classes]``; masks broadcast against them."""
     error = output
     for at in range(chain.depth - 1, layer, -1):
         error = (error @ chain.weights[at]) * masks[at - 1]

@@ -22,7 +22,7 @@ from lightleak.attacks.gradient_inversion.exact.joint.labels import starting_lab
 from lightleak.attacks.gradient_inversion.exact.joint.noise import estimated_noise
 from lightleak.attacks.gradient_inversion.exact.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
-from lightleak.attacks.gradient_inversion.exact.proof import determined_rows
+from lightleak.attacks.gradient_inversion.exact.proof import proven_together
 from lightleak.attacks.gradient_inversion.exact.residual import Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.schema_inference import infer_space
@@ -124,8 +124,7 @@ class JointInversion(UpdateAttack):
         self, update: ClientUpdate, problem: JointProblem, found: Solution, noise: float, began: float
     ) -> Reconstruction:
         encoder, n = problem.space.encoder, update.facts.n_rows
-        cells = problem.space.cells(found.rows.codes, found.rows.numbers)
-        encoded = encoder.assemble(*cells)
+        encoded = encoder.assemble(*problem.space.cells(found.rows.codes, found.rows.numbers))
         residual = problem.with_kernels(Kernels.plain(problem.nodes.depth)).value(found.rows) ** 0.5
         if found.solved:
             uncertainty = cell_uncertainty(encoder, problem.space.prior, n, 0)
@@ -134,13 +133,14 @@ class JointInversion(UpdateAttack):
             each = [encoder.assemble(*problem.space.cells(m.codes, m.numbers)) for m in members]
             uncertainty = cell_entropy(encoder, torch.stack(each), encoded)
         distinct, which, times = encoded.double().unique(dim=0, return_inverse=True, return_counts=True)
-        status: list[RowStatus] = ["likely"] * n
+        cells, digits = torch.zeros(2, n, dtype=torch.bool)
         if found.solved:
             labels = one_hot(found.rows.labels, problem.nodes.weights[-1].shape[1]).to(distinct)
             counts = labels.new_zeros(len(distinct), labels.shape[1]).index_add(0, which, labels)
             nothing = Residual.of(problem.nodes.chains[0], problem.target, n)
-            determined = determined_rows(nothing.explaining(distinct, counts), problem.space)[which]
-            status = ["certified" if d else "likely" for d in determined.tolist()]
+            proof = proven_together(nothing.explaining(distinct, counts), problem.space)
+            cells, digits = proof.cells[which], proof.digits[which]
+        status: list[RowStatus] = ["certified" if sure else "likely" for sure in cells.tolist()]
         return Reconstruction(
             attack=self.name,
             threat_model=self.threat_model,
@@ -153,7 +153,7 @@ class JointInversion(UpdateAttack):
             certificate=Certificate(
                 residual=residual,
                 status=tuple(status),
-                digits=tuple(s == "certified" for s in status),
+                digits=tuple(digits.tolist()),
                 multiplicity=tuple(times[which].tolist()),
                 feasibility=estimate_feasibility(problem.target, n, noise),
             ),
