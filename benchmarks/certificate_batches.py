@@ -1,0 +1,348 @@
+"""Random batches on which certificates could be wrong, and their judge; `wrong_certificates.py` beside it hunts.
+
+A batch follows from one seed: the table, what is odd about its rows, the network, the protocol and the attack.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from lightleak.core.certificate import Certificate
+from lightleak.core.matching import match_rows
+from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.seeds import derive_seed, generator, numpy_generator
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.data.schema import Column, ColumnKind, TableSchema
+from lightleak.metrics.cells import checked_pair
+from lightleak.protocols import fedavg, fedsgd
+from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.protocols.local_training import LocalTraining
+from lightleak.targets.spec import NetworkSpec, build_network
+
+Draw = np.random.Generator
+POPULATION, KNOWN = 400, 300
+"""Rows of a made table; clients draw from the first `KNOWN`, the server's marginals are those of the others."""
+NUMBERS_WITHIN = 0.01
+"""Deviations of a column within which a certified number must lie."""
+
+EXACT = {"patience": 2, "chains": 64, "most_chains": 256, "sweeps": 10}
+JOINT = {"steps": 500, "sweeps": 4, "rounds": 2, "round_steps": 200, "reopenings": 1}
+FEDAVG = {"half_sums": 20_000, "pairs": 2_000_000, "hits": 20_000, "restarts": 1, "steps": 150}
+TABLEAK = {"restarts": 1, "steps": 30}
+OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "exact": EXACT,
+    "exact_joint": JOINT,
+    "audit_max": {"exact": EXACT, "exact_joint": JOINT, "tableak": TABLEAK},
+    "exact_fedavg": FEDAVG,
+}
+"""Small budgets: a certificate must be right however little was searched."""
+ATTACKED = {"exact": 0.5, "exact_joint": 0.09, "audit_max": 0.06, "exact_fedavg": 0.35}
+TABLES = {"continuous": 0.35, "whole": 0.2, "categories": 0.15, "mixed": 0.3}
+TWISTS = {"plain": 0.4, "copies": 0.2, "near copies": 0.3, "one class": 0.1}
+NETWORKS = {"narrow": 0.4, "wide": 0.3, "dead units": 0.15, "trained": 0.15}
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is attacked.
+
+    Attributes:
+        seed: everything else follows from it.
+        attack: name in the registry.
+        table: sort of columns.
+        twist: what is odd about the rows.
+        network: sort of network.
+        rows: of the batch, all clients together.
+        hidden: widths of the hidden layers.
+        n_classes: of the label.
+        encoding: of the table.
+        marginals: the server knows them.
+        clients: whose updates are averaged.
+        budget: `small`, or `default` for the attack's own.
+        scaled: what a client multiplied its gradient by.
+        local: epochs, batches, learning rate and momentum of FedAvg.
+    """
+
+    seed: int
+    attack: str
+    table: str
+    twist: str
+    network: str
+    rows: int
+    hidden: tuple[int, ...]
+    n_classes: int
+    encoding: str
+    marginals: bool
+    clients: int
+    budget: str
+    scaled: float
+    local: tuple[int, int, float, float]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Of the attack."""
+        return {} if self.budget == "default" else OPTIONS[self.attack]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Observed:
+    """An update and the truth behind it."""
+
+    update: ClientUpdate
+    truth: GroundTruth
+    encoder: TableEncoder
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a certificate claims of a batch and how much of it is wrong.
+
+    Attributes:
+        rows: certified.
+        digits: certified rows whose numbers are certified, too.
+        wrong: certified rows that the batch does not hold as often as they are claimed, or holds more often.
+        cells: certified cells, labels among them.
+        cells_wrong: of these, those that differ from the row that theirs is paired with.
+        inexact: certified rows whose certified whole numbers are not all equal to those of the paired row.
+        worst: greatest error of a certified number in the column's deviations.
+    """
+
+    rows: int
+    digits: int
+    wrong: int
+    cells: int
+    cells_wrong: int
+    inexact: int
+    worst: float
+
+
+def scenario(seed: int, attack: str | None = None) -> Scenario:
+    """The scenario of a seed; ``attack`` in place of the one that the seed draws."""
+    rng = numpy_generator(seed, "scenario")
+    drawn = _one(rng, ATTACKED)
+    attack = attack or drawn
+    table, twist, network = _one(rng, TABLES), _one(rng, TWISTS), _one(rng, NETWORKS)
+    low, high = (32, 81) if network == "wide" else (10, 31)
+    hidden = tuple(int(w) for w in rng.integers(low, high, 3 if rng.random() < 0.3 else 2))
+    most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
+    clients = 2 if rng.random() < 0.08 else 1
+    rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
+    return Scenario(
+        seed=seed,
+        attack=attack,
+        table=table,
+        twist=twist,
+        network=network,
+        rows=rows,
+        hidden=hidden,
+        n_classes=3 if rng.random() < 0.25 else 2,
+        encoding=str(rng.choice(["standardized", "standardized", "onehot", "minmax"])),
+        marginals=bool(rng.random() < 0.7),
+        clients=clients,
+        budget="default" if rng.random() < 0.1 and attack in ("exact", "exact_fedavg") else "small",
+        scaled=float(rng.uniform(0.1, 0.9)) if rng.random() < 0.1 else 1.0,
+        local=(
+            int(rng.integers(1, 6)),
+            int(rng.integers(1, 5)),
+            float(rng.choice([0.003, 0.01, 0.05])),
+            0.5 if rng.random() < 0.1 else 0.0,
+        ),
+    )
+
+
+def observe(case: Scenario) -> Observed:
+    """The update of a scenario, and its truth."""
+    rng = numpy_generator(case.seed, "rows")
+    frame, schema = made_table(rng, case.table, case.n_classes)
+    encoder = TableEncoder(schema, case.encoding).fit(frame[:KNOWN])  # type: ignore[arg-type]
+    batch = twisted(frame.iloc[rng.permutation(KNOWN)[: case.rows]], schema, case.twist, rng)
+    inputs, labels = encoder.encode(batch), encoder.encode_labels(batch)
+    marginals = Marginals.of(schema, frame[KNOWN:]) if case.marginals else None
+    spec = NetworkSpec("mlp", schema.n_classes, encoder.layout, {"hidden": list(case.hidden)})
+    network = build_network(spec, derive_seed(case.seed, "network"))
+    if case.network == "trained":
+        _train(network, encoder.encode(frame[:KNOWN]), encoder.encode_labels(frame[:KNOWN]), case.seed)
+    if case.network == "dead units":
+        _kill(network, rng)
+    sent = []
+    for client, rows in enumerate(torch.arange(case.rows).chunk(case.clients)):
+        x, y = inputs[rows], labels[rows]
+        if case.attack == "exact_fedavg":
+            epochs, batches, rate, momentum = case.local
+            training = LocalTraining(epochs, -(-len(rows) // batches), rate, momentum)
+            seed = derive_seed(case.seed, "order", client)
+            update, _ = fedavg.client_update(
+                network, spec, encoder, x, y, training, share_labels="none", marginals=marginals, seed=seed
+            )
+        else:
+            update, _ = fedsgd.client_update(network, spec, encoder, x, y, share_labels=False, marginals=marginals)
+            update = replace(update, update={name: case.scaled * g for name, g in update.update.items()})
+        sent.append(update)
+    update = sent[0] if case.clients == 1 else aggregate_updates(sent)
+    return Observed(update, GroundTruth(inputs, labels), encoder)
+
+
+def made_table(rng: Draw, sort: str, n_classes: int) -> tuple[pd.DataFrame, TableSchema]:
+    """A table of a sort, its label last."""
+    n_continuous, n_whole, n_categorical = {
+        "continuous": (rng.integers(1, 21), 0, rng.integers(0, 4)),
+        "whole": (0, rng.integers(1, 7), rng.integers(0, 5)),
+        "categories": (0, 0, rng.integers(1, 11)),
+        "mixed": (rng.integers(1, 7), rng.integers(0, 5), rng.integers(1, 6)),
+    }[sort]
+    columns, values = [], {}
+    mixed = np.eye(n_continuous) + rng.uniform(0, 1.5) * rng.normal(size=(n_continuous,) * 2) / 4
+    numbers = rng.normal(size=(POPULATION, n_continuous)) @ mixed
+    for i in range(n_categorical):
+        width = int(rng.choice([2, 2, 3, 4, 7, 12, 30]))
+        columns.append(Column.categorical(f"c{i}", [f"v{j}" for j in range(width)]))
+        values[f"c{i}"] = rng.choice(width, POPULATION, p=rng.dirichlet(np.full(width, 1.5)))
+    for i in range(n_continuous):
+        columns.append(Column.continuous(f"x{i}"))
+        values[f"x{i}"] = _shaped(numbers[:, i], rng)
+    for i in range(n_whole):
+        columns.append(Column.integer(f"n{i}"))
+        most = int(rng.choice([1, 4, 20, 100, 5_000, 5_000_000]))
+        drawn = rng.random(POPULATION) ** rng.choice([1, 1, 4])
+        values[f"n{i}"] = np.where(rng.random(POPULATION) < rng.choice([0, 0, 0.8]), 0, (drawn * most).round())
+    if n_categorical and n_whole and rng.random() < 0.3:  # a column that follows from another
+        values["n0"] = rng.integers(0, 50, 30)[values["c0"]]
+    score = sum(rng.normal() * (v - np.mean(v)) / (np.std(v) + 1e-9) for v in values.values())
+    score = score + rng.normal(size=POPULATION)
+    label = np.searchsorted(np.quantile(score, np.arange(1, n_classes) / n_classes), score)
+    order = rng.permutation(len(columns))
+    frame = {
+        c.name: values[c.name].astype(int) if c.kind is ColumnKind.INTEGER
+        else values[c.name] if c.is_numerical
+        else np.take(c.categories, values[c.name])
+        for c in (columns[i] for i in order)
+    }  # fmt: skip
+    target = Column.categorical("label", [f"class {c}" for c in range(n_classes)])
+    frame["label"] = np.take(target.categories, label)
+    return pd.DataFrame(frame), TableSchema(tuple(columns[i] for i in order), target)
+
+
+def twisted(rows: pd.DataFrame, schema: TableSchema, twist: str, rng: Draw) -> pd.DataFrame:
+    """The rows of a batch with copies, copies that differ in one cell, or labels of one class."""
+    rows = rows.reset_index(drop=True)
+    if twist == "one class":
+        return rows.assign(label=rows["label"].iloc[0])
+    if twist == "plain" or len(rows) < 2:
+        return rows
+    kept = int(rng.integers(1, len(rows)))
+    source = rng.integers(0, kept, len(rows)) if rng.random() < 0.7 else np.arange(len(rows)) % kept
+    source[:kept] = np.arange(kept)
+    copied = rows.iloc[source].reset_index(drop=True)
+    if rng.random() < 0.4:
+        copied["label"] = rows["label"]
+    if twist == "near copies":
+        for i in range(kept, len(rows)):
+            copied = _changed(copied, i, schema, rng)
+    return copied.iloc[rng.permutation(len(rows))].reset_index(drop=True)
+
+
+def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, within: float = NUMBERS_WITHIN) -> Judged:
+    """Compare every certified cell with the truth, certified rows paired with true ones one by one.
+
+    Args:
+        found: with a certificate.
+        truth: of the batch.
+        encoder: of both.
+        within: deviations that a certified number may be off.
+    """
+    certificate = found.certificate
+    if certificate is None or not certificate.certified:
+        return Judged(0, 0, 0, 0, 0, 0, 0.0)
+    at = [i for i, status in enumerate(certificate.status) if status == "certified"]
+    true, guess = checked_pair(encoder, encoder.project(truth.inputs, clamp=False), found.rows)
+    claimed = digits_of(certificate, len(encoder.schema.numerical))[at]
+    error = (guess.numbers[at].unsqueeze(1) - true.numbers).abs() / encoder.deviation
+    right = error <= within
+    labels = (found.labels[at].unsqueeze(1) == truth.labels).unsqueeze(-1)
+    cells = torch.cat([guess.codes[at].unsqueeze(1) == true.codes, right | ~claimed.unsqueeze(1), labels], -1)
+    pair = match_rows(cells.sum(-1) + (cells.shape[-1] + 1) * len(at) * cells.all(-1).double())
+    paired = torch.arange(len(at)), pair
+    n_claimed = torch.tensor([certificate.multiplicity[i] for i in at])
+    equal = (true.codes[pair, None] == true.codes).all(-1) & (true.numbers[pair, None] == true.numbers).all(-1)
+    within_reach = cells[..., :-1].all(-1).sum(1)
+    miscounted = ((n_claimed < equal.sum(1)) & claimed.all(-1)) | (n_claimed > within_reach)
+    errors = error[paired][claimed]
+    kinds = [column.kind is ColumnKind.INTEGER for column in encoder.schema.numerical]
+    uneven = (guess.numbers[at].round() != true.numbers[pair].round()) & claimed & torch.tensor(kinds, dtype=torch.bool)
+    return Judged(
+        rows=len(at),
+        digits=int(claimed.all(-1).sum()),
+        wrong=int((~cells[paired].all(-1) | miscounted).sum()),
+        cells=int(claimed.sum()) + len(at) * (1 + true.codes.shape[1]),
+        cells_wrong=int((~cells[paired]).sum()),
+        inexact=int(uneven.any(-1).sum()),
+        worst=float(errors.max()) if len(errors) else 0.0,
+    )
+
+
+def digits_of(certificate: Certificate, n_numbers: int) -> Tensor:
+    """Which numbers are certified, bool ``[rows, numbers]``."""
+    status = torch.tensor([status == "certified" for status in certificate.status])
+    digits = getattr(certificate, "digits", None)
+    told = status if digits is None else torch.as_tensor(digits, dtype=torch.bool)
+    told = told.unsqueeze(-1) if told.dim() == 1 else told
+    return (told & status.unsqueeze(-1)).expand(len(status), n_numbers)
+
+
+def _one(rng: Draw, shares: Mapping[str, float]) -> str:
+    return str(rng.choice(list(shares), p=list(shares.values())))
+
+
+def _shaped(numbers: np.ndarray, rng: Draw) -> np.ndarray:
+    """Normal, skewed, or rounded numbers, some columns mostly at their bound or constant."""
+    shape = rng.choice(["normal", "normal", "normal", "lognormal", "rounded", "bound", "constant"])
+    if shape == "lognormal":
+        return np.exp(numbers)
+    if shape == "rounded":
+        return numbers.round(1)
+    if shape == "bound":
+        return np.where(rng.random(len(numbers)) < 0.8, 0.0, np.abs(numbers))
+    return np.full(len(numbers), 2.5) if shape == "constant" and rng.random() < 0.3 else numbers
+
+
+def _changed(rows: pd.DataFrame, row: int, schema: TableSchema, rng: Draw) -> pd.DataFrame:
+    """One cell of a row is another: a category, or a number moved by a little or a lot, within what the table holds."""
+    column = schema.columns[rng.integers(len(schema.columns))]
+    values = rows[column.name].to_numpy(copy=True)
+    if not column.is_numerical:
+        values[row] = rng.choice(column.categories)
+    else:
+        step = 10 ** rng.uniform(-3, 0) * (values.std() or 1.0)
+        step = max(1, round(step)) if column.kind is ColumnKind.INTEGER else step
+        values[row] = values[row] + (step if values[row] + step <= values.max() else -step)
+        values[row] = np.clip(values[row], values.min(), values.max())
+    return rows.assign(**{column.name: values})
+
+
+def _train(network: nn.Module, inputs: Tensor, labels: Tensor, seed: int) -> None:
+    optimizer = torch.optim.SGD(network.parameters(), 0.1)
+    for rows in torch.randperm(len(inputs), generator=generator(seed, "training")).repeat(4).split(32):
+        optimizer.zero_grad()
+        cross_entropy(network(inputs[rows]), labels[rows]).backward()
+        optimizer.step()
+
+
+@torch.no_grad()
+def _kill(network: nn.Module, rng: Draw) -> None:
+    """Units of one hidden layer or of both that no row makes active."""
+    share = rng.uniform(0.1, 0.6)
+    for linear in list(network.linears)[: int(rng.integers(1, 3))]:
+        linear.bias[torch.as_tensor(rng.random(len(linear.bias)) < share)] = -100.0
