@@ -72,17 +72,20 @@ ELEMENTS = 4_000_000
 """Derivatives that are held at once."""
 
 
-def lone_proof(residual: Residual, space: RowSpace) -> tuple[Tensor, Tensor]:
+def lone_proof(residual: Residual, space: RowSpace, all_distinct: bool = False) -> tuple[Tensor, Tensor]:
     """Which explained rows are proven by their own equations: their cells and their digits, bool ``[r]`` each.
 
     Args:
         residual: explained rows and what is left.
         space: rows that may be in the batch.
+        all_distinct: prove nothing unless the gradient shows as many distinct rows as the batch has.
     """
     rows, n = len(residual.x), residual.n_rows
     whole = [spaces_of(layer, unit_scale(layer), most=n) for layer in residual.observed[:-1]]
     cells, digits = torch.zeros(2, rows, dtype=torch.bool, device=residual.x.device)
     if len(whole) <= LAYER or any(spaces.rank > n for spaces in whole) or not whole[LAYER].gap > CLEAR_GAP:
+        return cells, digits
+    if all_distinct and whole[LAYER].rank < n:
         return cells, digits
     # A deeper layer of another rank shows sums of rows only, or has lost them.
     same = [at for at in range(LAYER, len(whole)) if whole[at].rank == whole[LAYER].rank and whole[at].gap > CLEAR_GAP]

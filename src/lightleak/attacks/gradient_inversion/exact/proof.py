@@ -53,18 +53,20 @@ class Proof:
     digits: Tensor
 
 
-def proven_rows(residual: Residual, space: RowSpace) -> Proof:
+def proven_rows(residual: Residual, space: RowSpace, scaled: bool = False) -> Proof:
     """What is proven of explained rows.
 
     Args:
         residual: explained rows and what is left.
         space: rows that may be in the batch.
+        scaled: the gradient was multiplied by what rows that occur once have in common; were they rows that all occur
+            twice, it would be another factor.
     """
     if not len(residual.x) or residual.rows_left < 0:
         return _nothing(residual)
     if residual.rows_left == 0 and residual.relative < EXPLAINED:
         return proven_together(residual, space)
-    alone = Proof(*lone_proof(residual, space))
+    alone = Proof(*lone_proof(residual, space, all_distinct=scaled))
     if residual.rows_left == 0 and bool(alone.cells.all()) and not _explains_but_for_digits(residual, space):
         return _nothing(residual)  # every row is claimed and yet something is left: at least one claim is wrong
     return alone

@@ -43,6 +43,10 @@ TOGETHER_EVERY = 2
 """One in so many fruitless searches is followed by a fit of the last rows together; equal rows are looked for first."""
 
 
+MOST_REPEATED = 0.5
+"""Share of the candidates that pass as repeated rows from which on the gradient is not taken to be enlarged."""
+
+
 @dataclass(frozen=True)
 class Found:
     """Where the rounds ended.
@@ -133,7 +137,7 @@ class Rounds:
     def found(self, searches: int = 0) -> Found:
         """Where the rounds stand, with whole numbers rounded."""
         state = self.state.rounded()
-        proof = proven_rows(state.residual, self.start.space)
+        proof = proven_rows(state.residual, self.start.space, scaled=self.factor != 1)
         return Found(state.residual, state.cells, proof, self.start.searched.rank, state.space, searches, self.factor)
 
     def _search(self, chains: int, floor: float) -> Candidates:
@@ -195,7 +199,8 @@ class Rounds:
         state = self.state
         cells = state.space.cells(candidates.codes, candidates.numbers)
         cells, x, _ = distinct(cells, state.space.encode(cells))
-        verdict = verify(self.chain, layer, state.spaces[layer], x, state.residual.n_rows)
+        most_equal = 1 if alone else state.residual.rows_left
+        verdict = verify(self.chain, layer, state.spaces[layer], x, state.residual.n_rows, most_equal)
         if not len(state.residual.x) and self._scale_back(cells, verdict, tolerance):
             return self.accept(candidates, tolerance, layer, alone)
         passed = passing(verdict, tolerance, alone)
@@ -209,15 +214,29 @@ class Rounds:
         return len(chosen)
 
     def _scale_back(self, cells: tuple[Tensor, Tensor], verdict: Verdict, tolerance: float) -> bool:
-        """Begin again with the gradient as it was before its client scaled it, where candidates agree that it did."""
+        """Begin again with the gradient as it was before its client scaled it, where candidates agree that it did.
+
+        A gradient that seems to have been enlarged may as well be that of rows which occur several times.
+        """
         near = passing_but_for_scale(verdict, tolerance)
         best = verdict.row_distance.argsort(stable=True)
         one_each = unlike(cells, best[near[best]], self.encoder.deviation)  # a reading counts once
         factor = common_factor(verdict.single[one_each])
         if factor is None or abs(factor - 1) <= COEFFICIENT_TOLERANCE:
             return False
+        if factor < 1 and self._repeated((cells[0][one_each], cells[1][one_each]), tolerance):
+            return False
         self.factor *= factor
         whole, space = self.start.residual, self.start.space
         scaled = tuple(layer * factor for layer in whole.observed)
         self.start = self.state = State.start(self.chain, scaled, whole.n_rows, self.encoder, space.prior)
         return True
+
+    def _repeated(self, cells: tuple[Tensor, Tensor], tolerance: float) -> bool:
+        """Whether most of these rows pass as rows that occur several times, and the batch has room for all of them."""
+        state, n = self.state, self.state.residual.n_rows
+        verdict = verify(self.chain, LAYER, state.searched, state.space.encode(cells), n, most_equal=n)
+        passed = passing(verdict, tolerance, alone=False)
+        if float(passed.double().mean()) < MOST_REPEATED:
+            return False
+        return state.searched.rank * float(verdict.counts[passed].sum(-1).mean()) < n + 1

@@ -12,7 +12,17 @@ from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, with_one
 from lightleak.attacks.gradient_inversion.exact.spaces import Spaces
 
 MOST_EQUAL = 3
-"""Equal rows of a batch that are told apart by their labels; more of them are found in several turns."""
+"""Equal rows whose label counts are tried one by one, whatever the number of classes; of more, see `_many_equal`."""
+
+MUCH_BETTER = 0.01
+"""Counts of many equal rows are taken where their error is this part of that of the best counts of few: there are many,
+and some fit roughly."""
+
+READ_WITHIN = 1e-4
+"""Relative error of an output derivative below which the least number of equal rows is taken that has it."""
+
+LEAST_DIRECTION = 1e-9
+"""Ridge, relative, where the column space leaves the direction of an output derivative open."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +64,7 @@ def label_hypotheses(n_classes: int) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int) -> Verdict:
+def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int, most_equal: int = 1) -> Verdict:
     """Test rows against the spaces of a layer's gradient.
 
     Args:
@@ -63,12 +73,20 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int)
         spaces: of that layer's gradient.
         x: rows ``[n, d]``, float64.
         n_rows: rows of the batch.
+        most_equal: of them that may be equal; beyond `MOST_EQUAL` they are read off the output derivative.
     """
-    hypotheses = x.new_tensor(label_hypotheses(chain.n_classes))
+    few = x.new_tensor(label_hypotheses(chain.n_classes))
+    hypotheses = few.expand(len(x), -1, -1)
+    if most_equal > MOST_EQUAL:
+        hypotheses = torch.cat([hypotheses, _many_equal(chain, layer, spaces, x, n_rows, most_equal).unsqueeze(1)], 1)
     row_distance, unit_distance, coefficient = held_against(chain, layer, spaces, x, hypotheses, n_rows)
     error = (coefficient - 1).abs()
     # The coefficient tells counts apart whose directions are the same; the column space those that differ.
-    best = (error + unit_distance).argmin(1, keepdim=True)
+    distance = error + unit_distance
+    best = distance[:, : len(few)].argmin(1, keepdim=True)
+    if most_equal > MOST_EQUAL:
+        better = distance[:, -1:] < MUCH_BETTER * distance.gather(1, best)
+        best = torch.where(better, len(few), best)
     single, single_distance = coefficient[:, : chain.n_classes], unit_distance[:, : chain.n_classes]
     single_distance = torch.where(single > 0, single_distance, torch.full_like(single_distance, torch.inf))
     nearest = single_distance.argmin(1, keepdim=True)
@@ -76,10 +94,40 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int)
         row_distance=row_distance,
         unit_distance=unit_distance.gather(1, best).squeeze(1),
         coefficient_error=error.gather(1, best).squeeze(1),
-        counts=hypotheses[best.squeeze(1)],
+        counts=hypotheses[torch.arange(len(x)), best.squeeze(1)],
         single=single.gather(1, nearest).squeeze(1),
         single_distance=single_distance.gather(1, nearest).squeeze(1),
     )
+
+
+def _many_equal(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int, most: int) -> Tensor:
+    """Label counts of rows, however many of the batch are equal to each, ``[n, classes]``.
+
+    The output derivative ``o = N p - counts`` of a row is determined: its ``d`` lies in the column space, and its
+    coefficient is 1. The least N is taken for which ``N p - o`` are whole numbers that sum to N.
+    """
+    activations = chain.forward(x)
+    classes = chain.n_classes
+    # Derivatives by the logits sum to zero.
+    basis = torch.linalg.qr(torch.eye(classes).to(x) - 1 / classes)[0][:, : classes - 1]
+    masks = [mask.unsqueeze(1) for mask in activations.masks]
+    d = backpropagated(chain, layer, masks, basis.T) / spaces.unit_scale  # [n, classes - 1, out]
+    outside = d @ spaces.unit_null
+    gram = outside @ outside.mT
+    size = gram.diagonal(dim1=1, dim2=2).sum(1).clamp_min(torch.finfo(x.dtype).tiny)
+    gram = gram + LEAST_DIRECTION * torch.diag_embed(size.unsqueeze(1).expand(-1, classes - 1))
+    toward = (d @ (with_one(activations.hidden[layer]) @ spaces.inverse).unsqueeze(-1)) / n_rows
+    solved = torch.linalg.solve(gram, toward)
+    output = (solved / (toward.mT @ solved)).squeeze(-1) @ basis.T  # [n, classes]
+    times = torch.arange(1, most + 1).to(x).view(1, -1, 1)
+    raw = times * activations.probabilities.unsqueeze(1) - output.unsqueeze(1)  # [n, most, classes]
+    counts = raw.round()
+    possible = (counts >= 0).all(-1) & (counts.sum(-1) == times.squeeze(-1))
+    error = (raw - counts).norm(dim=-1) / output.norm(dim=-1, keepdim=True)
+    error = torch.where(possible, error, torch.inf).nan_to_num(torch.inf)
+    fits = error < READ_WITHIN
+    chosen = torch.where(fits.any(1), fits.int().argmax(1), error.argmin(1))
+    return counts[torch.arange(len(x)), chosen].nan_to_num().clamp_min(0)
 
 
 def held_against(
