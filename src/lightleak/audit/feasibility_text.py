@@ -2,18 +2,19 @@
 
 from collections.abc import Sequence
 
-from lightleak.attacks.gradient_inversion.exact.feasibility import expected_of_delta, expected_of_shapes
+from lightleak.attacks.gradient_inversion.exact.feasibility import RowKind, expected_of_delta, expected_of_shapes
 from lightleak.attacks.gradient_inversion.problem import relu_chain
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.experiment import Experiment
 from lightleak.audit.federation_config import defense_of
 from lightleak.audit.training import rows_of_clients
+from lightleak.protocols.recomputed_gradient import drops_units
 from lightleak.targets.spec import build_network
 
 WORDS = {
     "exact": "every row, with proof",
     "partial": "some rows, perhaps with proof",
-    "approximate": "rows are optimised, none is proven by itself",
+    "approximate": "rows are optimized together; none is proven by itself",
 }
 
 
@@ -29,9 +30,10 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     if experiment.encoder.encoding == "quantile":
         return ["does not apply: the encoding 'quantile' is not affine in numbers"]
     expect = expected_of_delta if config.protocol.is_fedavg else expected_of_shapes
+    kind = RowKind.of(experiment.encoder.schema, drops_units(network))
     lines = []
     for size in attacked_sizes(config, experiment):
-        found = expect(size, hidden, experiment.encoder.width)
+        found = expect(size, hidden, experiment.encoder.width, kind)
         lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
     if defense_of(config.defense) is not None:
         lines.append("all of this without the defence, which may take it away")

@@ -152,6 +152,29 @@ def make_batch() -> MakeBatch:
     return make
 
 
+@pytest.fixture(scope="session")
+def make_numeric_batch() -> MakeBatch:
+    """A batch of a table of continuous columns and three binary ones."""
+
+    @cache
+    def make(numbers: int = 8, n: int = 12, hidden: tuple[int, ...] = (20, 40), seed: int = 0) -> Batch:
+        rng = numpy_generator(seed, "numeric")
+        columns = [Column.continuous(f"x{i}") for i in range(numbers)]
+        columns += [Column.categorical(f"c{i}", ["a", "b"]) for i in range(3)]
+        frame = pd.DataFrame({f"x{i}": rng.normal(size=400) for i in range(numbers)})
+        for i in range(3):
+            frame[f"c{i}"] = np.take(["a", "b"], rng.integers(0, 2, 400))
+        frame["class"] = np.take(["no", "yes"], rng.integers(0, 2, 400))
+        schema = TableSchema(tuple(columns), Column.categorical("class", ["no", "yes"]))
+        encoder = TableEncoder(schema).fit(frame)
+        x, y = encoder.encode(frame)[:n], encoder.encode_labels(frame)[:n]
+        spec = NetworkSpec("mlp", 2, encoder.layout, {"hidden": list(hidden)})
+        update, _ = client_update(build_network(spec, seed), spec, encoder, x, y, share_labels=False)
+        return Batch(update, GroundTruth(x.clone(), y.clone()), encoder)
+
+    return make
+
+
 NEAR = 0.01
 """Deviations within which a number is nearly right; cell accuracy allows 0.319."""
 

@@ -42,7 +42,7 @@ def test_every_distinct_row_is_found_once_with_its_counts(
     found = run(batch)
     assert len(matched(found, batch)) == found.rank == n
     assert found.residual.rows_left == 0 and found.residual.relative < 1e-6
-    assert found.certain.shape == (n,) and bool(found.certain.all()) and found.searches >= 1
+    assert found.proof.cells.shape == (n,) and bool(found.proof.digits.all()) and found.searches >= 1
     torch.testing.assert_close(found.residual.x, batch.encoder.assemble(*found.cells).double(), rtol=0, atol=0)
 
 
@@ -79,7 +79,7 @@ def test_what_is_explained_never_exceeds_the_batch(
 ) -> None:
     found = run(make_batch(n, hidden, n_classes, encoding, seed), FEW)
     assert 0 <= found.residual.rows_left <= n
-    assert len(found.certain) == len(found.residual.x) == len(found.cells[0]) == len(found.cells[1])
+    assert len(found.proof.cells) == len(found.residual.x) == len(found.cells[0]) == len(found.cells[1])
     assert int(found.residual.counts.sum()) == n - found.residual.rows_left
 
 
@@ -87,9 +87,9 @@ def test_what_is_explained_never_exceeds_the_batch(
 def test_work_is_bounded_by_counts(make_batch: Any, patience: int) -> None:
     batch = make_batch(20, seed=1)
     found = run(batch, ExactConfig(chains=1, most_chains=1, sweeps=1, patience=patience, enumerate_below=0))
-    assert patience <= found.searches <= patience * (1 + len(found.certain))
+    assert patience <= found.searches <= patience * (1 + len(found.proof.cells))
 
 
 def test_where_no_test_is_left_nothing_is_claimed(make_batch: Any) -> None:
     found = run(make_batch(40, (40, 40), 2, seed=1), FEW)
-    assert not found.certain.any() and found.residual.rows_left == 40
+    assert not found.proof.cells.any() and found.residual.rows_left == 40
