@@ -117,11 +117,12 @@ class State:
         return float(_first_singular_values(self.residual, self.spaces[0].unit_scale)[0])
 
     def rounded(self) -> "State":
-        """The same with whole numbers in integer columns."""
+        """The same with numbers as a table holds them: inside their bounds, whole in integer columns."""
         codes, values = self.cells
-        whole = [column.kind is ColumnKind.INTEGER for column in self.space.encoder.schema.numerical]
+        encoder = self.space.encoder
+        whole = [column.kind is ColumnKind.INTEGER for column in encoder.schema.numerical]
         integer = torch.tensor(whole, dtype=torch.bool, device=values.device)
-        cells = codes, torch.where(integer, values.round(), values)
+        cells = codes, torch.where(integer, values.round(), values).clamp(encoder.lower, encoder.upper)
         residual = self.residual.explaining(self.space.encode(cells), self.residual.counts)
         return State(residual, cells, self.space, self.spaces)
 

@@ -124,7 +124,8 @@ class JointInversion(UpdateAttack):
         self, update: ClientUpdate, problem: JointProblem, found: Solution, noise: float, began: float
     ) -> Reconstruction:
         encoder, n = problem.space.encoder, update.facts.n_rows
-        encoded = encoder.assemble(*problem.space.cells(found.rows.codes, found.rows.numbers))
+        codes, values = problem.space.cells(found.rows.codes, found.rows.numbers)
+        encoded = encoder.assemble(codes, values.clamp(encoder.lower, encoder.upper))
         residual = problem.with_kernels(Kernels.plain(problem.nodes.depth)).value(found.rows) ** 0.5
         if found.solved:
             uncertainty = cell_uncertainty(encoder, problem.space.prior, n, 0)
