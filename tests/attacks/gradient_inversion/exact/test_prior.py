@@ -75,3 +75,11 @@ def test_knowledge_that_is_not_there_is_refused(make_batch: Any) -> None:
     partial = {name: value for name, value in known.update.marginals.items() if name != "price"}
     with pytest.raises(ObservationError, match="'price'"):
         RowPrior.of(replace(known.update, marginals=partial), known.encoder)
+
+
+def test_a_constant_column_has_a_spread_to_divide_by_in_float32(make_batch: Any) -> None:
+    batch = make_batch(4)
+    prior = RowPrior.of(batch.update, batch.encoder, "schema")
+    edition = [column.name for column in batch.encoder.schema.numerical].index("edition")
+    assert float(batch.encoder.upper[edition] - batch.encoder.lower[edition]) == 0
+    assert bool((prior.deviation.float() > 0).all())

@@ -67,8 +67,9 @@ class RowPrior:
             shares = tuple(_normalized(encoder.shift[block.slice]) for block in encoder.layout.categorical)
             return cls(shares, encoder.shift[encoder.numerical_positions], encoder.deviation, "statistics")
         even = tuple(torch.full_like(encoder.shift[b.slice], 1 / b.width) for b in encoder.layout.categorical)
-        span = (encoder.upper - encoder.lower).clamp_min(torch.finfo(torch.float64).tiny)
-        return cls(even, (encoder.lower + encoder.upper) / 2, span / 12**0.5, "schema")
+        span = encoder.upper - encoder.lower
+        spread = torch.where(span > 0, span / 12**0.5, encoder.deviation)  # a constant has none of its own
+        return cls(even, (encoder.lower + encoder.upper) / 2, spread, "schema")
 
     @classmethod
     def _of_marginals(cls, marginals: Marginals, encoder: TableEncoder) -> "RowPrior":
