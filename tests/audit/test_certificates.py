@@ -173,7 +173,7 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     few, near, many = lines_of(tiny(**wide, initial__batch_sizes=[8, 60]))
     assert few.startswith("8 rows: every row, with proof (33 + 32 equations of layer 2 test every row)")
     assert near.startswith("36 rows: some rows, perhaps with proof (only 5 + 4 equations")
-    assert many.startswith("60 rows: rows are optimised, none is proven by itself")
+    assert many.startswith("60 rows: rows are optimized together; none is proven by itself")
     assert len(lines_of(tiny(**wide, initial__batches=0))) == 1
     assert "without the defence" in lines_of(tiny(**wide, defense={"name": "gaussian_noise"}))[-1]
     fedavg = lines_of(

@@ -167,6 +167,7 @@ class RunMaker:
         right = 1.0 if certified else None
         return {
             "certified_rows": certified, "certified_share": certified / size,
+            "certified_digits_share": certified / size,
             "certificate_residual": 1.3e-7 if certified == size else 0.21, "expected": "exact", "row_status": status,
             "feasibility": FEASIBILITY, "certified_accuracy": right, "certified_exact": right,
         }  # fmt: skip

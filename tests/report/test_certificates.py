@@ -76,7 +76,7 @@ def test_the_page_shows_proofs_and_explains_them(page_of, make_run) -> None:
     assert "proven" in page.ids
     for words in (
         "Rows proven, without the truth",
-        "whoever sees the update can be sure of it, without any truth to compare with",
+        "whoever sees the update can be sure of its categories and label, without any truth to compare with",
         "Of rows that are not certified it does not say that the server knows which cells are right",
         "by the update alone.",
         "69 + 68 equations of layer 2 test every row.",

@@ -20,8 +20,8 @@ from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.data.encoder import TableEncoder
-from lightleak.metrics.certificate import certificate_facts, certified_accuracy, status_by_true_row
-from lightleak.metrics.score import matched, score
+from lightleak.metrics.certificate import certificate_facts, certified_accuracy
+from lightleak.metrics.score import match, matched, score
 
 Observed = tuple[ClientUpdate, GroundTruth | None]
 
@@ -198,16 +198,18 @@ def keep_result(
 
 
 def scored(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> pd.DataFrame:
-    """Cells in the long form of `matched`, and ``status``: what the attack knows of the row without the truth."""
-    cells = matched(reconstruction, truth, encoder)
-    status = status_by_true_row(reconstruction, truth, encoder)
-    return cells.assign(status="" if status is None else [status[row] for row in cells["row"]])
+    """Cells in the long form of `matched`, and what the attack knows of the row without the truth.
+
+    ``status`` is of its categories and label, ``digits`` says whether its numbers are certified as well.
+    """
+    order = match(reconstruction, truth, encoder).order.tolist()
+    return _with_claims(matched(reconstruction, truth, encoder), reconstruction, order)
 
 
 def unscored(reconstruction: Reconstruction) -> pd.DataFrame:
     """As `scored`; for want of a truth ``true`` and ``correct`` are empty."""
     names = list(reconstruction.rows.columns)
-    n, certificate = len(reconstruction.rows), reconstruction.certificate
+    n = len(reconstruction.rows)
     cells = pd.DataFrame(
         {
             "row": [row for row in range(n) for _ in names],
@@ -218,7 +220,16 @@ def unscored(reconstruction: Reconstruction) -> pd.DataFrame:
             "entropy": [reconstruction.uncertainty[name].iloc[row] for row in range(n) for name in names],
         }
     )
-    return cells.assign(status="" if certificate is None else [certificate.status[row] for row in cells["row"]])
+    return _with_claims(cells, reconstruction, range(n))
+
+
+def _with_claims(cells: pd.DataFrame, reconstruction: Reconstruction, order: Sequence[int]) -> pd.DataFrame:
+    """Cells with what is claimed of their row; ``order`` tells the reconstructed row of every row of the table."""
+    certificate = reconstruction.certificate
+    if certificate is None:
+        return cells.assign(status="", digits="")
+    rows = [order[row] for row in cells["row"]]
+    return cells.assign(status=[certificate.status[i] for i in rows], digits=[certificate.digits[i] for i in rows])
 
 
 def without_nan(value: Any) -> Any:

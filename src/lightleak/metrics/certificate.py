@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from lightleak.core.certificate import NUMBERS_WITHIN, Certificate, RowStatus
+from lightleak.core.certificate import NUMBERS_WITHIN, Certificate
 from lightleak.core.matching import match_rows
 from lightleak.core.observations import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
@@ -51,16 +51,6 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
         "row_digits": list(certificate.digits),
         "feasibility": certificate.feasibility.to_dict(),
     }
-
-
-def status_by_true_row(
-    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder
-) -> list[RowStatus] | None:
-    """Status of the row that is matched with each true row; ``None`` without a certificate; errors as for `match`."""
-    if reconstruction.certificate is None:
-        return None
-    order = match(reconstruction, truth, encoder).order
-    return [reconstruction.certificate.status[i] for i in order.tolist()]
 
 
 def certified_accuracy(

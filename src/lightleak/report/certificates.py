@@ -15,7 +15,7 @@ MARKS = {"certified": "◆", "likely": "◇", "missing": "○"}
 """Signs of the statuses of a row, unlike those for right and wrong cells."""
 
 MEANINGS = {
-    "certified": "proven: it passes tests against the update that a wrong row fails",
+    "certified": "proven: no row of other categories or another label passes the same tests against the update",
     "likely": "the best explanation that was found, not proven",
     "missing": "not found: a guess from how often values occur",
 }
@@ -27,7 +27,8 @@ class Certificates:
 
     Attributes:
         group: the batches.
-        share: of rows that are certified.
+        share: of rows that are certified: their categories and label.
+        digits: of rows whose numbers are certified as well; None where the run does not say.
         complete: batches of which every row is.
         batches: batches with a certificate.
         expected: what was expected before any work, with the number of batches; empty where the run does not say.
@@ -40,6 +41,7 @@ class Certificates:
 
     group: Group
     share: Estimate
+    digits: Estimate | None
     complete: int
     batches: int
     expected: tuple[tuple[str, int], ...]
@@ -102,6 +104,7 @@ def _of(group: Group) -> Certificates | None:
     return Certificates(
         group=group,
         share=share,
+        digits=group.metrics.get("certified_digits_share"),
         complete=sum(proof.is_complete for proof in proofs),
         batches=len(proofs),
         expected=tuple((outcome, counted[outcome]) for outcome in get_args(Outcome) if counted[outcome]),

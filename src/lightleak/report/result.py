@@ -20,6 +20,7 @@ METRICS = (
     "bottom25_numerical",
     "label_count_error",
     "certified_share",
+    "certified_digits_share",
     "certified_accuracy",
     "certified_exact",
     "seconds",
