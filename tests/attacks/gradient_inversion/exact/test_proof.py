@@ -124,6 +124,12 @@ def test_rows_given_twice_prove_their_cells_and_not_their_digits(make_batch: Any
     assert torch.equal(proven_rows(once, space_of(batch)).cells, counts.sum(1) == 1)
 
 
+def test_one_row_claimed_twice_is_not_proven(make_batch: Any) -> None:
+    batch = make_batch(10, seed=9)
+    at = torch.tensor([0, 1, 2, 2])
+    assert not proven(batch, (batch.cells[0][at], batch.cells[1][at]), batch.truth.labels[at]).cells.any()
+
+
 def test_more_rows_than_the_batch_has_prove_nothing(make_batch: Any) -> None:
     batch = make_batch(6, seed=9)
     twice = batch.cells[0].repeat(2, 1), batch.cells[1].repeat(2, 1)
