@@ -66,10 +66,9 @@ def proven_rows(residual: Residual, space: RowSpace, scaled: bool = False) -> Pr
         return _nothing(residual)
     if residual.rows_left == 0 and residual.relative < EXPLAINED:
         return proven_together(residual, space)
-    equal = (residual.x.unsqueeze(1) == residual.x).all(-1)
-    if int(equal.sum()) > len(residual.x):
-        return _nothing(residual)  # one row of the batch, claimed twice
-    alone = Proof(*lone_proof(residual, space, all_distinct=scaled))
+    cells, digits = lone_proof(residual, space, all_distinct=scaled)
+    once = (residual.x.unsqueeze(1) == residual.x).all(-1).sum(1) == 1  # else one row of the batch is claimed twice
+    alone = Proof(cells & once, digits & once)
     if residual.rows_left == 0 and bool(alone.cells.all()) and not _explains_but_for_digits(residual, space):
         return _nothing(residual)  # every row is claimed and yet something is left: at least one claim is wrong
     return alone
