@@ -112,7 +112,7 @@ class ExactFedAvg(UpdateAttack):
             certificate=Certificate(
                 residual=found.left,
                 status=tuple(status),
-                digits=tuple(found.certain.tolist()),
+                digits=tuple(found.digits.tolist()),
                 multiplicity=tuple(found.multiplicity.tolist()),
                 feasibility=_feasibility(update, observed, found),
             ),

@@ -7,7 +7,6 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.fedavg.config import ExactFedAvgConfig
 from lightleak.attacks.gradient_inversion.exact.fedavg.counts import (
-    LEAST,
     class_counts,
     predicted_shares,
     single_counts,
@@ -16,6 +15,7 @@ from lightleak.attacks.gradient_inversion.exact.fedavg.decomposition import Deco
 from lightleak.attacks.gradient_inversion.exact.fedavg.explain import gather
 from lightleak.attacks.gradient_inversion.exact.fedavg.leftovers import Known, fit, problem_of
 from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpdate
+from lightleak.attacks.gradient_inversion.exact.fedavg.proof import proven_rows
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
 from lightleak.attacks.gradient_inversion.exact.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
@@ -34,15 +34,6 @@ SETTLED = 3e-3
 """Squared distance, relative to that of no rows, at which no further fit is tried: where all rows were right it was
 1e-3 or less, by which the straight way of the weights differs from the true one, and with a wrong cell over 1e-2."""
 
-INDICATOR_WITHIN = 0.1
-"""How near a proven row's category indicators come out to 0 and 1."""
-
-SPREAD_BELOW = 0.02
-"""Deviation of a proven row's numbers by noise, in the column's deviations; measured 1e-5 to 3e-4 on Adult."""
-
-LABEL_MATCHES = 0.5
-"""Part of a share that its prediction may miss in a proven row: the other label of two points the other way."""
-
 MATCHES = 0.3
 """Part of a row's share that its predicted share may miss while its label is taken as known: the way of the weights
 is known to 5 to 15 %, and the wrong label or a wrong scale misses by all of it."""
@@ -58,7 +49,8 @@ class Inverted:
         numbers: ``[n, F]``.
         labels: LongTensor ``[n]``.
         multiplicity: rows that are equal to each ``[n]``.
-        certain: the row is proven, bool ``[n]``.
+        certain: its categories, label and multiplicity are proven, bool ``[n]``.
+        digits: so are its numbers, bool ``[n]``.
         explained: they explain the first layer's update to rounding.
         left: norm of what they leave of it, relative to its own.
         equations: of the update.
@@ -70,6 +62,7 @@ class Inverted:
     labels: Tensor
     multiplicity: Tensor
     certain: Tensor
+    digits: Tensor
     explained: bool
     left: float
     equations: RowEquations
@@ -121,15 +114,20 @@ def _of_decomposition(observed: WeightUpdate, equations: RowEquations, found: De
     each = torch.repeat_interleave(torch.arange(len(times), device=times.device), times)
     classes = torch.arange(counts.shape[1], device=times.device)
     labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
-    certain = (_proven_rows(found) & (of_classes.misfit < LABEL_MATCHES))[each]
+    proof = proven_rows(observed, space, found.codes, found.numbers, counts, n_rows, equations.rank)
     left = _relative(found, equations)
-    return Inverted(space, found.codes[each], found.numbers[each], labels, times[each], certain, True, left, equations)
-
-
-def _proven_rows(found: Decomposition) -> Tensor:
-    """Rows of a decomposition whose cells nothing else than they explains to rounding, bool ``[r]``."""
-    sharp = (found.doubt < INDICATOR_WITHIN) & (found.spread < SPREAD_BELOW)
-    return sharp if found.left < PROVEN else torch.zeros_like(sharp)
+    return Inverted(
+        space,
+        found.codes[each],
+        found.numbers[each],
+        labels,
+        times[each],
+        proof.cells[each],
+        proof.digits[each],
+        True,
+        left,
+        equations,
+    )
 
 
 def _relative(found: Decomposition, equations: RowEquations) -> float:
@@ -154,13 +152,9 @@ def _fitted(
     for _ in range(config.restarts):
         rows, value = fit(problem, known, n_rows, config.steps, generator)
         refined = refine(observed, equations, rows.codes, rows.numbers)
-        remains, alone = _relative(refined, equations), torch.ones_like(rows.labels)
+        remains = _relative(refined, equations)
         if refined.left < PROVEN:
-            x = space.encode(space.cells(refined.codes, refined.numbers))
-            predicted = predicted_shares(observed, x, n_rows)[torch.arange(n_rows, device=x.device), rows.labels]
-            missed = (refined.shares - predicted).norm(dim=1) / refined.shares.norm(dim=1).clamp_min(LEAST)
-            proven = _proven_rows(refined) & (missed < LABEL_MATCHES)
-            return Inverted(space, refined.codes, refined.numbers, rows.labels, alone, proven, True, remains, equations)
+            return _of_fit(observed, equations, refined, rows.labels, n_rows)
         if best is None or value < least:
             best, least, left = rows, value, remains
         if least < SETTLED:
@@ -169,4 +163,30 @@ def _fitted(
     certain = torch.zeros_like(best.labels, dtype=torch.bool)
     certain[: len(known.codes)] = known.fixed & known.sure
     alone = torch.ones_like(best.labels)
-    return Inverted(space, best.codes, best.numbers, best.labels, alone, certain, False, left, equations)
+    return Inverted(space, best.codes, best.numbers, best.labels, alone, certain, certain, False, left, equations)
+
+
+def _of_fit(
+    observed: WeightUpdate, equations: RowEquations, found: Decomposition, labels: Tensor, n_rows: int
+) -> Inverted:
+    """All rows are found, some of them perhaps more than once."""
+    space = equations.space
+    codes, values = space.cells(found.codes, found.numbers)
+    _, source = torch.cat([codes.to(values.dtype), values], 1).unique(dim=0, return_inverse=True)
+    first = torch.stack([(source == i).nonzero()[0, 0] for i in range(int(source.max()) + 1)])
+    counts = labels.new_zeros(len(first), observed.start.n_classes)
+    counts.index_put_((source, labels), torch.ones_like(labels), accumulate=True)
+    proof = proven_rows(observed, space, found.codes[first], found.numbers[first], counts, n_rows, equations.rank)
+    left = _relative(found, equations)
+    return Inverted(
+        space,
+        found.codes,
+        found.numbers,
+        labels,
+        counts.sum(1)[source],
+        proof.cells[source],
+        proof.digits[source],
+        True,
+        left,
+        equations,
+    )
