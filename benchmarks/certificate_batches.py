@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from lightleak.core.certificate import Certificate
+from lightleak.core.certificate import NUMBERS_WITHIN, Certificate
 from lightleak.core.matching import match_rows
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.reconstruction import Reconstruction
@@ -30,8 +30,6 @@ from lightleak.targets.spec import NetworkSpec, build_network
 Draw = np.random.Generator
 POPULATION, KNOWN = 400, 300
 """Rows of a made table; clients draw from the first `KNOWN`, the server's marginals are those of the others."""
-NUMBERS_WITHIN = 0.01
-"""Deviations of a column within which a certified number must lie."""
 
 EXACT = {"patience": 2, "chains": 64, "most_chains": 256, "sweeps": 10}
 JOINT = {"steps": 500, "sweeps": 4, "rounds": 2, "round_steps": 200, "reopenings": 1}
@@ -296,10 +294,8 @@ def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, with
 def digits_of(certificate: Certificate, n_numbers: int) -> Tensor:
     """Which numbers are certified, bool ``[rows, numbers]``."""
     status = torch.tensor([status == "certified" for status in certificate.status])
-    digits = getattr(certificate, "digits", None)
-    told = status if digits is None else torch.as_tensor(digits, dtype=torch.bool)
-    told = told.unsqueeze(-1) if told.dim() == 1 else told
-    return (told & status.unsqueeze(-1)).expand(len(status), n_numbers)
+    told = status & torch.tensor(certificate.digits, dtype=torch.bool)
+    return told.unsqueeze(-1).expand(len(status), n_numbers)
 
 
 def _one(rng: Draw, shares: Mapping[str, float]) -> str:

@@ -86,7 +86,7 @@ def claim(encoder: TableEncoder, truth: GroundTruth, times: tuple[int, ...] = (1
         uncertainty=None,
         loss=0.0,
         seconds=0.0,
-        certificate=Certificate(0.0, ("certified",) * n, times, Feasibility((), (), (), 0.0, "exact", "")),
+        certificate=Certificate(0.0, ("certified",) * n, (True,) * n, times, Feasibility((), (), (), 0.0, "exact", "")),
     )
 
 

@@ -96,15 +96,15 @@ class ExactFedAvg(UpdateAttack):
         draws = generator(seed, self.name)
         found = invert(observed, encoder, prior, update.facts.n_rows, self.config, draws)
         synchronize(device)
-        encoded = encoder.assemble(*found.space.cells(found.codes, found.numbers)).cpu()
+        encoded = encoder.assemble(*found.space.cells(found.rows.codes, found.rows.numbers)).cpu()
         if progress is not None:
             progress(1.0)
-        status: list[RowStatus] = ["certified" if c else "likely" for c in found.certain.tolist()]
+        status: list[RowStatus] = ["certified" if c else "likely" for c in found.proof.cells.tolist()]
         return Reconstruction(
             attack=self.name,
             threat_model=self.threat_model,
             rows=encoder.decode(encoded.to(device)),
-            labels=found.labels.cpu(),
+            labels=found.rows.labels.cpu(),
             encoded=encoded,
             uncertainty=cell_uncertainty(encoder, prior, len(encoded), 0),
             loss=found.left,
@@ -112,7 +112,7 @@ class ExactFedAvg(UpdateAttack):
             certificate=Certificate(
                 residual=found.left,
                 status=tuple(status),
-                digits=tuple(found.certain.tolist()),
+                digits=tuple(found.proof.digits.tolist()),
                 multiplicity=tuple(found.multiplicity.tolist()),
                 feasibility=_feasibility(update, observed, found),
             ),

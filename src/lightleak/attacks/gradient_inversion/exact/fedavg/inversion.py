@@ -14,8 +14,11 @@ from lightleak.attacks.gradient_inversion.exact.fedavg.counts import (
 )
 from lightleak.attacks.gradient_inversion.exact.fedavg.decomposition import Decomposition, decompose, refine
 from lightleak.attacks.gradient_inversion.exact.fedavg.explain import gather
-from lightleak.attacks.gradient_inversion.exact.fedavg.leftovers import Known, fit, problem_of
+from lightleak.attacks.gradient_inversion.exact.fedavg.leftovers import Known, fit_layers, problem_of
 from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpdate
+from lightleak.attacks.gradient_inversion.exact.fedavg.proof import EXPLAINED, Proof, proven_alone, proven_together
+from lightleak.attacks.gradient_inversion.exact.fedavg.shares import Fit, fit_shares, with_better_numbers
+from lightleak.attacks.gradient_inversion.exact.joint.problem import JointRows
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
 from lightleak.attacks.gradient_inversion.exact.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
@@ -26,22 +29,9 @@ COMPLETE_BELOW = 10.0
 """What rows may leave of the first layer's update, relative to rounding, when they are all of the batch: measured 0.2
 to 4 where every row was right, and over 50 with one wrong category."""
 
-PROVEN = 1.5
-"""The same for a proof: no more than rounding. Between the two all categories are right, but a number that little
-depends on may be off."""
-
 SETTLED = 3e-3
 """Squared distance, relative to that of no rows, at which no further fit is tried: where all rows were right it was
 1e-3 or less, by which the straight way of the weights differs from the true one, and with a wrong cell over 1e-2."""
-
-INDICATOR_WITHIN = 0.1
-"""How near a proven row's category indicators come out to 0 and 1."""
-
-SPREAD_BELOW = 0.02
-"""Deviation of a proven row's numbers by noise, in the column's deviations; measured 1e-5 to 3e-4 on Adult."""
-
-LABEL_MATCHES = 0.5
-"""Part of a share that its prediction may miss in a proven row: the other label of two points the other way."""
 
 MATCHES = 0.3
 """Part of a row's share that its predicted share may miss while its label is taken as known: the way of the weights
@@ -54,23 +44,17 @@ class Inverted:
 
     Attributes:
         space: whose coordinates.
-        codes: LongTensor ``[n, K]``.
-        numbers: ``[n, F]``.
-        labels: LongTensor ``[n]``.
+        rows: all of them.
         multiplicity: rows that are equal to each ``[n]``.
-        certain: the row is proven, bool ``[n]``.
-        explained: they explain the first layer's update to rounding.
-        left: norm of what they leave of it, relative to its own.
+        proof: what is proven of them.
+        left: norm of what they leave of the first layer's update, relative to its own.
         equations: of the update.
     """
 
     space: RowSpace
-    codes: Tensor
-    numbers: Tensor
-    labels: Tensor
+    rows: JointRows
     multiplicity: Tensor
-    certain: Tensor
-    explained: bool
+    proof: Proof
     left: float
     equations: RowEquations
 
@@ -100,9 +84,10 @@ def invert(
         found = decompose(equations, rows.vectors)
         if found.left >= COMPLETE_BELOW:
             found = refine(observed, equations, rows.codes, rows.numbers)
+        sharp = sharpened(observed, space, found)
         # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
-        if found.left < (COMPLETE_BELOW if equations.rank == n_rows else PROVEN):
-            return _of_decomposition(observed, equations, found, n_rows)
+        if sharp.left < (COMPLETE_BELOW if equations.rank == n_rows else EXPLAINED):
+            return _of_decomposition(observed, equations, sharp, n_rows)
     scale = (rows.vectors * equations.coordinates(rows.codes, rows.numbers)).sum(1, keepdim=True)
     shares = (rows.vectors @ equations.gradient.T) / scale
     single = single_counts(shares, predicted_shares(observed, space.rows.of(rows.codes, rows.numbers), n_rows))
@@ -111,32 +96,28 @@ def invert(
     return _fitted(observed, equations, known, n_rows, config, generator)
 
 
-def _of_decomposition(observed: WeightUpdate, equations: RowEquations, found: Decomposition, n_rows: int) -> Inverted:
+def sharpened(observed: WeightUpdate, space: RowSpace, found: Decomposition) -> Fit:
+    """The rows of a decomposition with the numbers that leave least of the update."""
+    return with_better_numbers(observed, space, fit_shares(observed, space, found.codes, found.numbers))
+
+
+def _of_decomposition(observed: WeightUpdate, equations: RowEquations, fit: Fit, n_rows: int) -> Inverted:
     """All distinct rows are found: each as often as its share says."""
     space = equations.space
-    x = space.encode(space.cells(found.codes, found.numbers))
-    of_classes = class_counts(found.shares, predicted_shares(observed, x, n_rows), n_rows, observed.fit_scale)
-    counts = of_classes.counts
+    predicted = predicted_shares(observed, fit.x, n_rows)
+    counts = class_counts(fit.shares, predicted, n_rows, observed.fit_scale).counts
+    proof = proven_together(observed, space, fit, counts, n_rows, equations.rank)
     times = counts.sum(1)
     each = torch.repeat_interleave(torch.arange(len(times), device=times.device), times)
     classes = torch.arange(counts.shape[1], device=times.device)
     labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
-    certain = (_proven_rows(found) & (of_classes.misfit < LABEL_MATCHES))[each]
-    left = _relative(found, equations)
-    return Inverted(space, found.codes[each], found.numbers[each], labels, times[each], certain, True, left, equations)
+    rows = JointRows(fit.codes[each], fit.numbers[each], labels)
+    return Inverted(space, rows, times[each], proof.of(each), _relative(observed, fit), equations)
 
 
-def _proven_rows(found: Decomposition) -> Tensor:
-    """Rows of a decomposition whose cells nothing else than they explains to rounding, bool ``[r]``."""
-    sharp = (found.doubt < INDICATOR_WITHIN) & (found.spread < SPREAD_BELOW)
-    return sharp if found.left < PROVEN else torch.zeros_like(sharp)
-
-
-def _relative(found: Decomposition, equations: RowEquations) -> float:
-    """What a decomposition leaves, relative to the update instead of to the noise."""
-    gradient = equations.gradient
-    norm = float(gradient.norm())
-    return found.left * equations.noise * gradient.numel() ** 0.5 / norm if norm > 0 else 0.0
+def _relative(observed: WeightUpdate, fit: Fit) -> float:
+    """What rows leave of the first layer's update, relative to it."""
+    return float(fit.remains.norm() / observed.gradient[0].norm().clamp_min(LEAST))
 
 
 def _fitted(
@@ -152,21 +133,32 @@ def _fitted(
     problem = problem_of(observed, space, n_rows, generator)
     best, least, left = None, float("inf"), 1.0
     for _ in range(config.restarts):
-        rows, value = fit(problem, known, n_rows, config.steps, generator)
-        refined = refine(observed, equations, rows.codes, rows.numbers)
-        remains, alone = _relative(refined, equations), torch.ones_like(rows.labels)
-        if refined.left < PROVEN:
-            x = space.encode(space.cells(refined.codes, refined.numbers))
-            predicted = predicted_shares(observed, x, n_rows)[torch.arange(n_rows, device=x.device), rows.labels]
-            missed = (refined.shares - predicted).norm(dim=1) / refined.shares.norm(dim=1).clamp_min(LEAST)
-            proven = _proven_rows(refined) & (missed < LABEL_MATCHES)
-            return Inverted(space, refined.codes, refined.numbers, rows.labels, alone, proven, True, remains, equations)
+        rows, value = fit_layers(problem, known, n_rows, config.steps, generator)
+        sharp = sharpened(observed, space, refine(observed, equations, rows.codes, rows.numbers))
+        if sharp.left < EXPLAINED:
+            return _of_fit(observed, equations, sharp, rows.labels, n_rows)
         if best is None or value < least:
-            best, least, left = rows, value, remains
+            best, least, left = rows, value, _relative(observed, sharp)
         if least < SETTLED:
             break
     assert best is not None
-    certain = torch.zeros_like(best.labels, dtype=torch.bool)
-    certain[: len(known.codes)] = known.fixed & known.sure
-    alone = torch.ones_like(best.labels)
-    return Inverted(space, best.codes, best.numbers, best.labels, alone, certain, False, left, equations)
+    m, taken = len(known.codes), known.fixed & known.sure
+    alone = proven_alone(observed, equations, best.codes[:m], best.numbers[:m], best.labels[:m], n_rows)
+    none = torch.zeros(n_rows, dtype=torch.bool, device=best.codes.device)
+    proof = Proof(none.clone(), none.clone())
+    proof.cells[:m], proof.digits[:m] = alone.cells & taken, alone.digits & taken
+    return Inverted(space, best, torch.ones_like(best.labels), proof, left, equations)
+
+
+def _of_fit(observed: WeightUpdate, equations: RowEquations, fit: Fit, labels: Tensor, n_rows: int) -> Inverted:
+    """All rows are found, some of them perhaps more than once."""
+    space = equations.space
+    codes, values = space.cells(fit.codes, fit.numbers)
+    _, source = torch.cat([codes.to(values.dtype), values], 1).unique(dim=0, return_inverse=True)
+    first = torch.stack([(source == i).nonzero()[0, 0] for i in range(int(source.max()) + 1)])
+    counts = labels.new_zeros(len(first), observed.start.n_classes)
+    counts.index_put_((source, labels), torch.ones_like(labels), accumulate=True)
+    distinct = fit_shares(observed, space, fit.codes[first], fit.numbers[first])
+    proof = proven_together(observed, space, distinct, counts, n_rows, equations.rank)
+    rows = JointRows(fit.codes, fit.numbers, labels)
+    return Inverted(space, rows, counts.sum(1)[source], proof.of(source), _relative(observed, fit), equations)

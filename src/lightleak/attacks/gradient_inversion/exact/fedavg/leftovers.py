@@ -84,7 +84,7 @@ def problem_of(observed: WeightUpdate, space: RowSpace, n_rows: int, generator: 
     return JointProblem(space, nodes, kernels, observed.gradient, n_rows)
 
 
-def fit(
+def fit_layers(
     problem: JointProblem, known: Known, n_rows: int, steps: int, generator: torch.Generator
 ) -> tuple[JointRows, float]:
     """All rows, the known ones first, and their relative value.

@@ -1,0 +1,137 @@
+"""Every row's share in a first layer's update, given the rows, and numbers that leave less of it.
+
+The update is ``sum_i D_i (x_i, 1)^T`` whatever the epochs, batches and order were. The share D_i vanishes on the units
+that row i leaves silent and is free on the others; it is eliminated here unit by unit (variable projection, Golub and
+Pereyra 1973), so that what is left of the update is a function of the rows alone.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.exact.chain import with_one
+from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpdate
+from lightleak.attacks.gradient_inversion.exact.fedavg.silent_units import silence
+from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
+
+DEPENDENT = 1e-6
+"""Part of the largest singular value of the rows active at a unit below which they are dependent."""
+
+DETERMINED = 1e-6
+"""Part of a share that may lie in such dependencies while it counts as determined."""
+
+JITTER = 1e-13
+"""Added to the normal matrix, its diagonal scaled to 1: what is not determined comes out with large errors, not with
+infinite ones."""
+
+STEPS, HALVINGS, LEAST_GAIN = 8, 3, 0.99
+"""Steps towards better numbers, halvings of each, and part of what was left at which no further one is taken."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Rows, and the shares with which they fit a first layer's update best.
+
+    Attributes:
+        codes: LongTensor ``[r, K]``.
+        numbers: ``[r, F]``.
+        x: the rows encoded ``[r, d]``.
+        shares: ``[r, h]``, 0 where the row is silent.
+        known: shares that the rows active at the unit determine, bool ``[r, h]``.
+        remains: what they leave of the update ``[h, d + 1]``.
+        spans: per unit, an orthonormal basis of the rows active there ``[d + 1, rank]``.
+        left: norm of what they leave, relative to what rounding does: about 1 where all rows are right.
+    """
+
+    codes: Tensor
+    numbers: Tensor
+    x: Tensor
+    shares: Tensor
+    known: Tensor
+    remains: Tensor
+    spans: tuple[Tensor, ...]
+    left: float
+
+
+def fit_shares(observed: WeightUpdate, space: RowSpace, codes: Tensor, numbers: Tensor) -> Fit:
+    """The best shares of rows ``[r, K]`` and ``[r, F]`` that vanish on the units which they surely leave silent."""
+    x = space.rows.of(codes, numbers)
+    gradient, rows = observed.gradient[0], with_one(x)
+    active = silence(observed, x) <= 0
+    shares, known = torch.zeros_like(active, dtype=x.dtype), torch.zeros_like(active)
+    remains, spans, spare = gradient.clone(), [], 0
+    for unit in range(len(gradient)):
+        some = active[:, unit].nonzero().flatten()
+        across, singular, along = torch.linalg.svd(rows[some], full_matrices=False)
+        kept = singular > DEPENDENT * singular[:1].sum()
+        across, singular, along = across[:, kept], singular[kept], along[kept]
+        part = along @ gradient[unit]
+        shares[some, unit] = (across / singular) @ part
+        known[some, unit] = across.square().sum(1) > 1 - DETERMINED
+        remains[unit] -= part @ along
+        spans.append(along.T)
+        spare += gradient.shape[1] - len(singular)
+    rounding = max(observed.noise * max(1, spare) ** 0.5, torch.finfo(x.dtype).tiny)
+    return Fit(codes, numbers, x, shares, known, remains, tuple(spans), float(remains.norm()) / rounding)
+
+
+def with_better_numbers(observed: WeightUpdate, space: RowSpace, fit: Fit) -> Fit:
+    """The same rows with numbers that leave less of the update: Gauss-Newton steps with the shares eliminated."""
+    directions = torch.nn.functional.pad(space.rows.numbers, (0, 1))
+    for _ in range(STEPS if fit.numbers.numel() else 0):
+        step, _ = least_squares(fit, directions)
+        best = fit
+        for halved in range(HALVINGS):
+            numbers = space.clamp(fit.numbers + step.view_as(fit.numbers) / 2**halved)
+            tried = fit_shares(observed, space, fit.codes, numbers)
+            if tried.left < fit.left:
+                best = tried
+                break
+        if best.left > LEAST_GAIN * fit.left:
+            return best
+        fit = best
+    return fit
+
+
+def least_squares(fit: Fit, directions: Tensor) -> tuple[Tensor, Tensor]:
+    """How far rows should move along directions to leave least of the update, to first order.
+
+    Args:
+        fit: the rows.
+        directions: ways in which each of them may move ``[m, d + 1]``.
+
+    Returns:
+        Steps ``[r m]``, and their standard errors where every element of the update has an error of deviation 1; the
+        errors are infinite where nothing changes.
+    """
+    normal, slope = _normal_equations(fit, directions)
+    scale = normal.diagonal().clamp_min(0).sqrt()
+    safe = torch.where(scale > 0, scale, torch.ones_like(scale))
+    scaled = normal / safe.unsqueeze(0) / safe.unsqueeze(1)
+    scaled.diagonal().add_(JITTER)
+    factor, failed = torch.linalg.cholesky_ex(scaled)
+    if bool(failed):
+        return torch.zeros_like(slope), torch.full_like(slope, torch.inf)
+    inverse = torch.cholesky_inverse(factor)
+    error = inverse.diagonal().clamp_min(0).sqrt() / safe
+    return (inverse @ (slope / safe)) / safe, torch.where(scale > 0, error, torch.inf)
+
+
+def _normal_equations(fit: Fit, directions: Tensor) -> tuple[Tensor, Tensor]:
+    """``J^T J`` ``[r m, r m]`` and ``J^T remains`` ``[r m]``.
+
+    Moving row i adds ``D_i[u]`` times the part of its direction outside of the span of the rows active at u; the part
+    within is what other shares make good.
+    """
+    n, m = len(fit.shares), len(directions)
+    normal = directions.new_zeros(n, n, m, m)
+    inner = directions @ directions.T
+    for unit, span in enumerate(fit.spans):
+        some = (fit.shares[:, unit] != 0).nonzero().flatten()
+        within = directions @ span
+        share = fit.shares[some, unit]
+        outer = share.unsqueeze(0) * share.unsqueeze(1)
+        normal[some.unsqueeze(1), some.unsqueeze(0)] += outer[:, :, None, None] * (inner - within @ within.T)
+    slope = fit.shares @ (fit.remains @ directions.T)
+    return normal.transpose(1, 2).reshape(n * m, n * m), slope.flatten()
