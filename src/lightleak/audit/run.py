@@ -29,6 +29,7 @@ from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.folder import begin_folder
 from lightleak.audit.results import print_summary
 from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
+from lightleak.audit.settings import read_settings
 from lightleak.audit.training import (
     TRAINING_FILE,
     client_defense,
@@ -197,7 +198,7 @@ def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None
     if before != read:
         held = f"an attack on {before}" if before else "an audit"
         raise UsageError(f"{folder} holds {held}; choose another --output")
-    if yaml.safe_load(saved.read_text()) != config.to_dict():
+    if read_settings(saved) != config.to_dict():
         raise UsageError(f"{folder} holds a run of another config; choose another --output")
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import yaml
 
 from lightleak.core.errors import UsageError
+from lightleak.core.yaml_text import read_yaml
 from lightleak.report.result import Result, parse_result
 
 SCHEMA_VERSION = 1
@@ -48,7 +49,7 @@ class RunFolder:
     def settings(self) -> Mapping[str, Any]:
         """The config as a mapping; empty where there is none or it cannot be read."""
         try:
-            found = yaml.safe_load(self.config or "")
+            found = read_yaml(self.config or "")
         except yaml.YAMLError:
             return {}
         return found if isinstance(found, Mapping) else {}

@@ -16,7 +16,9 @@ from lightleak.audit.config import (
 from lightleak.audit.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.audit.frontier.points import Curve, Point
 from lightleak.audit.settings import (
+    MOST_SEEDS,
     at_least,
+    at_most,
     build_settings,
     drop_empty,
     named_settings,
@@ -109,6 +111,7 @@ class FrontierConfig:
         """Raise `UsageError` for a value out of range, or a defence that cannot be made."""
         at_least("workers", self.workers, 0)
         at_least("seeds", self.seeds, 1)
+        at_most("seeds", self.seeds, MOST_SEEDS)
         if self.protocol.is_fedavg:
             at_least("protocol.rounds", self.protocol.rounds, 1)
         else:

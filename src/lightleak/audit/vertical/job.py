@@ -39,6 +39,9 @@ from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Report = Callable[[float], None]
 
+LONGEST_NAME = 180
+"""Characters kept of a label in a file name; systems allow 255, the rest is for digest and ending."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -290,10 +293,10 @@ class _Progress(lightning.Callback):
 
 
 def file_name(text: str) -> str:
-    """Text as a file name; what had to be replaced is told apart by a digest.
+    """Text as a file name; what had to be replaced or cut off is told apart by a digest.
 
     >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
     ('provfl_b-C1-sex=Male', False)
     """
-    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)
+    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
     return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
