@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from lightleak.core.errors import LightLeakError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy, status_by_true_row
 from lightleak.metrics.score import matched, score
@@ -228,18 +228,3 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [without_nan(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write whole or not at all, into a folder made if need be: a file that exists is complete.
-
-    Of several processes that write the same file at once, the last one's content stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
-    try:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightleak.core.arguments import require_kind, require_path
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.private_files import private_files
+from lightleak.core.stored import read_tensors
 from lightleak.protocols.recorded_aggregate import load_truth
 
 
@@ -98,6 +99,18 @@ def list_captures(root: Path | str) -> list[Path]:
     if not root.is_dir():
         raise UsageError(f"captures must be a folder, got {str(root)!r}")
     return sorted((path.parent for path in root.glob("*/observation")), key=_order)
+
+
+def is_whole(capture: Path) -> bool:
+    """Whether every file in the folder of a capture can be read; what they say is not looked at."""
+    try:
+        for file in capture.rglob("*.safetensors"):
+            read_tensors(file)
+        return all(isinstance(json.loads(file.read_text()), dict) for file in capture.rglob("facts.json"))
+    except FileNotFoundError:  # replaced by a process that trains
+        return True
+    except (ObservationError, ValueError):
+        return False
 
 
 def redact_captures(root: Path) -> None:

@@ -107,7 +107,7 @@ class _Bounded:
                 f"a YAML text may hold at most {MAX_NODES:,} values, aliases included; line {line} is beyond"
             )
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[str, Any]:
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Construct as PyYAML does.
 
         Raises:
@@ -125,10 +125,10 @@ class _Bounded:
                     f"key {key.value!r} stands on line {lines[name]} and again on line {line}; leave one of them out"
                 )
             lines[name] = line
-        found: dict[str, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
+        found: dict[Any, Any] = super().construct_mapping(node, deep)  # type: ignore[misc]
         return found
 
-    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+    def construct_scalar(self, node: Any) -> Any:
         """Construct as PyYAML does.
 
         Raises:
@@ -198,4 +198,4 @@ _Values.add_implicit_resolver(
 for _tag in (_INT, _FLOAT):
     _Values.add_constructor(_tag, _Values.construct_number)
 for _name in ("timestamp", "binary", "set", "omap", "pairs"):  # written as explicit tags; no setting takes them
-    _Values.add_constructor(f"tag:yaml.org,2002:{_name}", yaml.SafeLoader.construct_undefined)
+    _Values.add_constructor(f"tag:yaml.org,2002:{_name}", _Values.construct_undefined)

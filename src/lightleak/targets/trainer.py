@@ -111,7 +111,7 @@ def interrupts(trainer: lightning.Trainer) -> Iterator[None]:
         KeyboardInterrupt: the Trainer was interrupted inside the block.
     """
     if callable(signal.getsignal(signal.SIGTERM)):
-        trainer._signal_connector._sigterm_notifier_fn = _leave  # type: ignore[method-assign]
+        vars(trainer._signal_connector)["_sigterm_notifier_fn"] = _leave
     try:
         yield
     except SystemExit:
