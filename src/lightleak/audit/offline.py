@@ -87,7 +87,8 @@ def attack_units(
     when_open()
     write_environment(folder, device, command)
     try:
-        run_units(plan, folder, device, config.workers, kept_cells(config.redact), quiet=not console.is_interactive)
+        kept = kept_cells(config.redact, config.raw_csv)
+        run_units(plan, folder, device, config.workers, kept, quiet=not console.is_interactive)
     finally:
         results = leave_results(folder, partial(finished_rows, units, folder), config.redact)
     print_summary(results, console)

@@ -104,7 +104,7 @@ def run_audit(
             folder,
             device,
             config.workers,
-            kept_cells(config.redact),
+            kept_cells(config.redact, config.raw_csv),
             quiet=not console.is_interactive,
         )
     finally:

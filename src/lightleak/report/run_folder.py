@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from lightleak.core.csv_text import without_escapes
 from lightleak.core.errors import UsageError
 from lightleak.core.yaml_text import read_yaml
 from lightleak.report.result import Result, parse_result
@@ -118,7 +119,8 @@ def load_cells(run: RunFolder, result: Result) -> pd.DataFrame | None:
         return None
     if STATUS not in cells.columns:
         cells[STATUS] = ""
-    return cells[[*CELL_COLUMNS, STATUS]]
+    cells = cells[[*CELL_COLUMNS, STATUS]]
+    return cells if run.settings.get("raw_csv") else without_escapes(cells)
 
 
 def _read_json(file: Path) -> Any:

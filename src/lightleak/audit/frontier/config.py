@@ -88,6 +88,7 @@ class FrontierConfig:
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
         redact: leave true and reconstructed values out of everything that is written.
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
 
     data: DataConfig
@@ -106,6 +107,7 @@ class FrontierConfig:
     device: str = "auto"
     workers: int = 0
     redact: bool = False
+    raw_csv: bool = False
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range, or a defence that cannot be made."""
