@@ -20,6 +20,7 @@ from lightleak.audit.unit import Unit, kept_cells
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.stored import DAMAGED
 from lightleak.data.image_scale import is_image_state
 from lightleak.targets.own import trust_network
 from lightleak.targets.spec import NetworkSpec
@@ -31,7 +32,8 @@ def find_captures(root: Path) -> list[Path]:
     Raises:
         UsageError: there is none.
     """
-    found = sorted(path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else []
+    folders = sorted(path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else []
+    found = [folder for folder in folders if DAMAGED not in folder.name]
     if not found:
         raise UsageError(f"--capture {root} holds no captured update (a folder with observation/facts.json)")
     return found

@@ -9,7 +9,7 @@ from lightleak.core.arguments import require_kind, require_path
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.private_files import private_files
-from lightleak.core.stored import read_tensors
+from lightleak.core.stored import DAMAGED, read_tensors
 from lightleak.protocols.recorded_aggregate import load_truth
 
 
@@ -98,7 +98,8 @@ def list_captures(root: Path | str) -> list[Path]:
     root = require_path("root", root)
     if not root.is_dir():
         raise UsageError(f"captures must be a folder, got {str(root)!r}")
-    return sorted((path.parent for path in root.glob("*/observation")), key=_order)
+    found = (path.parent for path in root.glob("*/observation"))
+    return sorted((capture for capture in found if DAMAGED not in capture.name), key=_order)
 
 
 def is_whole(capture: Path) -> bool:

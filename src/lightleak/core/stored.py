@@ -16,6 +16,9 @@ from lightleak.core.errors import ObservationError
 MAX_FACTS_BYTES = 64 * 2**20  # a schema of 100,000 categories takes a few MiB; more is not ours
 MAX_TENSOR_BYTES = 16 * 2**30
 _logger = logging.getLogger(__name__)
+DAMAGED = ".damaged-"
+"""Stands between the name of what was set aside and a number."""
+
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # what is stored may hold private rows: its owner alone reads it
 
 
@@ -43,7 +46,7 @@ def set_aside(path: Path, follows: str) -> None:
         follows: what happens now, for the warning.
     """
     for number in count(1):
-        kept = path.with_name(f"{path.name}.damaged-{number}")
+        kept = path.with_name(f"{path.name}{DAMAGED}{number}")
         if not kept.exists():
             break
     try:
