@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from lightleak.audit.campaign import CLAIMS
+from lightleak.audit.results import RESULTS_FILE
 from lightleak.audit.unit import unit_file
 from lightleak.core.claims import Claims
 from lightleak.core.errors import ObservationError, UsageError
@@ -53,9 +54,6 @@ def begin_folder(
     Claims(folder / CLAIMS).once("config", saved.is_file, begin)
 
 
-AGAIN = "it is made again"
-
-
 def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:
     """Rename every file of a run that cannot be read, and the unit it belongs to, so that the run makes them again.
 
@@ -67,24 +65,18 @@ def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:
         about: files that say what it is about, which nobody could make again.
     """
     for run in (folder, *(units.parent for units in folder.glob("*/units"))):
-        for file in run.glob("*.json"):
-            if file not in about and not _is_json(file):
-                set_aside(file, AGAIN)
-        for file in (*run.glob("*/*.json"), *run.glob("reconstructions/*.csv")):
-            if not (_is_json(file) if file.suffix == ".json" else _ends(file)):
-                _set_aside_with(run, file, file.stem)
-        for file in run.glob("models/*/*.safetensors"):
-            if not _is_tensors(file):
-                _set_aside_with(run, file, file.parent.name, f"model-{file.parent.name}")
-
-
-def _set_aside_with(run: Path, file: Path, *units: str) -> None:
-    """Set a file aside, and first the units that leave it: once they are gone, whoever resumes makes both again."""
-    for unit in units:
-        kept = unit_file(run, unit)
-        if kept != file and kept.is_file():
-            set_aside(kept, f"it goes with {file.name}, which is damaged; {AGAIN}")
-    set_aside(file, AGAIN)
+        damaged = [file for file in run.glob("*.json") if file not in about and not _is_json(file)]
+        damaged += [file for file in run.glob("*/*.json") if not _is_json(file)]
+        damaged += [file for file in run.glob("reconstructions/*.csv") if not _ends(file)]
+        damaged += [file for file in run.glob("models/*/*.safetensors") if not _is_tensors(file)]
+        for file in damaged:
+            for unit in (file.stem, file.parent.name, f"model-{file.parent.name}"):
+                kept = unit_file(run, unit)
+                if kept not in damaged and kept.is_file():  # before the file: without it, whoever resumes makes both
+                    set_aside(kept, f"it belongs to {file.name}, which is damaged; both are made again")
+            set_aside(file, "it is damaged and made again")
+        if damaged:
+            (run / RESULTS_FILE).unlink(missing_ok=True)  # what else is made with the results is then made again too
 
 
 def _is_json(file: Path) -> bool:
@@ -99,7 +91,10 @@ def _is_json(file: Path) -> bool:
 
 def _ends(file: Path) -> bool:
     """Whether a CSV file ends in a whole line of text."""
-    content = file.read_bytes()
+    try:
+        content = file.read_bytes()
+    except FileNotFoundError:
+        return True
     return content.endswith(b"\n") and b"\0" not in content
 
 

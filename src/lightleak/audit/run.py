@@ -121,7 +121,7 @@ def _set_aside_captures(folder: Path) -> None:
     root = folder / "captures"
     damaged = [capture for capture in (list_captures(root) if root.is_dir() else []) if not is_whole(capture)]
     for capture in damaged:
-        set_aside(capture, "the training is repeated")
+        set_aside(capture, "it is damaged; the training is repeated")
     if damaged:
         (folder / TRAINING_FILE).unlink(missing_ok=True)
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)

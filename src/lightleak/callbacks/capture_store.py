@@ -107,7 +107,8 @@ def is_whole(capture: Path) -> bool:
     try:
         for file in capture.rglob("*.safetensors"):
             read_tensors(file)
-        return all(isinstance(json.loads(file.read_text()), dict) for file in capture.rglob("facts.json"))
+        facts = all(isinstance(json.loads(file.read_text()), dict) for file in capture.rglob("facts.json"))
+        return facts and all(file.read_bytes().endswith(b"PAR1") for file in capture.rglob("*.parquet"))
     except FileNotFoundError:  # replaced by a process that trains
         return True
     except (ObservationError, ValueError):

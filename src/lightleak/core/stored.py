@@ -38,12 +38,12 @@ def write_whole(path: Path, content: str | bytes | memoryview) -> None:
         raise
 
 
-def set_aside(path: Path, follows: str) -> None:
+def set_aside(path: Path, why: str) -> None:
     """Rename a damaged file or folder, so that it is made again and can still be looked at; log a warning.
 
     Args:
-        path: what is damaged. Where another process was faster, nothing is done.
-        follows: what happens now, for the warning.
+        path: what is renamed. Where another process was faster, nothing is done.
+        why: the reason, and what happens now, for the warning.
     """
     for number in count(1):
         kept = path.with_name(f"{path.name}{DAMAGED}{number}")
@@ -53,7 +53,7 @@ def set_aside(path: Path, follows: str) -> None:
         path.rename(kept)
     except FileNotFoundError:
         return
-    _logger.warning("%s is damaged and was renamed to %s; %s", path, kept.name, follows)
+    _logger.warning("%s was renamed to %s: %s", path, kept.name, why)
 
 
 def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class LastCheckpoint(ModelCheckpoint):
         To be called before ``fit``, by every process of the training.
         """
         if self.file.is_file() and not _can_be_read(self.file):
-            set_aside(self.file, "the training starts from its first epoch")
+            set_aside(self.file, "it is damaged; the training starts from its first epoch")
         return str(self.file) if self.file.exists() else None  # a folder: what a sharding strategy has written
 
 

@@ -83,7 +83,7 @@ def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[s
                 return held
         except UsageError:
             pass
-        set_aside(file, "it is made again")
+        set_aside(file, "it is not of this trial; it is made again")
     filled: dict[str, Any] = plain(tree)
     if study.budget.seconds is not None:
         _, config = load_trial(tree, folder.with_suffix(".asked.yaml"))
