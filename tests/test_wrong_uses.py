@@ -110,6 +110,43 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --training.trainer.max_epochs 3", "cannot set max_epochs", "the audit sets them itself"),
     (f"{AUDIT} --protocol.local_epochs 5", "protocol.local_epochs", "is a setting of FedAvg"),
     ("audit tune.yaml", "tune.yaml is a study", "run it by lightleak tune"),
+    # Configs: what would not end, not fit, or not be written.
+    ("audit bomb.yaml", "at most 500,000 values, aliases included", "line 7"),
+    ("audit merged.yaml", "at most 500,000 values, aliases included", "line 7"),
+    ("audit circle.yaml", "alias *a on line 2", "stands within what it names"),
+    ("audit deep.yaml", "at most 50 levels deep", "line 2 is deeper"),
+    ("audit keys.yaml", "keys must be text, got true on line 2", "quote it"),
+    ("audit surrogate.yaml", "line 2 holds the character U+D800", "which text must not contain"),
+    ("audit nul.yaml", "line 2 holds the character U+0000", "which text must not contain"),
+    ("tune bomb.yaml", "at most 500,000 values", "aliases included"),
+    (f"{MINE} --data.schema bomb.yaml", "schema file bomb.yaml: a YAML text may hold", "at most 500,000 values"),
+    (f"{MINE} --data.schema deep.yaml", "schema file deep.yaml", "at most 50 levels deep"),
+    (f"{AUDIT} --attacks '&a [*a]'", "--attacks: alias *a on line 1", "stands within what it names"),
+    (f"{AUDIT} --title {'[' * 60}", "--title", "at most 50 levels deep"),
+    (f"{AUDIT} --attacks '{{1: {{}}}}'", "--attacks: keys must be text, got 1", "quote it"),
+    (f"{AUDIT} --title '\"\\ud800\"'", "--title: line 1", "holds the character U+D800"),
+    ("audit config.yaml --output new\0", "arguments must be text in UTF-8", "U+0000, got 'new\\x00'"),
+    ("audit config.yaml --output new\udcff", "arguments must be text in UTF-8", "U+DCFF, got 'new\\udcff'"),
+    (f"audit config.yaml --output {'a' * 300}", "argument --output", "names of at most 255 bytes, got one of 300"),
+    (f"audit --resume {'é' * 200}", "argument --resume", "names of at most 255 bytes, got one of 400"),
+    (f"audit config.yaml --output {'/a' * 2000}", "argument --output", "at most 3800 bytes, got 4000"),
+    (f"{MINE} --data.table {'a' * 300}.csv", "aaa.csv", "must have at most 255 bytes"),
+    (f"{AUDIT} --training.epochs 1000000000000", "got 1000000000000", "training.epochs must be at most 100000"),
+    (f"{AUDIT} --training.epochs 1e12", "got 1000000000000.0", "training.epochs must be at most 100000"),
+    (f"{AUDIT} --initial.batches 1e13", "got 10000000000000.0", "initial.batches must be at most 100000"),
+    (f"{AUDIT} --attacks.tableak.restarts 1000000000000", "got 1000000000000", "restarts must be at most 100000"),
+    (f"{AUDIT} --target.options.hidden [1000000000000]", "got 1000000000000", "hidden must be at most 100000"),
+    (f"{AUDIT} --data.options.n_rows 1000000000000", "got 1000000000000", "n_rows must be at most 10000000"),
+    (f"{AUDIT} --workers 1000000000000", "got 1000000000000", "workers must be at most 10000"),
+    (f"{AUDIT} --training.optimizer.learning_rate 1e308", "got 1e308", "at most 9.2e+18 in magnitude"),
+    (f"{AUDIT} --training.optimizer.learning_rate .inf", "got .inf", "numbers must be finite"),
+    (f"{AUDIT} --seed {'9' * 5000}", "--seed", "is no number that can be read"),
+    (f"{PARTIES} --training.epochs 1e12", "got 1000000000000.0", "training.epochs must be at most 100000"),
+    (f"{TUNE} --trials 1000000000000", "got 1000000000000", "trials must be at most 100000"),
+    (f"{TUNE} --workers 1000000000000", "got 1000000000000", "--workers must be at most 10000"),
+    (f"{TUNE} --attacks.tableak.restarts.high 1000000000000", "got 1000000000000", "restarts must be at most 100000"),
+    (f"{TABLE17} --batches 1000000000000", "got 1000000000000", "--batches must be at most 100000"),
+    (f"{TABLE17} --seeds 1000000000000", "got 1000000000000", "--seeds must be at most 10000"),
     # Names of attacks, networks, defences, tables.
     (f"{AUDIT} --attacks tabbleak", "'tabbleak'", "did you mean 'tableak'"),
     (f"{AUDIT} --attacks my_own", "'my_own'", "is loaded where LIGHTLEAK_PLUGINS names it"),
@@ -284,6 +321,28 @@ def _configs(folder: Path) -> None:
     (folder / "latin.yaml").write_bytes("title: Prüfung\n".encode("latin-1"))
 
 
+def _endless(folder: Path) -> None:
+    """YAML that is small as a file and large, endless or unwritable as a value."""
+    levels = [("a", "data: &a [fair]")]
+    merged = ["data: &a {name: fair}"]
+    for name in "bcdefghij":
+        before = levels[-1][0]
+        tenfold = ", ".join([f"*{before}"] * 10)
+        levels.append((name, f"{name}: &{name} [{tenfold}]"))
+        merged.append(f"{name}: &{name} {{<<: [{tenfold}], own_{name}: 1}}")
+    texts = {
+        "bomb": "\n".join(text for _, text in levels),
+        "merged": "\n".join(merged),
+        "circle": "data: {name: fair}\nattacks: &a {random: *a}",
+        "deep": f"data: {{name: fair}}\nattacks: {'[' * 1000}",
+        "keys": "data: {name: fair}\nattacks: {true: {}}",
+        "surrogate": 'data: {name: fair}\ntitle: "\\ud800"',
+        "nul": 'data: {name: fair}\ntitle: "a\\0"',
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+
+
 def _damaged(folder: Path) -> None:
     """Copies of the finished run and of its capture, each wrong in one way."""
     shutil.copytree(folder / "done", folder / "damaged")
@@ -311,6 +370,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("place")
     _tables(folder)
     _configs(folder)
+    _endless(folder)
     (folder / "file").write_text("a file")
     (folder / "mine.html").write_text("<!doctype html>\n<title>LightLeak</title>\n<p>My notes on it.</p>\n")
     (folder / "mine.pdf").write_bytes(b"%PDF-1.4\n%%EOF\n")
@@ -477,6 +537,9 @@ WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("plain labels", lambda: PrivateRows(_prepared().encode()[0], [0]), "got list", "encoder.encode_labels(frame)"),
     ("no update", lambda: save_capture("captures", {}), "got dict", "update must be a ClientUpdate"),
     ("a key", lambda: lightleak.load_config("config.yaml", {"trainng.epochs": 1}), "'trainng'", "'training'"),
+    ("a number", lambda: _audit(settings={"attacks": {1: {}}}), "got 1", "keys of settings must be text"),
+    ("infinity", lambda: _audit(settings={"training.validation_fraction": float("inf")}), "got inf", "must be finite"),
+    ("a surrogate", lambda: _audit(settings={"title": "\ud800"}), "U+D800", "must not contain"),
 ]
 
 

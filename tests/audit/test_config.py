@@ -90,7 +90,10 @@ def test_numbers_without_a_decimal_point_are_numbers(tmp_path: Path) -> None:
     assert config.training.optimizer.learning_rate == 0.001
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False), st.integers(), st.text("ab1e", max_size=5))
+LARGEST = float(2**62)
+
+
+@given(st.floats(-LARGEST, LARGEST), st.integers(-(2**63) + 1, 2**63 - 1), st.text("ab1e", max_size=5))
 def test_yaml_values_come_back(number: float, whole: int, word: str) -> None:
     written_out = yaml.safe_dump({"number": number, "whole": whole})
     assert read_yaml(written_out) == {"number": number, "whole": whole}

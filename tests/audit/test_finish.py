@@ -21,7 +21,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> Rows:
 
     def build(folder: Path, redact: bool) -> None:
         seen.append({"redact": redact, **json.loads((folder / "results.json").read_text())})
-        (folder / "report.html").write_text("report")
+        (folder / "report.html").write_text("report</html>")
 
     monkeypatch.setattr(finish, "build_report", build)
     return seen
@@ -38,6 +38,13 @@ def test_who_comes_second_returns_what_the_first_wrote(tmp_path: Path, rows: Row
     assert first["rows"][1]["cell_accuracy"] is None and written[0]["redact"] is True
     assert leave_results(tmp_path, lambda: rows, redact=True) == first
     assert len(written) == 1
+
+
+def test_a_report_that_was_cut_is_built_anew(tmp_path: Path, rows: Rows, written: Rows) -> None:
+    leave_results(tmp_path, lambda: rows, redact=False)
+    (tmp_path / "report.html").write_text("rep")
+    leave_results(tmp_path, lambda: rows, redact=False)
+    assert len(written) == 2
 
 
 @pytest.mark.parametrize("lost", ["report.html", "results.json"])

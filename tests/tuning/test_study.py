@@ -9,7 +9,7 @@ import pytest
 
 from lightleak.core.errors import UsageError
 from lightleak.tuning import study as module
-from lightleak.tuning.study import DEFAULT, LOST, RETRY_OF, SharedStudy
+from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, SharedStudy
 
 States = Counter[str]
 
@@ -18,10 +18,10 @@ def states(study: SharedStudy) -> States:
     return Counter(trial.state.name for trial in study.trials)
 
 
-def run_all(study: SharedStudy) -> list[dict[str, Any]]:
-    """Every trial that is left, told a value that its settings decide; what was suggested, in order."""
+def run_all(study: SharedStudy, until: int = 99) -> list[dict[str, Any]]:
+    """Every trial that is left below a number, told a value that its settings decide; what was suggested, in order."""
     seen = []
-    while not study.is_over:
+    while not study.is_over and sum(trial.state.is_finished() for trial in study.trials) < until:
         with study.next_trial() as begun:
             assert begun is not None
             trial, values = begun
@@ -54,36 +54,52 @@ def test_a_study_resumed_by_one_process_goes_on_as_if_it_had_not_stopped(tmp_pat
     assert parts == whole
 
 
-def test_the_trial_of_a_dead_process_is_repeated_once_with_its_settings(tmp_path: Path, tiny_study: Any) -> None:
-    study = SharedStudy(tiny_study(), tmp_path / "study")
-    dead = die(study)
-    run_all(SharedStudy(study.config, study.folder))
-    (retry,) = [trial for trial in study.trials if trial.user_attrs.get(RETRY_OF) == dead]
-    assert retry.params == study.trials[dead].params and retry.user_attrs[DEFAULT]
-    assert study.trials[dead].user_attrs[LOST]
-    assert states(study) == {"COMPLETE": 4, "FAIL": 1}
-
-
-def test_a_trial_whose_process_died_before_it_was_queued_again_is_queued_by_the_next(
-    tmp_path: Path, tiny_study: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("deaths", [[0], [1, 3], [2, 2, 5]], ids=str)
+def test_a_study_whose_processes_died_ends_as_if_they_had_not(
+    tmp_path: Path, tiny_study: Any, deaths: list[int]
 ) -> None:
-    study = SharedStudy(tiny_study(), tmp_path / "study")
-    die(study)
-    with monkeypatch.context() as patched:
-        patched.setattr(study.optuna, "enqueue_trial", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        with pytest.raises(KeyboardInterrupt), study.next_trial():
-            pass
-    assert states(study) == {"FAIL": 1}
-    run_all(SharedStudy(study.config, study.folder))
-    assert states(study) == {"COMPLETE": 4, "FAIL": 1}
+    config = tiny_study(study__trials=6, study__sampler={"name": "tpe", "n_startup_trials": 2})
+    run_all(whole := SharedStudy(config, tmp_path / "whole"))
+    for number in deaths:
+        run_all(SharedStudy(config, tmp_path / "parts"), until=number)
+        assert die(SharedStudy(config, tmp_path / "parts")) == number
+    run_all(parts := SharedStudy(config, tmp_path / "parts"))
+    assert states(parts) == {"COMPLETE": 6}
+    for got, expected in zip(parts.trials, whole.trials, strict=True):
+        assert (got.params, got.values) == (expected.params, expected.values)
+        assert got.user_attrs.get(DEFAULT) == expected.user_attrs.get(DEFAULT)
+    assert [bool(trial.user_attrs.get(RESUMED)) for trial in parts.trials] == [i in deaths for i in range(6)]
 
 
 def test_a_trial_that_kills_every_process_is_given_up(tmp_path: Path, tiny_study: Any) -> None:
     study = SharedStudy(tiny_study(study__trials=2), tmp_path / "study")
     for _ in range(module.MAX_RETRIES + 1):
-        die(study)
+        assert die(study) == 0
     run_all(study)
-    assert states(study) == {"FAIL": module.MAX_RETRIES + 1, "COMPLETE": 1}, "the last death counts as its trial"
+    assert states(study) == {"FAIL": 1, "COMPLETE": 1}
+    assert study.trials[0].user_attrs[ERROR] == "every process that ran it died, 4 in all"
+
+
+def test_an_interruption_is_not_held_against_its_trial(tmp_path: Path, tiny_study: Any) -> None:
+    study = SharedStudy(tiny_study(study__trials=1), tmp_path / "study")
+    for _ in range(module.MAX_RETRIES + 2):
+        with pytest.raises(KeyboardInterrupt), study.next_trial():
+            raise KeyboardInterrupt
+    run_all(study)
+    assert states(study) == {"COMPLETE": 1}
+
+
+def test_a_journal_that_ends_within_a_record_loses_that_record_alone(
+    tmp_path: Path, tiny_study: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, folder = tiny_study(study__trials=4), tmp_path / "study"
+    whole = run_all(SharedStudy(config, folder))
+    journal = folder / module.JOURNAL
+    journal.write_bytes(journal.read_bytes()[:-20])
+    study = SharedStudy(config, folder)
+    assert "ended within a record" in caplog.text and len(list(folder.glob("journal.log.damaged-*"))) == 1
+    assert states(study) == {"COMPLETE": 3, "RUNNING": 1}
+    assert run_all(study) == whole[-1:] and states(SharedStudy(config, folder)) == {"COMPLETE": 4}
 
 
 def test_a_trial_that_runs_elsewhere_is_left_alone_and_counted(tmp_path: Path, tiny_study: Any) -> None:
@@ -142,15 +158,15 @@ def test_a_database_holds_the_study_where_one_is_named(
         SharedStudy(tiny_study(study__storage="nonsense"), tmp_path / "none")
 
 
-def test_what_a_slow_process_tells_after_it_was_given_up_does_not_count(tmp_path: Path, tiny_study: Any) -> None:
+def test_what_a_slow_process_tells_after_its_trial_was_ended_does_not_count(tmp_path: Path, tiny_study: Any) -> None:
     study = SharedStudy(tiny_study(study__trials=1), tmp_path / "study")
     slow = study.optuna.ask()  # without a claim: to others its process is dead
     values = study.config.space.suggest(slow)
     run_all(study)
     study.tell(slow, [9.0])
     study.tell_failed(slow, "late")
-    assert states(study) == {"FAIL": 1, "COMPLETE": 1}
-    assert study.config.space.values(study.trials[1].params) == values and study.trials[1].values != [9.0]
+    assert states(study) == {"COMPLETE": 1}
+    assert study.config.space.values(study.trials[0].params) == values and study.trials[0].values != [9.0]
 
 
 def test_a_default_that_died_before_it_asked_for_its_settings_is_the_default_again(

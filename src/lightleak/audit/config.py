@@ -231,6 +231,8 @@ class AuditConfig:
             calls `lightleak.audit.run.run_audit` with more than one needs ``if __name__ == "__main__":`` around the
             call: every process imports the script.
         redact: leave true and reconstructed values out of everything that is written.
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
+            for a formula gets an apostrophe in front.
     """
 
     data: DataConfig
@@ -250,6 +252,7 @@ class AuditConfig:
     device: str = "auto"
     workers: int = 0
     redact: bool = False
+    raw_csv: bool = False
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""

@@ -15,6 +15,8 @@ from lightleak.report import build_report
 from lightleak.report.page import FILE_NAME as REPORT_FILE
 
 Rows = list[dict[str, Any]]
+END = b"</html>"
+"""Of a report that is whole."""
 
 
 def leave_results(
@@ -59,7 +61,7 @@ def _is_written(folder: Path, rows: Rows, extra_keys: Sequence[str]) -> bool:
     """Whether the results are those of these rows, and the report, which is written last, came after them."""
     try:
         results, report = folder / RESULTS_FILE, folder / REPORT_FILE
-        if report.stat().st_mtime_ns < results.stat().st_mtime_ns:
+        if report.stat().st_mtime_ns < results.stat().st_mtime_ns or not report.read_bytes().rstrip().endswith(END):
             return False
         return bool(json.loads(results.read_text()) == json.loads(json.dumps(results_of(rows, extra_keys))))
     except (FileNotFoundError, ValueError):

@@ -20,6 +20,7 @@ from lightleak.audit.unit import Unit, kept_cells
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.stored import DAMAGED
 from lightleak.data.image_scale import is_image_state
 from lightleak.targets.own import trust_network
 from lightleak.targets.spec import NetworkSpec
@@ -31,7 +32,8 @@ def find_captures(root: Path) -> list[Path]:
     Raises:
         UsageError: there is none.
     """
-    found = sorted(path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else []
+    folders = sorted(path.parent for path in root.rglob("observation") if path.is_dir()) if root.is_dir() else []
+    found = [folder for folder in folders if DAMAGED not in folder.name]
     if not found:
         raise UsageError(f"--capture {root} holds no captured update (a folder with observation/facts.json)")
     return found
@@ -87,7 +89,8 @@ def attack_units(
     when_open()
     write_environment(folder, device, command)
     try:
-        run_units(plan, folder, device, config.workers, kept_cells(config.redact), quiet=not console.is_interactive)
+        kept = kept_cells(config.redact, config.raw_csv)
+        run_units(plan, folder, device, config.workers, kept, quiet=not console.is_interactive)
     finally:
         results = leave_results(folder, partial(finished_rows, units, folder), config.redact)
     print_summary(results, console)

@@ -36,7 +36,7 @@ from lightleak.audit.reproduction_settings import (
     setting_of,
 )
 from lightleak.audit.results import write_results
-from lightleak.audit.settings import at_least
+from lightleak.audit.settings import at_least, at_most
 from lightleak.audit.special_reproductions import SPECIAL as SPECIAL_HORIZONTAL
 from lightleak.audit.unit import Unit, write_whole
 from lightleak.audit.vertical.reproduce import VERTICAL
@@ -84,6 +84,7 @@ def reproduce(
             f"nothing of {name} is left to run with {selection.chosen()}; {offered(reproducible_cells(table))}"
         )
     at_least("--workers", workers, 0)
+    at_most("--workers", workers)
     units = [] if name in SPECIAL else _units(cells, selection)
     for dataset, network in dict.fromkeys((unit.facts["dataset"], unit.facts["target"]) for unit in units):
         experiment_of(dataset, network, selection.data_folder)  # a table that is missing begins nothing

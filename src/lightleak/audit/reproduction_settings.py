@@ -9,6 +9,7 @@ from lightleak.audit.clients import Population
 from lightleak.audit.config import AuditConfig, DataConfig, TargetConfig
 from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.audit.paper.values import PaperCell, PaperTable
+from lightleak.audit.settings import at_most
 from lightleak.core.errors import UsageError
 
 BATCHES = 50  # TabLeak App. B: 50 independent runs on 50 batches
@@ -93,6 +94,7 @@ class Selection:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {value}")
+            at_most(f"--{name.replace('_', '-')}", value)
         if not self.seeds:
             raise UsageError("--seeds must be at least 1")
 

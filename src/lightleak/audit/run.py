@@ -1,6 +1,7 @@
 """``lightleak audit``: train the target with capture, attack captured and fresh updates, write the run folder."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -29,6 +30,7 @@ from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.folder import begin_folder
 from lightleak.audit.results import print_summary
 from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
+from lightleak.audit.settings import read_settings
 from lightleak.audit.training import (
     TRAINING_FILE,
     client_defense,
@@ -39,11 +41,12 @@ from lightleak.audit.training import (
     trains_together,
 )
 from lightleak.audit.unit import Observed, Unit, finished_files, kept_cells, unit_file, write_whole
-from lightleak.callbacks.capture_store import list_captures, redact_captures
+from lightleak.callbacks.capture_store import is_whole, list_captures, redact_captures
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.stored import set_aside
 from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
@@ -87,6 +90,7 @@ def run_audit(
     experiment = prepare_experiment(config)
     check_served(config, experiment)
     open_run_folder(folder, config)
+    _set_aside_captures(folder)
     write_environment(folder, device, command)
     _train_once(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
@@ -100,7 +104,7 @@ def run_audit(
             folder,
             device,
             config.workers,
-            kept_cells(config.redact),
+            kept_cells(config.redact, config.raw_csv),
             quiet=not console.is_interactive,
         )
     finally:
@@ -110,6 +114,17 @@ def run_audit(
             redact_captures(folder / "captures")
     print_summary(results, console)
     return results
+
+
+def _set_aside_captures(folder: Path) -> None:
+    """Where a capture is damaged, have the training repeated, which captures the same update again."""
+    root = folder / "captures"
+    damaged = [capture for capture in (list_captures(root) if root.is_dir() else []) if not is_whole(capture)]
+    for capture in damaged:
+        set_aside(capture, "it is damaged; the training is repeated")
+    if damaged:
+        (folder / TRAINING_FILE).unlink(missing_ok=True)
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
 
 
 def _train_once(config: AuditConfig, experiment: Experiment, folder: Path, console: Console) -> None:
@@ -192,12 +207,12 @@ def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None
             write_whole(origin, json.dumps({"capture": read}))
         write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
 
-    begin_folder(folder, saved, "run", begin)
+    begin_folder(folder, saved, "run", begin, [origin])
     before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
     if before != read:
         held = f"an attack on {before}" if before else "an audit"
         raise UsageError(f"{folder} holds {held}; choose another --output")
-    if yaml.safe_load(saved.read_text()) != config.to_dict():
+    if read_settings(saved) != config.to_dict():
         raise UsageError(f"{folder} holds a run of another config; choose another --output")
 
 

@@ -4,6 +4,7 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
@@ -15,22 +16,26 @@ import jsonargparse
 import yaml
 
 from lightleak.core.errors import UsageError
-from lightleak.core.unique_keys import RepeatedKey, UniqueKeys
+from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, unwritable
+from lightleak.core.yaml_text import read_yaml as read_yaml
 
 T = TypeVar("T")
+
+MOST_SEEDS = 10_000
+"""Repetitions of a whole experiment, each from a root seed of its own."""
 
 
 def read_settings(path: Path) -> dict[str, Any]:
     """The mapping a YAML file holds.
 
     Raises:
-        UsageError: the file is missing or no YAML mapping, or a key stands in it twice.
+        UsageError: the file is missing or no YAML mapping, or `read_yaml` refuses it.
     """
     if not path.is_file():
         raise UsageError(f"config {path} does not exist or is no file")
     try:
-        content = read_yaml(path.read_text(encoding="utf-8"))
-    except RepeatedKey as error:
+        content = read_yaml_file(path)
+    except RefusedYaml as error:
         raise UsageError(f"config {path}: {error}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UsageError(f"config {path} is not YAML in UTF-8: {' '.join(str(error).split())}") from error
@@ -40,28 +45,6 @@ def read_settings(path: Path) -> dict[str, Any]:
             f"config {path} must hold a mapping of settings, such as data: {{table: FILE, label: COLUMN}}; got {got}"
         )
     return content
-
-
-def read_yaml(text: str) -> Any:
-    """Plain values of a YAML text, with ``1e-3`` as a number, as in YAML 1.2.
-
-    >>> read_yaml("[1e-3, 1e3, 2.5e-1, e3]")
-    [0.001, 1000.0, 0.25, 'e3']
-
-    Raises:
-        yaml.YAMLError: the text is no YAML.
-        RepeatedKey: a mapping in it holds a key twice.
-    """
-    return yaml.load(text, _Loader)
-
-
-class _Loader(UniqueKeys, yaml.SafeLoader):
-    """YAML 1.1 takes a number without a decimal point, such as 1e-3, for a word."""
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
-)
 
 
 def override(
@@ -99,8 +82,8 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
             close = get_close_matches(str(name), known, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise UsageError(f"{source}: unknown setting {name!r}{hint}; known: {', '.join(known)}")
+    _require_ranges(tree)
     loose = {key: _take(tree, key) for key in free}
-    _require_seeds(tree)
     parser = jsonargparse.ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(kind)
     try:
@@ -167,9 +150,20 @@ def write_out_numbers(tree: dict[str, Any], name: str) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples."""
+    """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples.
+
+    Raises:
+        UsageError: a key is not text, or a value could not be written as YAML and read again.
+    """
     if isinstance(value, Mapping):
-        return {key: plain(entry) for key, entry in value.items()}
+        for key in value:
+            if not isinstance(key, str):
+                raise UsageError(f"keys of settings must be text, got {key!r}")
+        return {plain(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, str) and (odd := unwritable(value)):
+        raise UsageError(f"settings must not contain the character {odd}, got {value!r}")
+    if isinstance(value, int | float) and not abs(value) <= MAX_NUMBER:
+        raise UsageError(f"numbers in settings must be finite and at most {MAX_NUMBER:.2g} in magnitude, got {value}")
     return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
@@ -193,15 +187,44 @@ _SEEDS = ("seed", "seeds", "split_seed")
 """Settings that hold a seed, or seeds, in whatever section they stand."""
 
 
-def _require_seeds(tree: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise `UsageError` for a seed below 0: the generators of numpy, torch and scikit-learn take none."""
+_REPEATED = "batches clients clients_per_round epochs evaluations held_out local_epochs max_epochs per_class per_epoch"
+_REPEATED += " restarts rounds searched_per_class tpe_per_class trees trials tries chains most_chains noised_restarts"
+_WIDTHS = "bottom_hidden decoder_hidden discriminator_dim generator_dim hidden latent_dim output_width top_hidden width"
+_STEPS = "iterations steps round_steps noised_steps"
+_LARGEST = {
+    **dict.fromkeys(_REPEATED.split(), 100_000),
+    **dict.fromkeys(_WIDTHS.split(), 100_000),
+    **dict.fromkeys(_STEPS.split(), 10_000_000),
+    **dict.fromkeys(("n_discrete", "n_continuous"), 10_000),
+    **dict.fromkeys(("n_rows", "batch_size", "batch_sizes", "local_batch_size"), 10_000_000),
+    "workers": 10_000,
+}
+"""Upper limits, wherever a setting of that name stands: beyond them a run would not end or not fit into memory."""
+
+
+def _require_ranges(tree: Mapping[str, Any], prefix: str = "") -> None:
+    """Raise `UsageError` for a seed below 0, which no generator takes, and for numbers beyond `_LARGEST`."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            _require_seeds(value, f"{prefix}{name}.")
-        elif name in _SEEDS:
-            for seed in value if isinstance(value, list) else [value]:
-                if isinstance(seed, int):
-                    at_least(f"{prefix}{name}", seed, 0)
+            _require_ranges(value, f"{prefix}{name}.")
+            continue
+        for one in value if isinstance(value, list) else [value]:
+            if name in _SEEDS and isinstance(one, int):
+                at_least(f"{prefix}{name}", one, 0)
+            at_most(f"{prefix}{name}", one)
+
+
+def at_most(name: str, value: Any, largest: float | None = None) -> None:
+    """Raise `UsageError` for a number above ``largest``, by default the limit of the last word of a dotted name.
+
+    >>> at_most("training.epochs", 10**12)
+    Traceback (most recent call last):
+    lightleak.core.errors.UsageError: training.epochs must be at most 100000, got 1000000000000
+    """
+    words = [word for word in name.strip("-").replace("-", "_").split(".") if not word.isdigit()]
+    limit = largest if largest is not None else _LARGEST.get("".join(words[-1:]), math.inf)
+    if isinstance(value, int | float) and value > limit:
+        raise UsageError(f"{name} must be at most {limit}, got {value}")
 
 
 _WRONG_VALUE = re.compile(r'Parser key "(?P<key>[^"]+)": Expected an? (?P<type>.+?)\. Got value: (?P<got>.*)')

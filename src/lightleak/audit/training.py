@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning
 from lightning.fabric.utilities.rank_zero import rank_zero_only
-from lightning.pytorch.callbacks import ModelCheckpoint, RichProgressBar
+from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from rich.console import Console
 
@@ -43,6 +43,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
+from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.trainer import OneProcess, interrupts, quiet_lightning
 
@@ -172,16 +173,12 @@ def _train(
     if config.monitor.attack is not None:
         options = with_label_setting(config, config.monitor.attack, config.monitor.options)
         callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
-    checkpoints = folder / "checkpoints"
-    callbacks.append(WholeEpochs())
     # After the training part of the epoch, so that a resumed run repeats neither its validation nor its monitor.
-    callbacks.append(
-        ModelCheckpoint(checkpoints, "last", save_on_train_epoch_end=True, enable_version_counter=False, verbose=False)
-    )
+    checkpoint = LastCheckpoint(folder / "checkpoints")
+    callbacks += [WholeEpochs(), checkpoint]
     if console.is_interactive:
         callbacks.append(RichProgressBar())
-    last = checkpoints / "last.ckpt"
-    resumed = last.is_file()
+    resumed = checkpoint.resumed()
     loggers = [CSVLogger(folder, name="", version=""), TensorBoardLogger(str(folder), name="tensorboard", version="")]
     with quiet_lightning():
         trainer = make_trainer(
@@ -196,7 +193,7 @@ def _train(
         model, data = prepared.model, prepared.data
         earlier = metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext()
         with earlier, interrupts(trainer):
-            trainer.fit(model, datamodule=data, ckpt_path=str(last) if resumed else None, weights_only=True)
+            trainer.fit(model, datamodule=data, ckpt_path=resumed, weights_only=True)
             after_fit()
             test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:

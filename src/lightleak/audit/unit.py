@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +14,12 @@ import torch
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.attacks.gradient_inversion.attack import RestartedInversion
 from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
+from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import LightLeakError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.score import match, matched, score
@@ -75,17 +76,18 @@ def largest(settings: Mapping[str, Any], name: str) -> int:
     return int(max(of.get(name, 1) for of in (settings, *stages)))
 
 
-Kept = Literal["values", "marks", "nothing"]
-"""What is kept of each cell: its values, only whether it was right (a redacted run), or nothing (a reproduction)."""
+Kept = Literal["values", "raw", "marks", "nothing"]
+"""What is kept of each cell: its values, with formulas escaped or ``raw``, only whether it was right (a redacted run),
+or nothing (a reproduction)."""
 
 
-def kept_cells(redact: bool) -> Kept:
+def kept_cells(redact: bool, raw_csv: bool = False) -> Kept:
     """A redacted run keeps of every cell only whether it was right.
 
     >>> kept_cells(redact=True)
     'marks'
     """
-    return "marks" if redact else "values"
+    return "marks" if redact else "raw" if raw_csv else "values"
 
 
 SCORES = (
@@ -192,7 +194,7 @@ def keep_result(
         if kept == "marks":
             cells[["true", "reconstructed"]] = ""
         file = Path("reconstructions") / f"{unit.id}.csv"
-        write_whole(folder / file, cells.to_csv(index=False))
+        write_whole(folder / file, csv_text(cells, raw=kept == "raw"))
         row["reconstruction"] = str(file)
     write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))
 
@@ -239,18 +241,3 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [without_nan(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write whole or not at all, into a folder made if need be: a file that exists is complete.
-
-    Of several processes that write the same file at once, the last one's content stays.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
-    try:
-        partial.write_bytes(content.encode() if isinstance(content, str) else content)
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise

@@ -15,7 +15,7 @@ from lightleak.audit.config import AuditConfig, parse_config
 from lightleak.audit.experiment import target_name
 from lightleak.audit.offline import attack_units
 from lightleak.audit.run import capture_facts
-from lightleak.audit.unit import Observed, Unit, finished_files, keep_result, kept_cells, unit_file
+from lightleak.audit.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
@@ -102,7 +102,7 @@ def run_updates(
 
     def when_open() -> None:
         _keep(named, origin, config.redact)
-        _keep_known(plan(), known or {}, folder, config.redact)
+        _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
         return attack_units(config, plan, origin, folder, command, console, when_open)
@@ -142,14 +142,14 @@ def _keep(named: Mapping[str, Observed], root: Path, redact: bool) -> None:
 
 
 def _keep_known(
-    units: Sequence[Unit], known: Mapping[str, Mapping[int, Reconstruction]], folder: Path, redact: bool
+    units: Sequence[Unit], known: Mapping[str, Mapping[int, Reconstruction]], folder: Path, kept: Kept
 ) -> None:
     present = finished_files(folder)
     for unit in units:
         found = known.get(unit.attack, {}).get(unit.facts["batch_index"])
         if found is not None and unit_file(folder, unit.id).name not in present:
             options = ATTACKS.get(unit.attack)(**unit.options).options()
-            keep_result(unit, *unit.observe(), found, options, folder, kept_cells(redact))
+            keep_result(unit, *unit.observe(), found, options, folder, kept)
 
 
 def _digest(update: ClientUpdate) -> str:

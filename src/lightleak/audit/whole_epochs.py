@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pandas as pd
 import torch
 
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_whole
 
 
 class WholeEpochs(lightning.Callback):
@@ -66,22 +68,29 @@ class SeedEveryEpoch(lightning.Callback):
 def metrics_of_all_epochs(folder: Path) -> Iterator[None]:
     """Lightning begins ``metrics.csv`` anew when it resumes; keep the epochs that are not repeated."""
     file, kept = folder / "metrics.csv", folder / "checkpoints" / "metrics.csv"
-    if _has_rows(file):
-        _join(kept, file).to_csv(kept, index=False)
+    _join(kept, file, into=kept)
     try:
         yield
     finally:
-        if _has_rows(kept):
-            _join(kept, file).to_csv(file, index=False)
+        _join(kept, file, into=file)
 
 
-def _join(earlier: Path, later: Path) -> pd.DataFrame:
-    """Rows of both; where both hold an epoch, those of the later."""
-    frames = [pd.read_csv(path, float_precision="round_trip") for path in (earlier, later) if _has_rows(path)]
-    if len(frames) == 2:
-        frames[0] = frames[0][~frames[0]["epoch"].isin(frames[1]["epoch"])]
-    return pd.concat(frames)
+def _join(earlier: Path, later: Path, into: Path) -> None:
+    """Write the rows of both; where both hold an epoch, those of the later."""
+    first, second = _read(earlier), _read(later)
+    found = [first if second is None or first is None else first[~first["epoch"].isin(second["epoch"])], second]
+    frames = [frame for frame in found if frame is not None]
+    if frames:
+        write_whole(into, pd.concat(frames).to_csv(index=False))
 
 
-def _has_rows(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
+def _read(path: Path) -> pd.DataFrame | None:
+    """Metrics by epoch, without a last line that a kill or a full disk cut off; ``None`` where there are none."""
+    if not path.is_file():
+        return None
+    whole, _, _ = path.read_text(encoding="utf-8", errors="replace").rpartition("\n")
+    try:
+        found = pd.read_csv(StringIO(whole), float_precision="round_trip")
+    except (pd.errors.ParserError, pd.errors.EmptyDataError):
+        return None
+    return found if "epoch" in found else None

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightleak.core.arguments import require_kind, require_path
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.private_files import private_files
+from lightleak.core.stored import DAMAGED, read_tensors
 from lightleak.protocols.recorded_aggregate import load_truth
 
 
@@ -97,7 +98,21 @@ def list_captures(root: Path | str) -> list[Path]:
     root = require_path("root", root)
     if not root.is_dir():
         raise UsageError(f"captures must be a folder, got {str(root)!r}")
-    return sorted((path.parent for path in root.glob("*/observation")), key=_order)
+    found = (path.parent for path in root.glob("*/observation"))
+    return sorted((capture for capture in found if DAMAGED not in capture.name), key=_order)
+
+
+def is_whole(capture: Path) -> bool:
+    """Whether every file in the folder of a capture can be read; what they say is not looked at."""
+    try:
+        for file in capture.rglob("*.safetensors"):
+            read_tensors(file)
+        facts = all(isinstance(json.loads(file.read_text()), dict) for file in capture.rglob("facts.json"))
+        return facts and all(file.read_bytes().endswith(b"PAR1") for file in capture.rglob("*.parquet"))
+    except FileNotFoundError:  # replaced by a process that trains
+        return True
+    except (ObservationError, ValueError):
+        return False
 
 
 def redact_captures(root: Path) -> None:

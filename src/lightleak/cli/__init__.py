@@ -1,5 +1,6 @@
-"""The command ``lightleak``. Exit codes: 0 done, 2 wrong use, 1 failed while running, 130 interrupted."""
+"""The command ``lightleak``. Exit codes: 0 done, 2 wrong use, 1 failed while running, 130 Ctrl-C, 143 SIGTERM."""
 
+import errno
 import logging
 import sys
 from collections.abc import Sequence
@@ -8,21 +9,28 @@ from pathlib import Path
 
 from rich.console import Console
 
-from lightleak.cli.arguments import split_arguments, unknown_word
-from lightleak.cli.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_USE
+from lightleak.cli.arguments import check_words, split_arguments, unknown_word
+from lightleak.cli.exit_codes import DONE, FAILED, INTERRUPTED, TERMINATED, WRONG_USE
 from lightleak.cli.parser import build_parser
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
 from lightleak.core.private_files import private_files
 from lightleak.core.ranks import detect_ranks
+from lightleak.core.termination import Termination, interrupted_by_sigterm
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; every error is one message, without a traceback."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     console = Console() if detect_ranks().leads else Console(quiet=True, force_interactive=False)
+    with interrupted_by_sigterm() as termination:
+        return _run(arguments, console, termination)
+
+
+def _run(arguments: list[str], console: Console, termination: Termination) -> int:
     folder, command = None, ""
     try:
+        check_words(arguments)
         load_plugins()
         own, settings = split_arguments(arguments)
         parsed, unknown = build_parser().parse_known_args(own)
@@ -38,9 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _complain(str(error))
         return WRONG_USE
     except KeyboardInterrupt:
-        _complain(f"interrupted{_resume_hint(command, folder)}")
-        return INTERRUPTED
+        _complain(f"{'terminated' if termination.came else 'interrupted'}{_resume_hint(command, folder)}")
+        return TERMINATED if termination.came else INTERRUPTED
     except Exception as error:  # whatever it is: one message, and a folder that can be resumed
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            _complain(f"{error.filename}: a file or folder name must have at most 255 bytes, a path at most 4095")
+            return WRONG_USE
         logging.getLogger(__name__).debug("failed", exc_info=True)
         _complain(f"{type(error).__name__}: {error}{_resume_hint(command, folder)}")
         return FAILED

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from lightleak.core.errors import UsageError
-from lightleak.core.unique_keys import RepeatedKey
+from lightleak.core.yaml_text import RefusedYaml, read_yaml, unwritable
 
 VALUE_FLAGS = {
     "audit": ("--output", "--resume"),
@@ -23,6 +23,13 @@ COMMA_FLAGS = ("--attacks", "--batch-sizes", "--drop", "--settings")
 """Flags that take several values as one word."""
 
 PDF = ".pdf"
+
+
+def check_words(arguments: Sequence[str]) -> None:
+    """Raise `UsageError` for a word that no file name or file in UTF-8 can hold."""
+    for word in arguments:
+        if odd := unwritable(word):
+            raise UsageError(f"arguments must be text in UTF-8 without the character {odd}, got {word!a}")
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -70,7 +77,7 @@ def flag_settings(rest: Sequence[str]) -> dict[str, Any]:
     >>> flag_settings(["--seed=3", "--trainer.num-nodes", "2"])
     {'seed': 3, 'training.trainer.num_nodes': 2}
     """
-    from lightleak.audit.settings import read_yaml, setting_key
+    from lightleak.audit.settings import setting_key
 
     settings: dict[str, Any] = {}
     queue = list(rest)
@@ -85,7 +92,7 @@ def flag_settings(rest: Sequence[str]) -> dict[str, Any]:
             text = queue.pop(0)
         try:
             settings[setting_key(key)] = read_yaml(text)
-        except RepeatedKey as error:
+        except RefusedYaml as error:
             raise UsageError(f"--{key}: {error}") from error
         except yaml.YAMLError as error:
             raise UsageError(f"--{key} needs a YAML value, got {text!r}") from error

@@ -8,6 +8,9 @@ from lightleak import __version__
 from lightleak.cli import listings, pages, runs
 from lightleak.core.errors import UsageError
 
+LONGEST_NAME, LONGEST_PATH = 255, 3800
+"""Bytes of a file or folder name, and of a path below which a run keeps its own files; systems allow 4095 in all."""
+
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose complaints are our own errors, and which takes no flag for the beginning of another."""
@@ -147,7 +150,15 @@ def _path(text: str) -> Path:
     """A file or a folder; what is empty would be the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("must name a file or folder, got ''")
-    return Path(text)
+    path = Path(text)
+    for name in path.parts:
+        if len(name.encode()) > LONGEST_NAME:
+            raise argparse.ArgumentTypeError(
+                f"must hold names of at most {LONGEST_NAME} bytes, got one of {len(name.encode())}: {name[:20]}..."
+            )
+    if len(text.encode()) > LONGEST_PATH:
+        raise argparse.ArgumentTypeError(f"must have at most {LONGEST_PATH} bytes, got {len(text.encode())}")
+    return path
 
 
 def _audit_folder(parsed: argparse.Namespace) -> Path:

@@ -64,6 +64,7 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
     """Run a paper's table or figure, or list what can be run."""
     from lightleak.audit.reproduce import list_reproductions, reproduce
     from lightleak.audit.reproduction_settings import Selection
+    from lightleak.audit.settings import MOST_SEEDS, at_most
 
     if parsed.name.upper() == "LIST":
         list_reproductions(console)
@@ -73,6 +74,7 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
     _quiet_lightning()
     usual = PROVFL_TRIALS if parsed.name.startswith("provfl-") else 1
     seeds = usual if parsed.seeds is None else parsed.seeds
+    at_most("--seeds", seeds, MOST_SEEDS)
     selection = Selection(
         dataset=parsed.dataset,
         batches=parsed.batches,

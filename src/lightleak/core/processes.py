@@ -9,6 +9,7 @@ import os
 import pickle
 import signal
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection, wait
@@ -21,8 +22,8 @@ from lightleak.core.private_files import private_files
 LISTEN_SECONDS = 0.5
 """Longest time without a look at processes that died without a word."""
 
-PATIENCE_SECONDS = 10.0
-"""For a process that was asked to end: one that trains finishes its step first."""
+PATIENCE_SECONDS = 5.0
+"""For all processes that were asked to end together; whatever they keep is whole or absent."""
 
 Work = Callable[..., None]
 """Called as ``work(*arguments, tell)``; picklable, as are its arguments and what it tells."""
@@ -75,8 +76,9 @@ def run_in_processes(
     finally:
         for process in processes:
             process.terminate()
+        until = time.monotonic() + PATIENCE_SECONDS
         for process in processes:
-            process.join(PATIENCE_SECONDS)
+            process.join(max(0.0, until - time.monotonic()))
             if process.is_alive():
                 process.kill()
         for pipe in open_pipes:
@@ -109,6 +111,7 @@ def _exit_code(process: SpawnProcess) -> int:
 
 def _start(work: Work, given: tuple[Any, ...], sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGTERM, _end)  # at once: Lightning would end its step, and go on with the next work
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
     try:
         load_plugins()
@@ -117,6 +120,10 @@ def _start(work: Work, given: tuple[Any, ...], sender: Connection) -> None:
     except Exception as error:
         sender.send(("failed", _portable(error)))
     sender.close()
+
+
+def _end(*_: object) -> None:
+    os._exit(128 + signal.SIGTERM)
 
 
 def _end_with_the_parent() -> None:

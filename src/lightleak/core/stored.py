@@ -1,6 +1,9 @@
-"""Reading what was stored here or elsewhere: JSON and tensors with size limits, never unpickled."""
+"""What is stored: written whole or not at all, read with size limits and never unpickled, set aside when damaged."""
 
 import json
+import logging
+import uuid
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,45 @@ from lightleak.core.errors import ObservationError
 
 MAX_FACTS_BYTES = 64 * 2**20  # a schema of 100,000 categories takes a few MiB; more is not ours
 MAX_TENSOR_BYTES = 16 * 2**30
+_logger = logging.getLogger(__name__)
+DAMAGED = ".damaged-"
+"""Stands between the name of what was set aside and a number."""
+
 FOLDER_MODE, FILE_MODE = 0o700, 0o600  # what is stored may hold private rows: its owner alone reads it
+
+
+def write_whole(path: Path, content: str | bytes | memoryview) -> None:
+    """Write whole or not at all, into a folder made if need be: a file that exists is complete.
+
+    Of several processes that write the same file at once, the last one's content stays. A disk that fills up leaves
+    the earlier file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{uuid.uuid4().hex[:12]}.part")
+    try:
+        partial.write_bytes(content.encode() if isinstance(content, str) else content)
+        partial.replace(path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def set_aside(path: Path, why: str) -> None:
+    """Rename a damaged file or folder, so that it is made again and can still be looked at; log a warning.
+
+    Args:
+        path: what is renamed. Where another process was faster, nothing is done.
+        why: the reason, and what happens now, for the warning.
+    """
+    for number in count(1):
+        kept = path.with_name(f"{path.name}{DAMAGED}{number}")
+        if not kept.exists():
+            break
+    try:
+        path.rename(kept)
+    except FileNotFoundError:
+        return
+    _logger.warning("%s was renamed to %s: %s", path, kept.name, why)
 
 
 def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:

@@ -11,15 +11,11 @@ import pandas as pd
 import yaml
 
 from lightleak.core.errors import DataError
-from lightleak.core.unique_keys import RepeatedKey, UniqueKeys
+from lightleak.core.yaml_text import RefusedYaml, read_yaml_file
 from lightleak.data.cells import MAX_INFERRED_CATEGORIES, category_strings, check_cells, in_order, infer_column
 from lightleak.data.column import MISSING_CATEGORY, Column, ColumnKind, MissingPolicy
 
 __all__ = ["MAX_INFERRED_CATEGORIES", "MISSING_CATEGORY", "Column", "ColumnKind", "MissingPolicy", "TableSchema"]
-
-
-class _Words(UniqueKeys, yaml.BaseLoader):
-    """`yaml.BaseLoader` leaves every scalar a string."""
 
 
 @dataclass(frozen=True)
@@ -117,13 +113,13 @@ class TableSchema:
         """Read a schema. Categories are the words as they are written: ``no`` is no boolean and ``007`` no number.
 
         Raises:
-            DataError: the file is missing, no YAML, or no schema, or a key stands in it twice.
+            DataError: the file is missing, no YAML, or no schema, or `read_yaml` refuses it.
         """
         if not path.is_file():
             raise DataError(f"schema file {path} does not exist")
         try:
-            state = yaml.load(path.read_text(encoding="utf-8"), Loader=_Words)
-        except RepeatedKey as error:
+            state = read_yaml_file(path, words=True)
+        except RefusedYaml as error:
             raise DataError(f"schema file {path}: {error}") from error
         except (yaml.YAMLError, UnicodeDecodeError) as error:
             raise DataError(f"schema file {path} is not YAML: {error}") from error

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 import yaml
 
 from lightleak.core.errors import UsageError
+from lightleak.core.yaml_text import read_yaml_file
 from lightleak.report.run_folder import RESULTS
 
 Kind = Literal["gradient inversion", "vertical", "released-model", "defence-frontier", "tuning"]
@@ -47,7 +48,7 @@ def _kinds(folder: Path) -> set[Kind]:
 
 def _config_kind(folder: Path) -> object:
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        config = read_yaml_file(folder / "config.yaml")
     except (OSError, ValueError, yaml.YAMLError):
         return None
     return config.get("kind") if isinstance(config, Mapping) else None

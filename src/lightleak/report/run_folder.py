@@ -9,7 +9,9 @@ from typing import Any
 import pandas as pd
 import yaml
 
+from lightleak.core.csv_text import without_escapes
 from lightleak.core.errors import UsageError
+from lightleak.core.yaml_text import read_yaml
 from lightleak.report.result import Result, parse_result
 
 SCHEMA_VERSION = 1
@@ -48,7 +50,7 @@ class RunFolder:
     def settings(self) -> Mapping[str, Any]:
         """The config as a mapping; empty where there is none or it cannot be read."""
         try:
-            found = yaml.safe_load(self.config or "")
+            found = read_yaml(self.config or "")
         except yaml.YAMLError:
             return {}
         return found if isinstance(found, Mapping) else {}
@@ -117,7 +119,8 @@ def load_cells(run: RunFolder, result: Result) -> pd.DataFrame | None:
         return None
     if STATUS not in cells.columns:
         cells[STATUS] = ""
-    return cells[[*CELL_COLUMNS, STATUS]]
+    cells = cells[[*CELL_COLUMNS, STATUS]]
+    return cells if run.settings.get("raw_csv") else without_escapes(cells)
 
 
 def _read_json(file: Path) -> Any:

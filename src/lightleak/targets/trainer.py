@@ -1,6 +1,7 @@
 """Running a Lightning Trainer inside a larger piece of work: quietly, on one device, and so that Ctrl-C arrives."""
 
 import logging
+import signal
 import socket
 import warnings
 from collections.abc import Iterator
@@ -95,13 +96,22 @@ def quiet_lightning() -> Iterator[None]:
             logger.setLevel(level)
 
 
+def _leave(*_: object) -> None:
+    """Handle a signal by doing nothing."""
+
+
 @contextmanager
 def interrupts(trainer: lightning.Trainer) -> Iterator[None]:
     """Hand Ctrl-C on: Lightning shuts down in order and then exits with code 1, or, before 2.5, goes on.
 
+    SIGTERM is left to whoever handles it already: Lightning's own handler would first wait, in a process group, for
+    the other processes, which have received none.
+
     Raises:
         KeyboardInterrupt: the Trainer was interrupted inside the block.
     """
+    if callable(signal.getsignal(signal.SIGTERM)):
+        vars(trainer._signal_connector)["_sigterm_notifier_fn"] = _leave
     try:
         yield
     except SystemExit:

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -16,7 +17,7 @@ from lightleak.audit.results import SCHEMA_VERSION
 from lightleak.audit.settings import plain, read_settings
 from lightleak.audit.unit import without_nan, write_whole
 from lightleak.tuning.front import knee, pareto_front
-from lightleak.tuning.study import DEFAULT, ERROR, RETRY_OF, WORKER, SharedStudy
+from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, SharedStudy
 from lightleak.tuning.trial import trial_folder, trial_tree
 
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
@@ -42,7 +43,9 @@ def trial_rows(study: SharedStudy) -> list[dict[str, Any]]:
 
 def trial_row(study: SharedStudy, trial: Any) -> dict[str, Any]:
     """What a trial says by itself."""
-    lasted = None if trial.datetime_complete is None else trial.datetime_complete - trial.datetime_start
+    resumed = trial.user_attrs.get(RESUMED)  # then the time since, without that in which nobody worked on it
+    began = trial.datetime_start if resumed is None else datetime.fromisoformat(resumed)
+    lasted = None if trial.datetime_complete is None else trial.datetime_complete - began
     named = None
     if trial.state.name == "COMPLETE":
         named = {one.metric: value for one, value in zip(study.config.study.objectives, trial.values, strict=True)}
@@ -56,7 +59,6 @@ def trial_row(study: SharedStudy, trial: Any) -> dict[str, Any]:
         "parameters": study.config.space.values(trial.params),
         "intermediate": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
         "is_default": bool(trial.user_attrs.get(DEFAULT)),
-        "retry_of": trial.user_attrs.get(RETRY_OF),
         "error": trial.user_attrs.get(ERROR),
     }
 

@@ -19,7 +19,7 @@ from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.finish import console_of_rank
 from lightleak.audit.folder import begin_folder
 from lightleak.audit.lanes import lanes_here
-from lightleak.audit.settings import at_least, read_settings, read_yaml
+from lightleak.audit.settings import at_least, at_most, read_settings, read_yaml
 from lightleak.audit.unit import without_nan, write_whole
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
@@ -54,6 +54,7 @@ def run_tune(
         KeyboardInterrupt: finished trials are kept and written.
     """
     at_least("--workers", workers, 0)
+    at_most("--workers", workers)
     console = console_of_rank(console)
     quiet_optuna()
     tree = trial_tree(config, config.space.values(config.space.defaults()))

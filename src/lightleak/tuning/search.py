@@ -6,7 +6,9 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, cast, get_args
 
+from lightleak.audit.settings import at_most
 from lightleak.core.errors import UsageError
+from lightleak.data.cells import LARGEST_INTEGER
 from lightleak.tuning.parameter import Condition, Kind, Parameter, canonical, is_number, words
 
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -63,17 +65,28 @@ def _numbers(key: str, kind: Kind, node: Mapping[str, Any], when: tuple[Conditio
         raise UsageError(f"{key}: low must be below high, got low {low} and high {high}")
     if log and (low < 1 if whole else low <= 0):
         raise UsageError(f"{key}: low must be {'at least 1' if whole else 'above 0'} with log, got {low}")
+    _check_size(key, low, high, None)
     step = _number(f"{key}: step", node["step"], whole) if "step" in node else None
     if step is not None:
         if log:
             raise UsageError(f"{key}: log and step exclude each other, got log true and step {step}")
         if step <= 0:
             raise UsageError(f"{key}: step must be above 0, got {step}")
+        _check_size(key, low, high, step)
         if (Decimal(str(high)) - Decimal(str(low))) % Decimal(str(step)):
             raise UsageError(
                 f"{key}: high must be low and a whole number of steps, got low {low}, high {high} and step {step}"
             )
     return Parameter(key, key, kind, low, high, log, step, when=when)
+
+
+def _check_size(key: str, low: float, high: float, step: float | None) -> None:
+    """Raise `UsageError` for a range that is too large, for the setting or to count its steps exactly."""
+    at_most(key, high)
+    if max(abs(low), abs(high)) > LARGEST_INTEGER:
+        raise UsageError(f"{key}: low and high must be at most 2**53 in magnitude, got low {low} and high {high}")
+    if step is not None and (high - low) / step > LARGEST_INTEGER:
+        raise UsageError(f"{key}: step must be at least 2**-53 of the range, got low {low}, high {high}, step {step}")
 
 
 def _number(name: str, value: Any, whole: bool) -> float:
@@ -99,9 +112,7 @@ def _check_plain(key: str, value: Any) -> None:
     if is_search(value):
         raise UsageError(f"{key}: a choice cannot hold a search; give the inner setting a search with a when instead")
     if isinstance(value, Mapping):
-        for name, one in value.items():
-            if not isinstance(name, str):
-                raise UsageError(f"{key}: keys within choices must be words, got {name!r}")
+        for one in value.values():
             _check_plain(key, one)
     elif isinstance(value, list | tuple):
         for one in value:

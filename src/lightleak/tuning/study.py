@@ -2,30 +2,34 @@
 
 Optuna's records lie in a journal file, which network file systems serve where they break SQLite; who is alive is told
 by claims in the same folder. Every decision about the study is taken under one lock, so that as many trials are asked
-for as the config says, and a trial whose process died is repeated by one of the living.
+for as the config says, and a trial whose process died is gone on with by one of the living.
 """
 
+import logging
 import os
 import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import write_whole
 from lightleak.tuning.config import TuneConfig
 from lightleak.tuning.samplers import build_pruner, build_sampler, import_optuna
 
+_logger = logging.getLogger(__name__)
 JOURNAL = "journal.log"
 STUDY_NAME = "lightleak"
 
 MAX_RETRIES = 3
-"""How often a trial is repeated whose process died: one that kills every process must not be tried for ever."""
+"""How often a trial is resumed whose process died: one that kills every process must not be tried for ever."""
 
-LOST, RETRY_OF, DEFAULT, WORKER, ERROR = "lost", "retry_of", "is_default", "worker", "error"
+RETRIES, RESUMED, DEFAULT, WORKER, ERROR = "retries", "resumed", "is_default", "worker", "error"
 """Names of the user attributes of a trial."""
 
 
@@ -82,7 +86,12 @@ class SharedStudy:
         with ExitStack() as held:
             with self.claims.wait_for("study"):
                 begun = self._begin(held)
-            yield begun
+            try:
+                yield begun
+            except KeyboardInterrupt:
+                if begun is not None:
+                    begun[0].set_user_attr(RETRIES, 0)  # it is not what ended the process
+                raise
 
     def tell(self, trial: Any, values: Sequence[float]) -> None:
         """A trial is complete."""
@@ -97,7 +106,7 @@ class SharedStudy:
         self._end(trial.number, {ERROR: error}, state=self._state.FAIL)
 
     def _end(self, number: int, attributes: Mapping[str, Any] | None = None, **how: Any) -> None:
-        """Of a trial that was given up while its process was only slow, the repetition counts."""
+        """Of a trial that was taken over while its process was only slow, the first to end counts."""
         from optuna.trial import Trial
 
         with self.claims.wait_for("study"):
@@ -108,14 +117,17 @@ class SharedStudy:
                 self.optuna.tell(number, **how)
 
     def _begin(self, held: ExitStack) -> tuple[Any, dict[str, Any]] | None:
-        self._repeat_the_dead()
-        study, trials = self.config.study, self.trials
-        if self._counted(trials) >= study.trials:
+        from optuna.trial import Trial
+
+        dead = self._left_by_the_dead()
+        if dead is None and self._counted(self.trials) >= self.config.study.trials:
             return None
         # A sampler of its own for every trial: a study that one process resumes goes on as if it had never ended.
-        seed = derive_seed(study.seed, "sampler", len(trials))
+        number = len(self.trials) if dead is None else max(1, dead.number)  # trial 0 is queued before it is asked for
+        study = self.config.study
+        seed = derive_seed(study.seed, "sampler", number)
         self.optuna.sampler = build_sampler(study.sampler, seed, len(study.objectives))
-        trial = self.optuna.ask()
+        trial = self.optuna.ask() if dead is None else Trial(self.optuna, dead._trial_id)
         held.enter_context(self.claims.hold(_claim(trial.number)))
         trial.set_user_attr(WORKER, f"{socket.gethostname()} {os.getpid()}")
         return trial, self.config.space.suggest(trial)
@@ -130,49 +142,59 @@ class SharedStudy:
         return [trial for trial in trials if trial.state == self._state.RUNNING]
 
     def _counted(self, trials: Sequence[Any]) -> int:
-        """Trials begun, without those that another one repeats."""
-        repeated = {trial.user_attrs.get(RETRY_OF) for trial in trials}
-        begun = [trial for trial in trials if trial.state != self._state.WAITING]
-        return sum(trial.number not in repeated for trial in begun)
+        """Trials begun."""
+        return sum(trial.state != self._state.WAITING for trial in trials)
 
-    def _repeat_the_dead(self) -> None:
-        """Give up trials whose process died, and queue each of them once more."""
+    def _left_by_the_dead(self) -> Any | None:
+        """The first trial whose process died, to be gone on with under its number: the sampler sees no difference."""
         from optuna.trial import Trial
 
-        for trial in self._running(self.trials):
-            if not self.claims.is_held(_claim(trial.number)):
-                Trial(self.optuna, trial._trial_id).set_user_attr(LOST, True)
-                self.optuna.tell(trial.number, state=self._state.FAIL)
-        trials = self.trials
-        repeated = {trial.user_attrs.get(RETRY_OF) for trial in trials}
-        for trial in trials:
-            # Also those of a process that died between giving up and queueing.
-            lost = trial.state == self._state.FAIL and trial.user_attrs.get(LOST) and trial.number not in repeated
-            if lost and _retries(trial, trials) < MAX_RETRIES:
-                attributes = {RETRY_OF: trial.number, DEFAULT: trial.user_attrs.get(DEFAULT, False)}
-                # What was queued for it counts also where it died before it had asked for all of its settings.
-                settings = {**trial.system_attrs.get("fixed_params", {}), **trial.params}
-                self.optuna.enqueue_trial(settings, user_attrs=attributes)
+        for frozen in self._running(self.trials):
+            if self.claims.is_held(_claim(frozen.number)):
+                continue
+            trial = Trial(self.optuna, frozen._trial_id)
+            retries = int(frozen.user_attrs.get(RETRIES, 0))
+            if retries < MAX_RETRIES:
+                trial.set_user_attr(RETRIES, retries + 1)
+                trial.set_user_attr(RESUMED, datetime.now().isoformat())
+                return frozen
+            trial.set_user_attr(ERROR, f"every process that ran it died, {retries + 1} in all")
+            self.optuna.tell(frozen.number, state=self._state.FAIL)
+        return None
 
 
 def _claim(number: int) -> str:
     return f"trial-{number}"
 
 
-def _retries(trial: Any, trials: Sequence[Any]) -> int:
-    """How many trials before this one it repeats."""
-    count, earlier = 0, trial.user_attrs.get(RETRY_OF)
-    while earlier is not None:
-        count, earlier = count + 1, trials[earlier].user_attrs.get(RETRY_OF)
-    return count
-
-
 def _name_of(folder: Path) -> str:
     """A name that no other folder's study has in a database that several share."""
     file = folder / "study-id"
     if not file.is_file():
-        file.write_text(uuid.uuid4().hex)
+        write_whole(file, uuid.uuid4().hex)
     return file.read_text()
+
+
+def _cut_journal(file: Path) -> None:
+    """Cut off a last record that a kill or a full disk left unfinished; the next one would be appended to it.
+
+    A trial whose end is lost so runs again, and finds in its folder what it had done.
+    """
+    from optuna.storages.journal import JournalFileSymlinkLock
+
+    if not file.is_file() or file.read_bytes()[-1:] in (b"", b"\n"):
+        return
+    lock = JournalFileSymlinkLock(str(file))
+    lock.acquire()  # nobody is in the middle of a record
+    try:
+        content = file.read_bytes()
+        if content and not content.endswith(b"\n"):
+            whole = content[: content.rfind(b"\n") + 1]
+            write_whole(file.with_name(f"{file.name}.damaged-{len(content)}"), content)
+            write_whole(file, whole)
+            _logger.warning("%s ended within a record, which was cut off; its trial runs again", file)
+    finally:
+        lock.release()
 
 
 def _storage(optuna: Any, url: str | None, folder: Path) -> Any:
@@ -180,6 +202,7 @@ def _storage(optuna: Any, url: str | None, folder: Path) -> Any:
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
 
+        _cut_journal(folder / JOURNAL)
         return JournalStorage(JournalFileBackend(str(folder / JOURNAL)))
     try:
         return optuna.storages.get_storage(os.path.expandvars(url))

@@ -22,6 +22,7 @@ from lightleak.audit.training import TRAINING_FILE, train, trains_together
 from lightleak.audit.unit import Unit, write_whole
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.stored import set_aside
 from lightleak.targets.trainer import quiet_lightning
 from lightleak.tuning.budget import steps_within, with_steps
 from lightleak.tuning.config import StudyConfig, TuneConfig
@@ -77,7 +78,12 @@ def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[s
     """
     file = folder.with_suffix(".yaml")
     if file.is_file():
-        return read_settings(file)
+        try:
+            if _without_steps(held := read_settings(file)) == _without_steps(plain(tree)):
+                return held
+        except UsageError:
+            pass
+        set_aside(file, "it is not of this trial; it is made again")
     filled: dict[str, Any] = plain(tree)
     if study.budget.seconds is not None:
         _, config = load_trial(tree, folder.with_suffix(".asked.yaml"))
@@ -88,6 +94,13 @@ def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[s
                 options["steps"] = steps_within(unit, study.budget.seconds, resolve_device(config.device))
     write_whole(file, yaml.safe_dump(filled, sort_keys=False))
     return filled
+
+
+def _without_steps(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """A trial's config without what a budget decides, and without its place."""
+    attacks = named_settings("attacks", tree.get("attacks"))
+    bare = {name: {key: one for key, one in options.items() if key != "steps"} for name, options in attacks.items()}
+    return {**{name: value for name, value in tree.items() if name not in PLACE}, "attacks": bare}
 
 
 def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:

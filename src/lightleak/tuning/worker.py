@@ -2,6 +2,7 @@
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -46,7 +47,9 @@ def _run(study: SharedStudy, trial: Any, values: dict[str, Any]) -> None:
     judged = _Spared(trial) if trial.user_attrs.get(DEFAULT) else trial
 
     def report(step: int, value: float) -> None:
-        judged.report(value, step)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The reported value is ignored")  # by a trial that is resumed
+            judged.report(value, step)
         if judged.should_prune():
             raise TrialPruned
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from lightleak.attacks.model_inversion.attack import Workplace
 from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.gan import EPOCH, LOSSES, ConditionalGAN
-from lightleak.attacks.model_inversion.gan_training import checkpoint_file, train_gan
+from lightleak.attacks.model_inversion.gan_training import train_gan
 from lightleak.core.errors import UsageError
+from lightleak.targets.checkpoints import LastCheckpoint
 
 Make = Callable[..., ConditionalGAN]
 
@@ -44,7 +45,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bits(make_gan: Make, tmp_pa
             make_gan(),
             Workplace(folder=tmp_path, progress=lambda done: told.append(done) or (len(told) > 1 and kill(done))),
         )
-    assert checkpoint_file(tmp_path).is_file()
+    assert LastCheckpoint(tmp_path).file.is_file()
     resumed = make_gan()
     told.clear()
     train_gan(resumed, Workplace(folder=tmp_path, progress=told.append))
@@ -59,7 +60,7 @@ def test_an_interrupted_training_goes_on_to_the_same_bits(make_gan: Make, tmp_pa
 
 def test_a_checkpoint_holds_neither_rows_nor_target(make_gan: Make, tmp_path: Path) -> None:
     train_gan(make_gan(iterations=EPOCH), Workplace(folder=tmp_path))
-    state = torch.load(checkpoint_file(tmp_path), weights_only=True)
+    state = torch.load(LastCheckpoint(tmp_path).file, weights_only=True)
     assert {name.split(".")[0] for name in state["state_dict"]} == {"generator", "critic", "history"}
 
 

@@ -2,18 +2,17 @@
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 
 from lightleak.attacks.model_inversion.attack import Workplace
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
+from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.trainer import alone_on, interrupts, on_device, quiet_lightning
 
-CHECKPOINT = "last"
 SPREAD = {"devices", "num_nodes", "strategy"}
 """Arguments of the Trainer that ask for several processes."""
 
@@ -30,13 +29,8 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
         KeyboardInterrupt: interrupted; the same call goes on from the last checkpoint.
     """
     progress = _Progress(at)
-    callbacks: list[Callback] = [progress]
-    checkpoint = None
-    if at.folder is not None:
-        callbacks.append(
-            ModelCheckpoint(at.folder, CHECKPOINT, save_on_train_epoch_end=True, enable_version_counter=False)
-        )
-        checkpoint = checkpoint_file(at.folder)
+    checkpoint = None if at.folder is None else LastCheckpoint(at.folder)
+    callbacks: list[Callback] = [progress, *([] if checkpoint is None else [checkpoint])]
     where = on_device if SPREAD & set(trainer or {}) else alone_on
     with quiet_lightning():
         runner = lightning.Trainer(
@@ -46,21 +40,15 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
                 "max_epochs": gan.epochs,
                 "logger": False,
                 "callbacks": callbacks,
-                "enable_checkpointing": at.folder is not None,
+                "enable_checkpointing": checkpoint is not None,
                 "enable_progress_bar": False,
                 "enable_model_summary": False,
             }
         )
-        resumed = str(checkpoint) if checkpoint is not None and checkpoint.is_file() else None
         with interrupts(runner):
-            runner.fit(gan, ckpt_path=resumed, weights_only=True)
+            runner.fit(gan, ckpt_path=None if checkpoint is None else checkpoint.resumed(), weights_only=True)
     gan.to(torch.device(at.device)).eval()
     return progress.seconds
-
-
-def checkpoint_file(folder: Path) -> Path:
-    """The checkpoint of a training in ``folder``."""
-    return folder / f"{CHECKPOINT}.ckpt"
 
 
 class _Progress(Callback):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -20,6 +20,7 @@ from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.seeds import derive_seed
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
+from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.spec import build_network
 from lightleak.targets.trainer import alone_on, interrupts, quiet_lightning
 
@@ -70,9 +71,8 @@ class TrainingPack:
             defense=self.setting.make_defense(),
             defend="steps",
         )
-        last = place / "last.ckpt"
-        callbacks: list[Callback] = [_Rounds(place, self.kept, self._per_round, report)]
-        callbacks.append(ModelCheckpoint(place, "last", every_n_epochs=CHECKPOINT_ROUNDS, enable_version_counter=False))
+        checkpoint = LastCheckpoint(place, every=CHECKPOINT_ROUNDS)
+        callbacks: list[Callback] = [_Rounds(place, self.kept, self._per_round, report), checkpoint]
         with quiet_lightning():
             trainer = lightning.Trainer(
                 **alone_on(device),
@@ -83,8 +83,7 @@ class TrainingPack:
                 enable_model_summary=False,
             )
             with interrupts(trainer):
-                resumed = str(last) if last.is_file() else None
-                trainer.fit(module, datamodule=self._data(), ckpt_path=resumed, weights_only=True)
+                trainer.fit(module, datamodule=self._data(), ckpt_path=checkpoint.resumed(), weights_only=True)
         if self.rounds + 1 in self.kept:
             _keep(module.network, place, self.rounds + 1)
         row = {
@@ -102,7 +101,7 @@ class TrainingPack:
             "seed": self.clients.seed,
         }
         write_whole(unit_file(folder, self.ids[0]), json.dumps(row))
-        last.unlink(missing_ok=True)
+        checkpoint.file.unlink(missing_ok=True)
 
     def _data(self) -> FederatedData:
         rows = [self.clients.rows(client) for client in range(self.clients.size)]

@@ -16,7 +16,9 @@ from lightleak.audit.config import (
 from lightleak.audit.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.audit.frontier.points import Curve, Point
 from lightleak.audit.settings import (
+    MOST_SEEDS,
     at_least,
+    at_most,
     build_settings,
     drop_empty,
     named_settings,
@@ -86,6 +88,7 @@ class FrontierConfig:
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
         redact: leave true and reconstructed values out of everything that is written.
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
 
     data: DataConfig
@@ -104,11 +107,13 @@ class FrontierConfig:
     device: str = "auto"
     workers: int = 0
     redact: bool = False
+    raw_csv: bool = False
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range, or a defence that cannot be made."""
         at_least("workers", self.workers, 0)
         at_least("seeds", self.seeds, 1)
+        at_most("seeds", self.seeds, MOST_SEEDS)
         if self.protocol.is_fedavg:
             at_least("protocol.rounds", self.protocol.rounds, 1)
         else:

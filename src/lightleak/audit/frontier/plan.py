@@ -53,7 +53,10 @@ def packs_of(
     packs: list[Pack] = []
     for point in config.points:
         units = attack_units(config, point, experiment)
-        packs += [UpdatePack(members, kept_cells(config.redact)) for members in plan_packs(units, device, sizes)]
+        packs += [
+            UpdatePack(members, kept_cells(config.redact, config.raw_csv))
+            for members in plan_packs(units, device, sizes)
+        ]
         packs += [TrainingJob(config, point, index, experiment) for index in range(config.seeds)]
     return packs
 

@@ -122,6 +122,7 @@ class ReleasedConfig:
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
         keep_captures: keep the released model and the public rows, for ``lightleak attack``.
         redact: leave rows out of files and report.
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
 
     data: ReleasedDataConfig
@@ -141,6 +142,7 @@ class ReleasedConfig:
     workers: int = 0
     keep_captures: bool = True
     redact: bool = False
+    raw_csv: bool = False
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import lightning
 import torch
-from lightning.pytorch.callbacks import Callback, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback
 from safetensors.torch import load_file, save_file
 from torch.utils.data import TensorDataset
 
@@ -20,6 +20,7 @@ from lightleak.audit.unit import unit_file, write_whole
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import BatchSampler, batch_loader
 from lightleak.data.images import LabelledImages
+from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.image_resnet import ImageResNet, build_resnet
 from lightleak.targets.optimizers import OptimizerConfig
@@ -102,11 +103,8 @@ def train_image_network(
         network, OptimizerConfig("adam", study.learning_rate), n_classes=len(images.names), seed=own
     )
     rows = TensorDataset(as_floats(images.pixels), images.labels)
-    last = place / "last.ckpt"
-    callbacks: list[Callback] = [
-        _Told(report),
-        ModelCheckpoint(place, "last", save_on_train_epoch_end=True, enable_version_counter=False),
-    ]
+    checkpoint = LastCheckpoint(place)
+    callbacks: list[Callback] = [_Told(report), checkpoint]
     with quiet_lightning():
         trainer = lightning.Trainer(
             **alone_on(device),
@@ -120,7 +118,7 @@ def train_image_network(
             trainer.fit(
                 module,
                 batch_loader(rows, BatchSampler(len(rows), study.batch_size, True, derive_seed(own, "batches"))),
-                ckpt_path=str(last) if last.is_file() else None,
+                ckpt_path=checkpoint.resumed(),
                 weights_only=True,
             )
     return network.requires_grad_(False).eval()

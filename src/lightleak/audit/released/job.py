@@ -18,6 +18,7 @@ from lightleak.audit.released.world import World, prepare_world
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.job import file_name
 from lightleak.core.class_samples import ClassSamples
+from lightleak.core.csv_text import csv_text
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
@@ -89,7 +90,7 @@ class AttackPack:
             found = entry(facts, samples, names, fitted, scores, statistics, judge, task, self.config.redact)
             write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
             if not self.config.redact:
-                write_rows(folder, unit, samples, judge.encoder.schema.label)
+                write_rows(folder, unit, samples, judge.encoder.schema.label, self.config.raw_csv)
         yield overall_row(unit, facts, k, samples, scores, statistics)
         yield from class_rows(unit, facts, k, samples, names, scores)
 
@@ -114,12 +115,12 @@ def task_facts(task: InversionTask) -> dict[str, Any]:
     }
 
 
-def write_rows(folder: Path, unit: str, samples: ClassSamples, label: Column) -> None:
-    """Keep the rows themselves, with the class they were made for."""
+def write_rows(folder: Path, unit: str, samples: ClassSamples, label: Column, raw_csv: bool) -> None:
+    """Keep the rows themselves, with the class they were made for; formulas escaped, or ``raw_csv``."""
     table = samples.rows.copy()
     table[label.name] = [label.categories[index] for index in samples.labels.tolist()]
     table["(inversion loss)"] = samples.loss.numpy()
-    write_whole(folder / "reconstructions" / f"{unit}.csv", table.to_csv(index=False))
+    write_whole(folder / "reconstructions" / f"{unit}.csv", csv_text(table, raw_csv))
 
 
 def observe(config: ReleasedConfig, world: World, seed: int, folder: Path) -> ReleasedModel:

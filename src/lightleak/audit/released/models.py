@@ -11,7 +11,7 @@ from typing import Any, Literal
 import lightning
 import pandas as pd
 import torch
-from lightning.pytorch.callbacks import Callback, EarlyStopping, ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, EarlyStopping
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
@@ -26,6 +26,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch_loader
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.boosted_trees import fit_boosted_trees
+from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.trainer import interrupts, quiet_lightning
 
@@ -114,8 +115,7 @@ def train_model(
             )
         return network, 1, clock.seconds
     module = TabularClassifier(spec, settings.optimizer, seed=derive_seed(seed, "weights"))
-    checkpoints = place / "checkpoints"
-    last = checkpoints / "last.ckpt"
+    checkpoint = LastCheckpoint(place / "checkpoints")
     callbacks: list[Callback] = [
         SeedEveryEpoch(derive_seed(seed, "epochs")),
         EarlyStopping(
@@ -125,7 +125,7 @@ def train_model(
             check_on_train_epoch_end=True,
         ),
         clock,
-        ModelCheckpoint(checkpoints, "last", save_on_train_epoch_end=True, enable_version_counter=False),
+        checkpoint,
     ]
     with quiet_lightning():
         trainer = make_trainer(
@@ -144,7 +144,7 @@ def train_model(
                 module,
                 batch_loader(train, batches),
                 batch_loader(validation, BatchSampler(len(validation), EVALUATION_BATCH_SIZE)),
-                ckpt_path=str(last) if last.is_file() else None,
+                ckpt_path=checkpoint.resumed(),
                 weights_only=True,
             )
     return module.network.eval(), trainer.current_epoch, clock.seconds

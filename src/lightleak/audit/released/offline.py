@@ -110,7 +110,7 @@ def _rows(
         told = entry(facts, samples, names, fitted, scores, judge=judge, redact=config.redact)
         write_whole(folder / "inversion" / f"{unit}-{search}.json", json.dumps(without_nan(told)))
         if not config.redact:
-            write_rows(folder, f"{unit}-{search}", samples, label)
+            write_rows(folder, f"{unit}-{search}", samples, label, config.raw_csv)
         found += [overall_row(f"{unit}-{search}", facts, 0, samples, scores)]
         found += class_rows(f"{unit}-{search}", facts, 0, samples, names, scores)
     return found

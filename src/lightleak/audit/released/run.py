@@ -25,9 +25,11 @@ from lightleak.audit.released_summary import print_released_summary
 from lightleak.audit.run import open_run_folder
 from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import unit_file, write_whole
+from lightleak.callbacks.capture_store import is_whole
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.stored import set_aside
 from lightleak.targets import build_network
 from lightleak.targets.spec import is_differentiable
 from lightleak.targets.trainer import quiet_lightning
@@ -167,8 +169,10 @@ def _keep_observations(config: ReleasedConfig, folder: Path) -> None:
     """What an attacker would hold, for ``lightleak attack``; the truth is apart."""
     for seed in config.seeds:
         place = folder / "captures" / f"s{seed}"
-        if place.is_dir():
+        if place.is_dir() and is_whole(place):
             continue
+        if place.is_dir():
+            set_aside(place, "it is damaged and made again")
         world, partial_place = prepare_world(config, seed), place.with_suffix(".part")
         shutil.rmtree(partial_place, ignore_errors=True)
         observe(config, world, seed, folder).save(partial_place / "observation")

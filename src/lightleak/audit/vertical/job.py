@@ -39,6 +39,9 @@ from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Report = Callable[[float], None]
 
+LONGEST_NAME = 180
+"""Characters kept of a label in a file name; systems allow 255, the rest is for digest and ending."""
+
 
 @dataclass(frozen=True)
 class Job:
@@ -68,6 +71,15 @@ class Job:
     def cost(self) -> float:
         """Epochs of training."""
         return float(self.config.training.epochs)
+
+    def forget_without_norms(self, folder: Path) -> None:
+        """Have a finished job run again whose distributions of norms are gone, as where they were damaged."""
+        kept = self.seed != self.config.seeds[0] or all(
+            self._norm_file(folder, epoch).is_file() for epoch in self.config.epochs_attacked
+        )
+        units = [unit_file(folder, id) for id in self.ids]
+        if not kept and all(unit.is_file() for unit in units):  # else it is running, or still to be run
+            units[0].unlink(missing_ok=True)
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Train, attack, and keep a row for every attack."""
@@ -199,7 +211,10 @@ class Job:
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
         told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self._who}
         entries = [entry | told for entry in norm_entries(seen, truth)]
-        write_whole(folder / "norms" / f"{self._name}-e{seen.facts.epoch:03d}.json", json.dumps(without_nan(entries)))
+        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(without_nan(entries)))
+
+    def _norm_file(self, folder: Path, epoch: int) -> Path:
+        return folder / "norms" / f"{self._name}-e{epoch:03d}.json"
 
     @property
     def _who(self) -> str:
@@ -290,10 +305,10 @@ class _Progress(lightning.Callback):
 
 
 def file_name(text: str) -> str:
-    """Text as a file name; what had to be replaced is told apart by a digest.
+    """Text as a file name; what had to be replaced or cut off is told apart by a digest.
 
     >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
     ('provfl_b-C1-sex=Male', False)
     """
-    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)
+    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
     return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

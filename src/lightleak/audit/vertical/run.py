@@ -57,8 +57,10 @@ def run_vertical_audit(
 
 def run_jobs(config: VerticalConfig, folder: Path, device: torch.device, console: Console) -> dict[str, Any]:
     """Train and attack what is not done yet, and write results and report."""
-    ids = [id for job in plan_jobs(config) for id in job.ids]
-    plan = partial(plan_jobs, config)
+    jobs, plan = plan_jobs(config), partial(plan_jobs, config)
+    ids = [id for job in jobs for id in job.ids]
+    for job in jobs:
+        job.forget_without_norms(folder)
     try:
         run_packs(plan, folder, device, config.workers, not console.is_interactive, "attacks in split trainings")
     finally:
