@@ -184,7 +184,7 @@ def keep_result(
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
         "threat_model": reconstruction.threat_model.describe(),
-        "options": options,
+        "options": options | dict(reconstruction.settings),
         "reconstruction": None,
     }
     if kept != "nothing":
