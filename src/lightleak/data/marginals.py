@@ -142,8 +142,8 @@ def _mass_around(values: np.ndarray, shares: np.ndarray, reach: float) -> np.nda
     """Probability of all values within ``reach`` of each value."""
     order = np.argsort(values)
     below = np.concatenate([[0.0], np.cumsum(shares[order])])
-    ends = (np.searchsorted(values[order], values + way * reach, side) for way, side in ((-1, "left"), (1, "right")))
-    low, high = (below[end] for end in ends)
+    low = below[np.searchsorted(values[order], values - reach, side="left")]
+    high = below[np.searchsorted(values[order], values + reach, side="right")]
     return np.asarray(high - low)
 
 
