@@ -185,7 +185,17 @@ def _selection(group: Group, candidates: Sequence[Group], groups: Sequence[Group
         f"Measured on {batches}, {source_phrase(group.setting.source)}; labels {labels_phrase(group.setting.labels)}; "
         f"defence: {defense_phrase(group.setting)}"
     )
-    said = ("source", "labels", "defense", "strength", "epsilon", "delta", "local_epochs", "local_batches")
+    said = (
+        "source",
+        "labels",
+        "defense",
+        "strength",
+        "epsilon",
+        "release_epsilon",
+        "delta",
+        "local_epochs",
+        "local_batches",
+    )
     differing = [name for name in varying(candidate.setting for candidate in candidates) if name not in said]
     if differing:
         text += f" ({', '.join(setting_parts(group.setting, differing))})"

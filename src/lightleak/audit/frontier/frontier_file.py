@@ -40,6 +40,7 @@ def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:
     return {
         **_name(point),
         "epsilon": point.epsilon,
+        "release_epsilon": point.release_epsilon,
         "delta": point.delta,
         "accuracy": _of(point.accuracy),
         "auroc": _of(point.auroc),

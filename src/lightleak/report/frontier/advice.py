@@ -172,6 +172,8 @@ def _guarantees(frontier: Frontier, choice: Choice | None) -> str:
     if choice is not None:
         epsilon = choice.point.epsilon
         gives = "no guarantee" if epsilon is None else f"epsilon {guarantee(epsilon)}"
+        if choice.point.release_epsilon is not None:
+            gives += f", and {guarantee(choice.point.release_epsilon)} for one message whose records are known"
         own = f" The defence named above gives {gives}."
     is_named = choice is not None and choice.point.strength.defense == "dp_sgd"
     how = "" if is_named else f" ({DOES['dp_sgd']})"

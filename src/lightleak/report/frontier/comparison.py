@@ -98,6 +98,11 @@ class Point:
         return next((one.epsilon for one in self.results if one.epsilon is not None), None)
 
     @property
+    def release_epsilon(self) -> float | None:
+        """What it guarantees for one update, to whom the batch is known; None where it guarantees nothing."""
+        return next((one.release_epsilon for one in self.results if one.release_epsilon is not None), None)
+
+    @property
     def delta(self) -> float | None:
         """The delta of `epsilon`."""
         return next((one.delta for one in self.results if one.delta is not None), None)

@@ -32,8 +32,9 @@ LIMITS = (
 )
 
 OF_EPSILON = (
-    "Epsilon is for one who sees the weights after every step but not which rows a step used: batches are drawn at "
-    "random. A server that knows whose update it reads knows that, and is bound less tightly in that step."
+    "Epsilon of the training is for one who sees the weights after every step but not which rows a step used: batches "
+    "are drawn at random. A server that knows whose update it reads knows that; what bounds it in that step is the "
+    "epsilon of one update, which stands beside it."
 )
 
 
@@ -133,7 +134,16 @@ def _guaranteed(frontier: Frontier) -> str:
     how = " with ".join(filter(None, (curve_title(point.strength.label), strength_words(point.strength))))
     return (
         f"The only guarantee against attacks that nobody has tried yet is differential privacy: {how} gives epsilon "
-        f"{guarantee(point.epsilon)}{at} for every row of the training set{price}."
+        f"{guarantee(point.epsilon)}{at} for every row of the training set{_release(point)}{price}."
+    )
+
+
+def _release(point: Point) -> str:
+    """The guarantee for the one update that is attacked."""
+    if point.release_epsilon is None:
+        return ""
+    return (
+        f" over the whole training, and epsilon {guarantee(point.release_epsilon)} for one update whose batch is known"
     )
 
 
