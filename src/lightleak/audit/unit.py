@@ -183,7 +183,7 @@ def keep_result(
     row |= {
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
-        "threat_model": reconstruction.threat_model.describe(),
+        "threat_model": reconstruction.threat_model.describe(encoder.includes_attacked),
         "options": options | dict(reconstruction.settings),
         "reconstruction": None,
     }

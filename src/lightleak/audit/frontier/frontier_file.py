@@ -29,6 +29,8 @@ def entry(frontier: Frontier) -> dict[str, Any]:
         {
             **asdict(frontier.setting),
             "guess": _of(frontier.guess),
+            "attack_budget": frontier.budget.sentence,
+            "is_below_published_budget": frontier.budget.is_weak,
             "points": [_point(frontier, standing) for standing in standings(frontier.measured)],
         }
     )

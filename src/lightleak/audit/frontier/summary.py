@@ -31,6 +31,7 @@ def print_frontier(results: dict[str, Any], console: Console) -> None:
         for row in table_rows(frontier):
             grid.add_row(*_cells(row))
         console.print(grid, highlight=False)
+        console.print(frontier.budget.sentence, soft_wrap=True, highlight=False)
 
 
 def _cells(row: Row) -> list[str]:

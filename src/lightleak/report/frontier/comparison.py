@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from lightleak.report.budget import Budget, budget
 from lightleak.report.comparison import BASELINE
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.frontier.result import FrontierResult, Setting, Strength
@@ -131,6 +132,11 @@ class Frontier:
     def guess(self) -> Estimate | None:
         """Share of cells that guessing gets right, over clients."""
         return estimate(self.guesses.values())
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the attacks could spend."""
+        return budget(one for point in self.points for one in point.results)
 
     @property
     def measured(self) -> tuple[Point, ...]:

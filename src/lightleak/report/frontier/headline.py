@@ -47,6 +47,14 @@ def headline(frontiers: Sequence[Frontier]) -> Headline:
     if none is None or not none.is_measured:
         sentence = "The undefended network has not been measured yet, so nothing can be said of what a defence buys."
         return Headline(sentence, limits=limits(frontiers))
+    if frontier.budget.is_weak:
+        return Headline(
+            sentence=_lower_bound(frontier, none),
+            verdict=(frontier.budget.sentence, *filter(None, (_guaranteed(frontier),))),
+            tiles=_tiles(frontier, none, None),
+            selection=_selection(frontier, None),
+            limits=limits(frontiers),
+        )
     choice = choose(frontier)
     return Headline(
         sentence=_sentence(frontier, none, choice),
@@ -82,6 +90,16 @@ def _sentence(frontier: Frontier, none: Point, choice: Choice | None) -> str:
     at = f" {cost_words(cost)}" if cost is not None else ""
     reached = f"from {percent(cells.mean)} to {percent(after.mean)} of cells ({guessing})"
     return f"{full_name(choice.point.strength)} cuts what can be read from a client {reached}{at}."
+
+
+def _lower_bound(frontier: Frontier, none: Point) -> str:
+    """What attacks with less than their published budget show: no more than that so much can be recovered."""
+    assert frontier.guess is not None and none.cells is not None  # of a point that is measured
+    return (
+        f"Without any defence, at least {percent(none.cells.mean)} of a client's cells can be recovered where guessing "
+        f"gives {percent(frontier.guess.mean)}. Which defence helps cannot be said: the attacks ran with less than "
+        "their published budget."
+    )
 
 
 def _best(standing: Sequence[Standing]) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.report.change.settings import flat_settings
 from lightleak.report.row_values import number, text, whole
 
 NO_DEFENSE = "none"
@@ -136,5 +137,5 @@ def parse_result(raw: Any, run: str, where: str) -> FrontierResult:
         labels=text(raw.get("labels")),
         seconds=number(raw.get("seconds")),
         threat_model=text(raw.get("threat_model")),
-        options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
+        options=flat_settings(options) if isinstance(options, Mapping) else {},
     )

@@ -21,7 +21,7 @@ from lightleak.report.frontier.wording import guarantee, short_name
 from lightleak.report.plain import Block, Cell, Row, Table, cell_of, counted, signed_cell
 
 COLUMNS = ("Values read, of 100", "More than seeing nothing, points", "Model right, of 100")
-EPSILON = "Guarantee (epsilon): training, one message"
+EPSILON = "Epsilon: training, message"
 ENOUGH_LINES = 4
 """Up to here lines are filled with defences that nothing sets apart; the summary is to stay one sheet."""
 
