@@ -161,6 +161,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --defense.name gaussian_noise --defense.options.sigma 1", "no setting sigma", "settings: scale"),
     (f"{AUDIT} --data.name adlut", "'adlut'", "did you mean 'adult'"),
     (f"{AUDIT} --data.options.rows 5", "option 'rows' of dataset 'synthetic'", "options: n_discrete"),
+    (f"{AUDIT} --data.statistics test --data.encoding quantile", "'quantile' cannot encode", "choose standardized"),
     ("audit adult.yaml --output new", "'adult.data'", "lightleak data prepare adult"),
     # Devices.
     (f"{AUDIT} --device abacus", "got 'abacus'", "auto, cpu, cuda or cuda:N"),

@@ -138,7 +138,7 @@ def prepare(
     table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing)
     if name is not None:
         table = replace(table, card=replace(table.card, name=name, title=name))
-    return PreparedTable(table, TableEncoder(table.schema, encoding).fit(table.train))
+    return PreparedTable(table, TableEncoder(table.schema, encoding).fit(table.train, includes_attacked=True))
 
 
 def audit_model(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.audit.comparison import PAPER_BATCHES, Compared, markdown, tolerance
+from lightleak.audit.comparison import FEWEST, PAPER_BATCHES, Compared, markdown, tolerance
 from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.metrics.summary import Summary, summarise
 
@@ -27,8 +27,8 @@ def table(*cells: PaperCell, **changes: Any) -> PaperTable:
     return replace(made, **changes)
 
 
-def exactly(value: float) -> Summary:
-    return Summary(value, math.nan, 1, math.nan, math.nan)
+def exactly(value: float, n: int = FEWEST) -> Summary:
+    return Summary(value, math.nan, n, math.nan, math.nan)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,20 @@ def test_wide_intervals_agree_beyond_three_points() -> None:
 )
 def test_facts_agree_to_the_digit_that_is_printed(printed: float, ours: float, agrees: bool) -> None:
     cell = PaperCell("tolerance", "column units", printed, dataset="adult", column="age")
-    assert Compared(cell, exactly(ours)).agrees is agrees
+    assert Compared(cell, exactly(ours, n=1), is_fact=True).agrees is agrees
+
+
+def test_fewer_than_five_measurements_are_not_judged() -> None:
+    few, enough = Compared(CELL, exactly(79.3, FEWEST - 1)), Compared(CELL, exactly(79.3))
+    assert few.too_few and few.agrees is None
+    assert not enough.too_few and enough.agrees is True
+    assert not Compared(CELL, summarise([])).too_few  # not run
+    assert not Compared(CELL, exactly(79.3, 1), same_data=False).too_few
+    page = markdown(table(CELL), [few], ENVIRONMENT, "x", [])
+    assert "agree:" not in page and "Too few measurements: no cell was measured 5 times or more" in page
+    assert "| 4 | +0.00 | too few |" in page
+    page = markdown(table(CELL), [few, Compared(replace(CELL, batch_size=64), exactly(79.0))], ENVIRONMENT, "x", [])
+    assert "1 of 1 cells agree:" in page and "1 more were measured fewer than 5 times, too few to judge." in page
 
 
 ERROR = PaperCell("absolute_error", "fraction", 0.0186, dataset="adult", property_name="sex=Male", adversary="C1")
@@ -97,13 +110,13 @@ def test_page_of_fractions_has_their_columns_decimals_and_tolerances() -> None:
     varied = replace(
         ERROR, option="lambda", value=1.0, attack="provfl_m", variant="MR", defense="laplace", strength=0.1
     )
-    page = markdown(table(varied), [Compared(varied, summarise([0.02, 0.03]))], ENVIRONMENT, "x", [])
+    page = markdown(table(varied), [Compared(varied, summarise([0.02, 0.03] * 3))], ENVIRONMENT, "x", [])
     header, _, row = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
     shown = dict(zip(header, row, strict=True))
     expected = {"property_name": "sex=Male", "adversary": "C1", "attack": "provfl_m", "variant": "MR"}
     expected |= {"option": "lambda", "value": "1", "defense": "laplace", "strength": "0.1"}
     assert expected.items() <= shown.items()
-    assert (shown["paper"], shown["ours"], shown["difference"]) == ("0.0186", "0.0250 ± 0.0071", "+0.0064")
+    assert (shown["paper"], shown["ours"], shown["difference"]) == ("0.0186", "0.0250 ± 0.0055", "+0.0064")
     assert "1 of 1 cells agree: within 0.015 (of errors, C1), our 95% interval" in page
     assert "points" not in page and "AUC" not in page
 
@@ -121,7 +134,7 @@ def test_difference_is_ours_minus_theirs(values: list[float]) -> None:
 
 def test_page_shows_every_cell_with_what_varies() -> None:
     compared = [
-        Compared(CELL, summarise([78.0, 80.0])),
+        Compared(CELL, summarise([78.0, 80.0] * 3)),
         Compared(replace(CELL, attack="random", std=None), summarise([])),
         Compared(replace(CELL, batch_size=64, mean=math.nan, std=None), exactly(12345.6)),
     ]
@@ -133,10 +146,10 @@ def test_page_shows_every_cell_with_what_varies() -> None:
     rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("|")]
     assert rows[0][:6] == ["dataset", "attack", "batch_size", "metric", "paper", "ours"]
     assert rows[0][6:] == ["95% interval", "n", "difference", "agrees"]
-    assert rows[2][:6] == ["adult", "tableak", "32", "cell_accuracy", "79.3 ± 4.50", "79.0 ± 1.41"]
-    assert rows[2][7:] == ["2", "-0.30", "yes"]
+    assert rows[2][:6] == ["adult", "tableak", "32", "cell_accuracy", "79.3 ± 4.50", "79.0 ± 1.10"]
+    assert rows[2][7:] == ["6", "-0.30", "yes"]
     assert "| adult | random | 32 | cell_accuracy | 79.3 | not run |  | 0 |  |  |" in lines
-    assert "| adult | tableak | 64 | cell_accuracy | - | 12346 |  | 1 |  |  |" in lines
+    assert "| adult | tableak | 64 | cell_accuracy | - | 12346 |  | 5 |  |  |" in lines
     assert "1 of 1 cells agree" in page
     assert lines[-2:] == ["- Said in a footnote.", "- Ours."]
 

@@ -81,8 +81,8 @@ def test_validation_and_leakage_stand_in_the_metrics_of_every_round(run: Path) -
     metrics = pd.read_csv(run / "metrics.csv")
     for name in ("val/accuracy", "train/loss"):
         assert list(metrics.dropna(subset=[name])["epoch"]) == [0, 1, 2]
-    leakage = "leakage/inverting_gradients_fedavg/cell_accuracy"
-    assert list(metrics.dropna(subset=[leakage])["epoch"]) == [0, 2]
+    scored = "reconstruction/inverting_gradients_fedavg/cell_accuracy"
+    assert list(metrics.dropna(subset=[scored])["epoch"]) == [0, 2]
     trained = json.loads((run / "training.json").read_text())
     assert trained["epochs"] == 3 and 0 <= trained["test"]["test/accuracy"] <= 1
 

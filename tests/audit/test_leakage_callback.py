@@ -22,7 +22,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 
 QUICK = {"inverting_gradients": {"steps": 5}}
-NAME = "leakage/inverting_gradients/cell_accuracy"
+NAME = "reconstruction/inverting_gradients/cell_accuracy"
 
 
 class Project(lightning.LightningModule):
@@ -170,7 +170,7 @@ def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit
     watch = LeakageCallback(encoder, "exact", max_captures=1)
     trainer = fit(Chain, watch, epochs=1)
     assert watch.captured[0].update.network["name"].startswith("own:Chain-")
-    assert float(trainer.callback_metrics["leakage/exact/exact_match_rate"]) == 1.0
+    assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
     with pytest.raises(UnsupportedError, match="exact inversion is for ReLU networks of plain linear layers"):
         fit(Wrapped, LeakageCallback(encoder, "exact"), epochs=1)
 
@@ -186,7 +186,7 @@ def test_one_logit_under_binary_cross_entropy_is_two_classes(
     update = watch.captured[0].update
     assert update.parameters["4.weight"].shape == (2, 20) and update.labels is not None
     assert torch.equal(update.update["4.bias"], update.update["4.bias"][1] * torch.tensor([-1.0, 1.0]))
-    assert float(trainer.callback_metrics["leakage/exact/exact_match_rate"]) == 1.0
+    assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
 
 
 def test_labels_of_one_logit_must_be_binary(fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]) -> None:
@@ -258,7 +258,7 @@ def test_the_baseline_needs_marginals(fit: Fit, encoder: TableEncoder, rows: tup
         LeakageCallback(encoder, ["random"])
     known = Marginals.of(encoder.schema, encoder.decode(rows[0]))
     trainer = fit(Wrapped, LeakageCallback(encoder, "random", marginals=known), epochs=1)
-    assert "leakage/random/cell_accuracy" in trainer.callback_metrics
+    assert "reconstruction/random/cell_accuracy" in trainer.callback_metrics
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from lightleak.metrics.score import score
 from lightleak.targets import NetworkSpec
 from lightleak.targets.classifier import TabularClassifier
 
-NAME = "leakage/inverting_gradients/cell_accuracy"
+NAME = "reconstruction/inverting_gradients/cell_accuracy"
 QUICK = {"steps": 5}
 
 
@@ -78,7 +78,7 @@ def test_value_is_the_mean_score_of_the_attack_on_what_was_captured(
             score(attack.run(c.update, derive_seed(7, "monitor", 1, i)), c.truth, experiment.encoder)[name]
             for i, c in enumerate(last)
         ]
-        logged = float(trainer.callback_metrics[f"leakage/inverting_gradients/{name}"])
+        logged = float(trainer.callback_metrics[f"reconstruction/inverting_gradients/{name}"])
         assert logged == pytest.approx(math.fsum(expected) / 2)
 
 

@@ -1,6 +1,7 @@
 """Leakage reaches every logger that a Trainer may have: TensorBoard, MLflow's file store, Weights & Biases offline."""
 
 import importlib.util
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from lightleak.audit.leakage_callback import LeakageCallback
 from lightleak.data.described_inputs import describe_inputs
 from lightleak.targets.classifier import TabularClassifier
 
-NAME = "leakage/inverting_gradients/cell_accuracy"
+NAME = "reconstruction/inverting_gradients/cell_accuracy"
 EPOCHS = 2
 
 
@@ -72,4 +73,8 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     train(WandbLogger(save_dir=tmp_path, offline=True, name="leakage"))
     wandb.finish()
     (record,) = tmp_path.glob("wandb/offline-run-*/run-*.wandb")
+    for _ in range(300):  # a process of W&B's writes the file, and may still be at it
+        if NAME.encode() in record.read_bytes():
+            break
+        time.sleep(0.1)
     assert NAME.encode() in record.read_bytes()

@@ -329,3 +329,12 @@ def test_broken_file_is_refused(old: str, new: str, message: str) -> None:
     assert old in MINIMAL
     with pytest.raises(DataError, match=message):
         parse_paper_table(MINIMAL.replace(old, new), "t.yaml")
+
+
+def test_titles_are_short_distinct_and_not_the_captions() -> None:
+    titles = [load_paper_table(name).title for name in paper_tables()]
+    assert len(set(titles)) == len(titles)
+    openings = ("mean and standard", "the mean", "the effectiveness", "a reconstruction of", "attack performance")
+    for title in titles:
+        assert len(title) <= 110 and not title.endswith(".")
+        assert not title.lower().startswith(openings)

@@ -66,7 +66,7 @@ def test_cells_that_differ_in_what_is_run_have_runs_of_their_own(name: str) -> N
         ({"restarts": 5, "pooling": "mean"}, {"restarts": 5, "pooling": "mean"}),
         ({"sigmoid_bounds": False}, {"numerical": "none"}),
         ({"training_epochs": 3}, {"restarts": 15}),
-        ({"attack": "random", "labels": None, "restarts": None}, {"numerical_draw": "batch"}),
+        ({"attack": "random", "labels": None, "restarts": None}, {"numerical_draw": "batch", "sharpness": 1}),
         ({"attack": "inverting_gradients", "training_epochs": 3}, {}),
     ],
 )

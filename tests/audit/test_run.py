@@ -108,7 +108,7 @@ def test_summary_has_mean_std_n_and_interval_of_every_group(finished: Path) -> N
 
 def test_metrics_stand_beside_leakage(finished: Path) -> None:
     metrics = pd.read_csv(finished / "metrics.csv")
-    for name in ("val/accuracy", "train/loss", "leakage/inverting_gradients/cell_accuracy"):
+    for name in ("val/accuracy", "train/loss", "reconstruction/inverting_gradients/cell_accuracy"):
         assert list(metrics.dropna(subset=[name])["epoch"]) == [0, 1]
     assert len(metrics.dropna(subset=["test/accuracy"])) == 1
     assert list((finished / "tensorboard").glob("events.out.tfevents.*"))

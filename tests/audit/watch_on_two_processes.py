@@ -46,7 +46,7 @@ def main(out: Path) -> None:
         enable_model_summary=False,
     )
     trainer.fit(Project(), DataLoader(TensorDataset(x, (x[:, 0] > 0).long()), batch_size=4, shuffle=True))
-    logged = float(trainer.callback_metrics["leakage/inverting_gradients/cell_accuracy"])
+    logged = float(trainer.callback_metrics["reconstruction/inverting_gradients/cell_accuracy"])
     inputs = [taken.truth.inputs for taken in watch.captured]
     torch.save({"inputs": inputs, "logged": logged}, out / f"{trainer.global_rank}.pt")
 

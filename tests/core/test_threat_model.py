@@ -32,6 +32,14 @@ def test_sentence_lists_all_that_is_known():
     assert replace(NOTHING, marginals=True).describe().endswith(" that knows column marginals.")
 
 
+def test_bounds_and_statistics_of_attacked_rows_are_part_of_the_sentence():
+    known = ThreatModel(labels="true")
+    assert known.describe(includes_attacked=True).startswith(known.describe())
+    assert known.describe(includes_attacked=True).endswith("counted on rows that include the attacked ones.")
+    assert known.describe(includes_attacked=False).endswith("counted on rows other than the attacked ones.")
+    assert NOTHING.describe(includes_attacked=True) == NOTHING.describe()
+
+
 @pytest.mark.parametrize("labels", ["true", "restored", "none"])
 def test_labels_are_named_by_where_they_come_from(labels: str):
     sentence = replace(EVERYTHING, labels=labels, local_training=False).describe()

@@ -207,8 +207,17 @@ def test_state_comes_back(encoding: Encoding) -> None:
     again = TableEncoder.from_state(json.loads(json.dumps(facts)), tensors)
     assert again.schema == encoder.schema and again.encoding == encoding and again.layout == encoder.layout
     assert torch.equal(again.encode(frame), encoder.encode(frame))
+    assert again.includes_attacked is None and "includes_attacked" not in facts
     assert again.to_state()[1].keys() == tensors.keys()
     assert all(torch.equal(again.to_state()[1][name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_state_says_whether_attacked_rows_were_counted(told: bool) -> None:
+    encoder, frame = mixed("standardized")
+    facts, tensors = encoder.fit(frame, includes_attacked=told).to_state()
+    assert TableEncoder.from_state(json.loads(json.dumps(facts)), tensors).includes_attacked is told
+    assert TableEncoder.from_state({**facts, "includes_attacked": "yes"}, tensors).includes_attacked is None
 
 
 def test_missing_values_come_back_as_what_stands_for_them() -> None:

@@ -127,4 +127,4 @@ def test_interrupted_in_training_and_in_attacks_it_ends_where_it_would_have_ende
     pd.testing.assert_frame_equal(first[sorted(first)], second[sorted(second)], check_exact=True)
     assert set(first["epoch"]) == set(range(7))
     assert first["val/accuracy"].count() == 6
-    assert first["leakage/inverting_gradients/cell_accuracy"].count() == 2
+    assert first["reconstruction/inverting_gradients/cell_accuracy"].count() == 2

@@ -225,7 +225,8 @@ class RunMaker:
         if epochs:
             with (self.folder / "metrics.csv").open("w", newline="") as file:
                 writer = csv.writer(file)
-                columns = ["epoch", "step", "train/loss", "val/loss", "val/accuracy", "leakage/tableak/cell_accuracy"]
+                names = ("train/loss", "val/loss", "val/accuracy", "reconstruction/tableak/cell_accuracy")
+                columns = ["epoch", "step", *names]
                 writer.writerow(columns)
                 for epoch in range(epochs):
                     writer.writerow([epoch, 100 * epoch + 50, 0.5, "", "", 0.8 - 0.02 * epoch])

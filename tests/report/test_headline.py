@@ -1,11 +1,12 @@
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from lightleak.report.comparison import Group
 from lightleak.report.estimate import Estimate
 from lightleak.report.headline import headline, verdict
-from lightleak.report.result import Setting
+from lightleak.report.result import Setting, parse_result
 
 SETTING = Setting("run", dataset="adult", defense="none", source="initial")
 
@@ -61,6 +62,21 @@ def test_one_batch_has_no_interval() -> None:
 )  # fmt: skip
 def test_the_verdict_follows_from_the_paired_interval(leakage: Estimate | None, says: str) -> None:
     assert says in verdict(group(leakage=leakage))
+
+
+@pytest.mark.parametrize(
+    ("steps", "leakage", "is_said"),
+    [
+        ("100", Estimate(0.01, 9, -0.02, 0.04), True),
+        ("100", Estimate(-0.1, 9, -0.12, -0.08), True),
+        ("100", Estimate(0.3, 9, 0.28, 0.32), False),  # what was recovered was recovered
+        ("1500", Estimate(0.01, 9, -0.02, 0.04), False),
+    ],
+)
+def test_nothing_follows_from_what_a_weakened_attack_did_not_find(steps: str, leakage: Estimate, is_said: bool) -> None:
+    result = parse_result({"attack": "tableak", "options": {"steps": int(steps)}}, "a", "row 0")
+    found = verdict(replace(group(leakage=leakage), results=(result,)))
+    assert ("100 steps in place of 1500, less than published, so nothing follows" in found) is is_said
 
 
 def test_the_verdict_relates_leakage_to_what_guessing_leaves_open() -> None:

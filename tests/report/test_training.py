@@ -43,9 +43,10 @@ def test_a_run_without_captured_rows_is_read_from_its_log(make_run) -> None:
     assert [value.mean for _, value in panel.series[0].points] == pytest.approx([0.8, 0.78, 0.76, 0.74])
 
 
-def test_several_updates_of_an_epoch_are_averaged(make_run) -> None:
+@pytest.mark.parametrize("prefix", ["reconstruction", "leakage"])  # the name of today, and that of earlier runs
+def test_several_updates_of_an_epoch_are_averaged(make_run, prefix: str) -> None:
     run = load_run(make_run(batch_sizes=(8,), n_batches=1, keep_rows=False))
-    log = pd.DataFrame({"epoch": [0, 0, 1], "leakage/tableak/cell_accuracy": [0.8, 0.6, 0.5]})
+    log = pd.DataFrame({"epoch": [0, 0, 1], f"{prefix}/tableak/cell_accuracy": [0.8, 0.6, 0.5]})
     (panel,) = panels_of(replace(run, metrics=log))
     first, second = (value for _, value in panel.series[0].points)
     assert (first.mean, first.n) == (pytest.approx(0.7), 2)
@@ -57,7 +58,7 @@ def test_several_updates_of_an_epoch_are_averaged(make_run) -> None:
     "log",
     [
         pd.DataFrame(),
-        pd.DataFrame({"val/accuracy": [0.5], "leakage/tableak/cell_accuracy": [0.5]}),
+        pd.DataFrame({"val/accuracy": [0.5], "reconstruction/tableak/cell_accuracy": [0.5]}),
         pd.DataFrame({"epoch": [0], "val/accuracy": [float("nan")]}),
         pd.DataFrame({"epoch": [0], "val/accuracy": [float("inf")]}),
     ],

@@ -55,7 +55,7 @@ def test_unknown_names_pass_through() -> None:
 def test_every_part_of_a_setting_has_a_phrase() -> None:
     first, second = (
         Setting("a"),
-        Setting("b", "adult", "mlp", "fedavg", "noise", "true", "training", 2, 5, 1, 3, 0.1, 2.94, 1e-5),
+        Setting("b", "adult", "mlp", "fedavg", "noise", "true", "training", 2, 5, 1, 3, 0.1, 2.94, 4.38, 1e-5),
     )
     names = varying([first, second])
     assert names == [field.name for field in fields(Setting)]
@@ -63,20 +63,22 @@ def test_every_part_of_a_setting_has_a_phrase() -> None:
     assert "defence none" in setting_parts(first, names)
     assert setting_parts(second, ["strength"]) == ["strength 0.1"]
     assert setting_parts(first, ["strength"]) == ["no strength"]
-    assert setting_parts(second, names)[-6:] == [
+    assert setting_parts(second, names)[-7:] == [
         "round 2",
         "5 local epochs",
         "1 local batch",
         "3 clients",
         "ε 2.94",
+        "ε 4.38 of one update",
         "δ 1e-05",
     ]
-    assert setting_parts(first, names)[-6:] == [
+    assert setting_parts(first, names)[-7:] == [
         "no epoch",
         "no local epoch",
         "no local batch",
         "clients not stated",
         "no ε",
+        "no ε of one update",
         "no δ",
     ]
 
@@ -118,5 +120,7 @@ def test_privacy_is_claimed_only_where_an_accountant_found_it() -> None:
     noise = Setting("a", defense="gaussian_noise", strength=0.01)
     assert defense_phrase(noise) == "gaussian noise 0.01"
     private = replace(noise, defense="dp_sgd", epsilon=3.0, delta=1e-5)
-    assert "ε 3 at δ 1e-05" in defense_phrase(private)
+    assert "at δ 1e-05: ε 3 of the whole training)" in defense_phrase(private)
+    both = defense_phrase(replace(private, release_epsilon=4.38))
+    assert "ε 3 of the whole training, ε 4.38 of one update" in both
     assert "ε" not in defense_phrase(replace(private, epsilon=None))

@@ -10,6 +10,8 @@ from lightleak.metrics.summary import Summary
 
 TOLERANCE_POINTS = 3.0
 PAPER_BATCHES = 50
+FEWEST = 5
+"""Measurements below which a cell is not judged: so few agree with almost anything, or with nothing, by chance."""
 ERROR_TOLERANCE = {"C1": 0.015, "C2": 0.02}
 """How far apart two mean absolute errors of a fraction may lie and still agree, by adversary.
 
@@ -71,12 +73,14 @@ class Compared:
         ours: our result.
         same_data: ours was measured on the paper's table; on another one nothing says how far the two may lie.
         stand_in: what ours was measured on instead, for the heads of the two columns; their difference is not told.
+        is_fact: ours was read off a table or a network, not measured on samples: one value is all there is.
     """
 
     cell: PaperCell
     ours: Summary
     same_data: bool = True
     stand_in: str | None = None
+    is_fact: bool = False
 
     @property
     def difference(self) -> float:
@@ -87,14 +91,23 @@ class Compared:
     def agrees(self) -> bool | None:
         """Within the cell's `tolerance` or the combined 95% interval; where the paper prints no deviation, only ours.
 
-        ``None`` where the paper prints no value, ours is missing, or nothing says how far it may lie (a correlation,
-        another table).
+        ``None`` where the paper prints no value, ours is missing, nothing says how far it may lie (a correlation,
+        another table), or there are `too_few` measurements.
         """
-        if math.isnan(self.difference) or self.cell.unit in NOT_COMPARED or not self.same_data:
+        if not self._is_comparable or self.too_few:
             return None
         spread = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
         paper = 1.96 * (self.cell.std or 0.0) / math.sqrt(PAPER_BATCHES)
         return abs(self.difference) <= max(tolerance(self.cell), math.hypot(spread, paper))
+
+    @property
+    def too_few(self) -> bool:
+        """Whether the cell could be compared, but was measured fewer than `FEWEST` times."""
+        return self._is_comparable and not self.is_fact and self.ours.n < FEWEST
+
+    @property
+    def _is_comparable(self) -> bool:
+        return not math.isnan(self.difference) and self.cell.unit not in NOT_COMPARED and self.same_data
 
 
 def tolerance(cell: PaperCell) -> float:
@@ -169,11 +182,14 @@ def _heads(compared: Sequence[Compared]) -> tuple[str, str]:
 
 def _verdict(compared: Sequence[Compared]) -> str:
     answers = [c.agrees for c in compared if c.agrees is not None]
+    few = sum(c.too_few for c in compared)
+    if few and not answers:
+        return f"Too few measurements: no cell was measured {FEWEST} times or more, so nothing is judged."
     if not answers:
         if any(not c.same_data for c in compared):
             return "Measured on another table than the paper's: nothing is judged."
         return "The paper prints no numbers to compare with."
-    cells = [c.cell for c in compared]
+    cells = [c.cell for c in compared if c.agrees is not None]
     rules = [
         (f"{TOLERANCE_POINTS:.0f} points (of percentages)", any(cell.unit == "percent" for cell in cells)),
         *(
@@ -188,7 +204,8 @@ def _verdict(compared: Sequence[Compared]) -> str:
         ("our 95% interval (where the paper prints no deviation)", any(cell.std is None for cell in cells)),
     ]
     told = ", ".join(rule for rule, applies in rules if applies)
-    return f"{sum(answers)} of {len(answers)} cells agree: within {told}, or the last digit of any other number."
+    found = f"{sum(answers)} of {len(answers)} cells agree: within {told}, or the last digit of any other number."
+    return found + (f" {few} more were measured fewer than {FEWEST} times, too few to judge." if few else "")
 
 
 def _line(compared: Compared, keys: Sequence[str]) -> str:
@@ -200,7 +217,7 @@ def _line(compared: Compared, keys: Sequence[str]) -> str:
     decimals = DECIMALS.get(unit, 2)
     apart = math.isnan(compared.difference) or compared.stand_in is not None
     difference = "" if apart else f"{compared.difference:+.{decimals}f}"
-    agrees = {True: "yes", False: "no", None: ""}[compared.agrees]
+    agrees = "too few" if compared.too_few else {True: "yes", False: "no", None: ""}[compared.agrees]
     return "| " + " | ".join([*coordinates, paper, mine, interval, str(ours.n), difference, agrees]) + " |"
 
 

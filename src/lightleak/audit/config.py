@@ -87,14 +87,26 @@ class DataConfig(TableSource):
 
     Attributes:
         encoding: how cells become numbers.
-        statistics: rows the encoder takes means, deviations and bounds from: ``train``, or ``all`` as TabLeak does.
+        statistics: rows the encoder takes means and deviations from: ``train``, ``all`` as TabLeak does, or ``test``,
+            which are disjoint from every client's. Column bounds that no schema declares are those of all rows, unless
+            this is ``test``: then they, too, come from there, and numbers beyond them cannot be reconstructed. Threat
+            models state whether attacked rows are included. Categories are those of all rows.
         marginals: rows the random baseline takes its marginals from: ``test`` rows, disjoint from every client's, or
             ``all`` as TabLeak does.
     """
 
     encoding: Encoding = "standardized"
-    statistics: Literal["train", "all"] = "train"
+    statistics: Literal["train", "all", "test"] = "train"
     marginals: Literal["test", "all"] = "test"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` as for `TableSource`, or for an encoding that needs the bounds of all rows."""
+        super().__post_init__()
+        if self.statistics == "test" and self.encoding == "quantile":
+            raise UsageError(
+                "data.statistics 'test' leaves training rows beyond the bounds, which data.encoding 'quantile' cannot "
+                "encode; choose standardized, onehot or minmax"
+            )
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """What a config names, made: the table, the encoder and marginals a server knows, the network's specification."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
 
 from lightleak.audit.clients import Population
-from lightleak.audit.config import AuditConfig, ClientRows, TableSource
+from lightleak.audit.config import AuditConfig, ClientRows, DataConfig, TableSource
 from lightleak.core.errors import UsageError
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
@@ -67,8 +67,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
         )
     table = load_source(config.data, config.seed)
     both = pd.concat([table.train, table.test], ignore_index=True)
-    encoder = TableEncoder(table.schema, config.data.encoding)
-    encoder.fit(both if config.data.statistics == "all" else table.train)
+    encoder = fitted_encoder(config.data, table)
     marginals = Marginals.of(table.schema, both if config.data.marginals == "all" else table.test)
     spec = NetworkSpec(config.target.network, table.schema.n_classes, encoder.layout, config.target.options)
     network = build_network(spec, seed=0)  # refuses options it does not take
@@ -81,6 +80,19 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
             f"batch_size must be at most {len(table.train)} (training rows of {table.card.name!r}), got {largest}"
         )
     return Experiment(table, encoder, marginals, spec, config.initial.rows)
+
+
+def fitted_encoder(data: DataConfig, table: Table) -> TableEncoder:
+    """The encoder with the statistics that a server knows (see `DataConfig`)."""
+    if data.statistics == "test":
+        unbounded = [
+            replace(column, lower=None, upper=None) if column.name in table.seen_bounds else column
+            for column in table.schema.columns
+        ]
+        schema = replace(table.schema, columns=tuple(unbounded))
+        return TableEncoder(schema, data.encoding).fit(table.test, includes_attacked=False)
+    rows = table.train if data.statistics == "train" else pd.concat([table.train, table.test], ignore_index=True)
+    return TableEncoder(table.schema, data.encoding).fit(rows, includes_attacked=True)
 
 
 def load_source(data: TableSource, seed: int, group: str | None = None) -> Table:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from lightleak.attacks.random_baseline import AS_PUBLISHED
 from lightleak.audit.campaign import finished_rows, run_units
 from lightleak.audit.clients import FreshFedAvgClients
 from lightleak.audit.comparison import Compared
@@ -108,7 +109,7 @@ class LocalSetting:
     def options(self) -> dict[str, Any]:
         """Settings of the attack."""
         if self.attack == "random":
-            return {"numerical_draw": "batch"}
+            return dict(AS_PUBLISHED)
         known = {"restarts": self.restarts, "steps": self.steps, "epoch_prior": self.weight}
         given = {name: value for name, value in known.items() if value is not None}
         return {"labels": "true", "label_order": "batches", **given}

@@ -30,10 +30,10 @@ class LeakageCallback(ModuleCapture):
     """Watches leakage in a training that knows nothing of LightLeak.
 
     Every ``every`` epochs it records what a client would have sent in the first steps, attacks it, and logs
-    ``leakage/<attack>/...`` through whatever loggers the Trainer has; at the end it can write a run folder with its
-    report. The attacks are `LeakageMonitor`, the record is `ModuleCapture`: training is bit for bit what it is without.
-    Under DDP each rank is a client; what is logged and reported is of all ranks. A training that is resumed from a
-    checkpoint reports what it captured since.
+    ``reconstruction/<attack>/...`` through whatever loggers the Trainer has; at the end it can write a run folder with
+    its report. The attacks are `LeakageMonitor`, the record is `ModuleCapture`: training is bit for bit what it is
+    without. Under DDP each rank is a client; what is logged and reported is of all ranks. A training that is resumed
+    from a checkpoint reports what it captured since.
     """
 
     def __init__(

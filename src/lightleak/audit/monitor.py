@@ -1,4 +1,4 @@
-"""Leakage as a validation metric: an attack that runs while the target trains."""
+"""An attack's score as a validation metric: an attack that runs while the target trains."""
 
 import math
 from typing import Any
@@ -19,10 +19,12 @@ LOGGED = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_
 
 
 class LeakageMonitor(lightning.Callback):
-    """Every k epochs attack what a capture has just recorded and log ``leakage/<attack>/...``; rounds, under FedAvg.
+    """Every k epochs (FedAvg: rounds) attack what a capture has just recorded and log the scores.
 
-    The values stand next to the validation metrics in any Lightning logger. The monitor draws from generators of its
-    own and only reads, so training is bit for bit the same with and without it. Under DDP the values are those of all
+    The values ``reconstruction/<attack>/<metric>`` stand next to the validation metrics in any Lightning logger. They
+    are scores of the reconstructions, not leakage, which is the difference to guessing: log the attack ``random`` as
+    well to see it. The monitor draws from generators of its own and only reads, so training is bit for bit the same
+    with and without it. Under DDP the values are those of all
     ranks' captures.
 
     Args:
@@ -85,4 +87,4 @@ class LeakageMonitor(lightning.Callback):
             if trainer.world_size > 1:  # every rank takes part, also one that recorded nothing
                 held = trainer.strategy.reduce(held.to(pl_module.device), reduce_op="sum")
             if held[1]:
-                pl_module.log(f"leakage/{self.attack.name}/{name}", (held[0] / held[1]).float())
+                pl_module.log(f"reconstruction/{self.attack.name}/{name}", (held[0] / held[1]).float())

@@ -27,6 +27,7 @@ GROUP_KEYS = (
     "defense",
     "defense_strength",
     "epsilon",
+    "release_epsilon",
     "delta",
     "source",
     "epoch",
@@ -98,11 +99,13 @@ def _protocol_and_defense(groups: Sequence[dict[str, Any]]) -> list[str]:
     if {group.get("protocol") for group in groups} == {"fedavg"}:
         epochs = {group.get("local_epochs") for group in groups}
         told.append(f"FedAvg, local epochs {epochs.pop()}" if len(epochs) == 1 else "FedAvg")
-    defenses = {(group.get("defense"), group.get("defense_strength"), group.get("epsilon")) for group in groups}
+    names = ("defense", "defense_strength", "epsilon", "release_epsilon")
+    defenses = {tuple(group.get(name) for name in names) for group in groups}
     if len(defenses) == 1 and (found := defenses.pop())[0] not in (None, "none"):
-        name, strength, epsilon = found
+        name, strength, epsilon, release = found
         told.append(f"defence {name}" + ("" if strength is None else f" {strength:g}"))
-        told += [] if epsilon is None else [f"epsilon {epsilon:.3g}"]
+        told += [] if epsilon is None else [f"epsilon {epsilon:.3g} of the training"]
+        told += [] if release is None else [f"epsilon {release:.3g} of one update whose batch is known"]
     return told
 
 

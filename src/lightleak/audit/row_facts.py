@@ -6,6 +6,10 @@ from typing import Any
 
 from lightleak.audit.federation_config import DefenseConfig, ProtocolConfig, defense_of
 from lightleak.core.observations import ClientUpdate
+from lightleak.defenses.horizontal.dp_sgd import DPSGD
+
+PRIVACY = ("epsilon", "release_epsilon", "delta")
+"""What a row says of differential privacy: of the whole training, of one update whose batch is known, their delta."""
 
 
 def protocol_facts(protocol: ProtocolConfig, n_rows: int) -> dict[str, Any]:
@@ -68,5 +72,7 @@ def defense_facts(config: DefenseConfig, training: Path) -> dict[str, Any]:
     defense = defense_of(config)
     strength = None if defense is None else defense.strength
     facts: dict[str, Any] = {"defense": config.name, "defense_strength": strength}
+    if isinstance(defense, DPSGD) and defense.noise_multiplier:
+        facts |= {"release_epsilon": defense.release_epsilon(), "delta": defense.delta}
     granted = json.loads(training.read_text()) if training.is_file() else {}
-    return facts | {name: granted[name] for name in ("epsilon", "delta") if name in granted}
+    return facts | {name: granted[name] for name in PRIVACY if name in granted}

@@ -226,8 +226,9 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             facts = protocol_facts(config.protocol, size)
             source = "given" if experiment.spec.name.startswith(MEMORY) else "initial"
             facts |= {"batch_index": i, "source": source, "epoch": 0, "defense": "none"}
-            # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch.
-            facts |= {name: value for name, value in defended.items() if name not in ("epsilon", "delta")}
+            # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch,
+            # which `release_epsilon` is about.
+            facts |= {name: value for name, value in defended.items() if name != "epsilon"}
             observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):

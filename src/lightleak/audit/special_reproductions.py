@@ -59,7 +59,7 @@ def table_facts(
             compared.append(Compared(cell, summarise([])))
             continue
         value = _fact(experiment, cell)
-        compared.append(Compared(cell, Summary(value, float("nan"), 1, float("nan"), float("nan"))))
+        compared.append(Compared(cell, Summary(value, float("nan"), 1, float("nan"), float("nan")), is_fact=True))
         rows.append({"dataset": cell.dataset, "metric": cell.metric, "column": cell.column, "value": value})
     return compared, rows, sorted(set(notes))
 

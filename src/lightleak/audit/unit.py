@@ -185,8 +185,8 @@ def keep_result(
     row |= {
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
-        "threat_model": reconstruction.threat_model.describe(),
-        "options": options,
+        "threat_model": reconstruction.threat_model.describe(encoder.includes_attacked),
+        "options": options | dict(reconstruction.settings),
         "reconstruction": None,
     }
     if kept != "nothing":

@@ -1,6 +1,8 @@
 """What a record-level attack returns."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 from torch import Tensor
@@ -24,6 +26,7 @@ class Reconstruction:
         seconds: wall time of the attack, shared equally among the updates of one vectorised call.
         ensemble: ``[restarts, n, d]`` the pooled restarts, matched row by row; ``None`` unless asked for.
         certificate: what the attack knows of its own success; ``None`` where it knows nothing.
+        settings: settings that the attack chose itself for this observation, by name.
     """
 
     attack: str
@@ -36,3 +39,4 @@ class Reconstruction:
     seconds: float
     ensemble: Tensor | None = None
     certificate: Certificate | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)

@@ -6,6 +6,10 @@ from typing import Any, Literal
 LabelKnowledge = Literal["true", "restored", "none"]
 
 
+COUNTED_WITH_ATTACKED = "Bounds and statistics were counted on rows that include the attacked ones."
+COUNTED_WITHOUT_ATTACKED = "Bounds and statistics were counted on rows other than the attacked ones."
+
+
 @dataclass(frozen=True)
 class ThreatModel:
     """The assumptions of one attack run (DESIGN.md, vocabulary).
@@ -35,8 +39,12 @@ class ThreatModel:
         """JSON-ready form."""
         return asdict(self)
 
-    def describe(self) -> str:
-        """One plain sentence for a report.
+    def describe(self, includes_attacked: bool | None = None) -> str:
+        """Return one or two plain sentences for a report.
+
+        Args:
+            includes_attacked: whether bounds and statistics were counted on rows that include those under attack; None
+                where that is not known.
 
         >>> ThreatModel(labels="true").describe()
         'An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics.'
@@ -55,4 +63,7 @@ class ThreatModel:
         )
         known += [text for holds, text in facts if holds]
         listed = " and ".join([", ".join(known[:-1]), known[-1]]) if len(known) > 1 else "".join(known) or "nothing"
-        return f"An honest-but-curious server that knows {listed}."
+        sentence = f"An honest-but-curious server that knows {listed}."
+        if includes_attacked is None or not (self.column_bounds or self.encoder_statistics):
+            return sentence
+        return f"{sentence} {COUNTED_WITH_ATTACKED if includes_attacked else COUNTED_WITHOUT_ATTACKED}"

@@ -44,6 +44,8 @@ class TableEncoder(nn.Module):
         encoding: how they are encoded.
         layout: where each column lies in the encoded vector.
         numerical_positions: encoded positions of the numerical columns.
+        includes_attacked: whether statistics and bounds were counted on rows that include those under attack; None
+            where that is not known.
 
     Raises:
         DataError: an unknown encoding.
@@ -78,6 +80,7 @@ class TableEncoder(nn.Module):
             width = start if name in ("shift", "scale") else len(schema.numerical)
             self.register_buffer(name, torch.full((width,), float("nan"), dtype=torch.float64))
         self._knots: dict[str, Tensor] = {}
+        self.includes_attacked: bool | None = None
 
     @property
     def width(self) -> int:
@@ -89,12 +92,18 @@ class TableEncoder(nn.Module):
         """Encoded positions of each column."""
         return {block.name: block.slice for block in self.layout.blocks}
 
-    def fit(self, frame: pd.DataFrame) -> "TableEncoder":
+    def fit(self, frame: pd.DataFrame, includes_attacked: bool | None = None) -> "TableEncoder":
         """Take the statistics from ``frame``; bounds the schema declares win over those seen.
+
+        Args:
+            frame: rows.
+            includes_attacked: whether rows that will be attacked are among them, or behind the declared bounds; threat
+                models state it.
 
         Raises:
             DataError: the frame does not fit the schema, has fewer than two rows, or numbers past 1e150.
         """
+        self.includes_attacked = includes_attacked
         if len(frame) < 2:
             raise DataError(f"an encoder needs at least 2 rows to take statistics from, got {len(frame)}")
         if is_binary(self.schema) and holds_bits(self.schema, frame):
@@ -257,7 +266,10 @@ class TableEncoder(nn.Module):
         self._require_fitted()
         tensors = {name: getattr(self, name) for name in _STATISTICS}
         knots = {_KNOTS + name: values for name, values in self._knots.items()}
-        return {"encoding": self.encoding, "schema": self.schema.to_dict()}, tensors | knots
+        facts: dict[str, Any] = {"encoding": self.encoding, "schema": self.schema.to_dict()}
+        if self.includes_attacked is not None:
+            facts["includes_attacked"] = self.includes_attacked
+        return facts, tensors | knots
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "TableEncoder":
@@ -272,6 +284,8 @@ class TableEncoder(nn.Module):
             if key not in state:
                 raise ObservationError(f"the encoder of an observation needs {key!r}, got only {sorted(state)}")
         encoder = cls(TableSchema.from_dict(state["schema"]), state["encoding"])
+        told = state.get("includes_attacked")
+        encoder.includes_attacked = told if isinstance(told, bool) else None
         for name in _STATISTICS:
             value, expected = _finite(name, tensors), tuple(getattr(encoder, name).shape)
             if tuple(value.shape) != expected:

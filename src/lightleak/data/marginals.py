@@ -56,6 +56,32 @@ class Marginals:
         self.require(schema)
         return pd.DataFrame({column.name: self._draw(column, n, rng) for column in schema.columns})
 
+    def sharpened(self, schema: TableSchema, sharpness: float, tolerance: float) -> "Marginals":
+        """Return marginals that favor the values most likely to be right.
+
+        The probability of a value is multiplied by its chance of being right to the power ``sharpness - 1``. Of a
+        category that chance is its own probability, so that probabilities are raised to ``sharpness``; of a number it
+        is the probability of all values within the tolerance.
+
+        Args:
+            schema: the columns.
+            sharpness: at least 1, which changes nothing; infinity keeps the likeliest value of each column alone, the
+                modal row.
+            tolerance: distance at which a number counts as right, in standard deviations of the column.
+
+        Raises:
+            ObservationError: a column of the schema has no marginal.
+        """
+        self.require(schema)
+        changed = {column.name: self.sharpened_column(column, sharpness, tolerance) for column in schema.columns}
+        return Marginals(self.values, {**self.probabilities, **changed})
+
+    def deviation(self, column: Column) -> float:
+        """Standard deviation of a numerical column."""
+        values, weights = (np.asarray(of[column.name], dtype="float64") for of in (self.values, self.probabilities))
+        shares = weights / weights.sum()
+        return float(np.sqrt((shares * (values - (values * shares).sum()) ** 2).sum()))
+
     def require(self, schema: TableSchema) -> None:
         """Check that every column can be drawn.
 
@@ -73,6 +99,19 @@ class Marginals:
         weights = np.asarray(self.probabilities[column.name], dtype="float64")
         drawn = rng.choice(values, size=n, p=weights / weights.sum())
         return drawn.round().astype("int64") if column.kind is ColumnKind.INTEGER else drawn
+
+    def sharpened_column(self, column: Column, sharpness: float, tolerance: float) -> tuple[float, ...]:
+        """Return the probabilities of one column as `sharpened` changes them."""
+        shares = np.asarray(self.probabilities[column.name], dtype="float64")
+        right = shares = shares / shares.sum()
+        if column.is_numerical:
+            values = np.asarray(self.values[column.name], dtype="float64")
+            right = _mass_around(values, shares, tolerance * self.deviation(column))
+        if np.isinf(sharpness):
+            likeliest = np.lexsort((shares, right))[-1]  # of equally good values the commonest
+            return tuple(np.eye(1, len(shares), likeliest)[0].tolist())
+        weights = shares * (right / right.max()) ** (sharpness - 1)
+        return tuple((weights / weights.sum()).tolist())
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -97,6 +136,15 @@ class Marginals:
                 raise ObservationError(f"the marginal of column {name!r} must be values and as many probabilities")
             probabilities[name] = tuple(weights.tolist())
         return cls(values, probabilities)
+
+
+def _mass_around(values: np.ndarray, shares: np.ndarray, reach: float) -> np.ndarray:
+    """Probability of all values within ``reach`` of each value."""
+    order = np.argsort(values)
+    below = np.concatenate([[0.0], np.cumsum(shares[order])])
+    low = below[np.searchsorted(values[order], values - reach, side="left")]
+    high = below[np.searchsorted(values[order], values + reach, side="right")]
+    return np.asarray(high - low)
 
 
 def _count(column: Column, cells: pd.Series, bins: int) -> tuple[tuple[Any, ...], np.ndarray]:

@@ -35,9 +35,18 @@ class DatasetCard:
 
 @dataclass(frozen=True)
 class Table:
-    """A loaded dataset; frames hold the feature columns and the label column by name."""
+    """A loaded dataset; frames hold the feature columns and the label column by name.
+
+    Attributes:
+        card: its facts.
+        schema: its columns, with the bounds of numerical ones.
+        train: private rows.
+        test: held-out rows.
+        seen_bounds: columns whose bounds are not declared but those of all rows, private ones included.
+    """
 
     card: DatasetCard
     schema: TableSchema
     train: pd.DataFrame
     test: pd.DataFrame
+    seen_bounds: tuple[str, ...] = field(default=(), kw_only=True)

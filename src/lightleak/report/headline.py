@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lightleak.report.budget import fewer
 from lightleak.report.comparison import Group, at_start, strongest_first
 from lightleak.report.estimate import Estimate
 from lightleak.report.intervals import bounded
@@ -136,14 +137,20 @@ def verdict(group: Group) -> str:
             f"(95% interval {interval(leakage, -1)}){closed}."
         )
     elif leakage.high is not None and leakage.high < 0:
-        parts.append(f"The attack did worse than guessing ({points(leakage.mean)} points of cells).")
+        parts.append(f"The attack did worse than guessing ({points(leakage.mean)} points of cells).{_too_weak(group)}")
     else:
         parts.append(
             f"The attack was not measurably better than guessing: the difference of {points(leakage.mean)} points "
-            f"(95% interval {interval(leakage, -1)}) may be chance."
+            f"(95% interval {interval(leakage, -1)}) may be chance.{_too_weak(group)}"
         )
     parts.append(_whole_rows(group))
     return " ".join(part for part in parts if part)
+
+
+def _too_weak(group: Group) -> str:
+    """Why nothing follows from what this attack did not find; empty where it had all of its published budget."""
+    lacking = ", ".join(fewer(group.attack, group.results[0].options) if group.results else ())
+    return f" It ran with {lacking}, less than published, so nothing follows from that." if lacking else ""
 
 
 def _whole_rows(group: Group) -> str:
@@ -185,7 +192,17 @@ def _selection(group: Group, candidates: Sequence[Group], groups: Sequence[Group
         f"Measured on {batches}, {source_phrase(group.setting.source)}; labels {labels_phrase(group.setting.labels)}; "
         f"defence: {defense_phrase(group.setting)}"
     )
-    said = ("source", "labels", "defense", "strength", "epsilon", "delta", "local_epochs", "local_batches")
+    said = (
+        "source",
+        "labels",
+        "defense",
+        "strength",
+        "epsilon",
+        "release_epsilon",
+        "delta",
+        "local_epochs",
+        "local_batches",
+    )
     differing = [name for name in varying(candidate.setting for candidate in candidates) if name not in said]
     if differing:
         text += f" ({', '.join(setting_parts(group.setting, differing))})"

@@ -96,6 +96,7 @@ class Summary:
         table: the figures; None where there are none.
         attacker: the threat model as questions and answers.
         notes: how the figures are to be read, and what they do not show.
+        budget: what the attacks could spend, against the published budget.
     """
 
     sentences: tuple[str, ...]
@@ -105,6 +106,7 @@ class Summary:
     table: Table | None = None
     attacker: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+    budget: str = ""
 
 
 def of_hundred(value: Estimate | None) -> str:

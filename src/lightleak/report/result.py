@@ -48,7 +48,8 @@ class Setting:
         local_batches: its steps in each.
         n_clients: FedAvg clients averaged into one update.
         strength: the number that varies the defence.
-        epsilon: what differential privacy was granted.
+        epsilon: what differential privacy the whole training grants.
+        release_epsilon: what it grants for one update whose batch is known to the server.
         delta: the probability with which it may fail.
     """
 
@@ -65,6 +66,7 @@ class Setting:
     n_clients: int | None = None
     strength: float | None = None
     epsilon: float | None = None
+    release_epsilon: float | None = None
     delta: float | None = None
 
 
@@ -203,6 +205,6 @@ def _setting(raw: Mapping[str, Any], run: str) -> Setting:
     found: dict[str, Any] = {name: text(raw.get(name)) for name in names}
     local = ("local_epochs", "local_batches", "n_clients") if found["protocol"] == "fedavg" else ()
     found |= {name: whole(raw.get(name)) for name in ("epoch", *local)}
-    numbers = {"strength": "defense_strength", "epsilon": "epsilon", "delta": "delta"}
-    found |= {name: number(raw.get(key)) for name, key in numbers.items()}
+    found |= {name: number(raw.get(name)) for name in ("epsilon", "release_epsilon", "delta")}
+    found["strength"] = number(raw.get("defense_strength"))
     return Setting(run=run, **found)

@@ -1,6 +1,7 @@
 """Leakage over training beside the validation accuracy of the target."""
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +19,8 @@ from lightleak.report.wording import attack_title, time_unit
 
 VALIDATION_COLUMN = "val/accuracy"
 VALIDATION = "Validation accuracy of the target"
-LEAKAGE_PREFIX, LEAKAGE_SUFFIX = "leakage/", "/cell_accuracy"
+LOGGED_ACCURACY = re.compile(r"(?:reconstruction|leakage)/(?P<attack>.+)/cell_accuracy")
+"""A column of ``metrics.csv`` with an attack's score; earlier runs named it leakage."""
 MOST_TICKS = 8
 
 Curve = dict[int, Estimate]
@@ -91,14 +93,8 @@ def _curves_of_rows(run: RunFolder, groups: Sequence[Group]) -> Curves:
 
 
 def _curves_of_log(run: RunFolder) -> Curves:
-    columns = [
-        str(name)
-        for name in run.metrics.columns
-        if str(name).startswith(LEAKAGE_PREFIX) and str(name).endswith(LEAKAGE_SUFFIX)
-    ]
-    curves = {
-        name.removeprefix(LEAKAGE_PREFIX).removesuffix(LEAKAGE_SUFFIX): _mean_by_epoch(run, name) for name in columns
-    }
+    logged = [found for name in run.metrics.columns if (found := LOGGED_ACCURACY.fullmatch(str(name)))]
+    curves = {found["attack"]: _mean_by_epoch(run, found.string) for found in logged}
     known = {attack_title(attack): curve for attack, curve in curves.items() if curve}
     return {(Setting(run.name, source="training"), None): known} if known else {}
 

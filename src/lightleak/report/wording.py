@@ -212,14 +212,20 @@ def defense_title(name: str | None, strength: float | None = None) -> str:
 def defense_phrase(setting: Setting) -> str:
     """The defence with its strength, and with the privacy it grants where an accountant has said.
 
-    >>> defense_phrase(Setting("a", defense="dp_sgd", strength=1.0, epsilon=2.94, delta=1e-5))
-    'DP-SGD 1 (differential privacy of the whole training for every row: ε 2.94 at δ 1e-05)'
+    >>> defense_phrase(Setting("a", defense="dp_sgd", epsilon=2.94, delta=1e-5))
+    'DP-SGD (differential privacy for every row, at δ 1e-05: ε 2.94 of the whole training)'
+    >>> defense_phrase(Setting("a", defense="dp_sgd", release_epsilon=4.38, delta=1e-5)).partition(": ")[2]
+    'ε 4.38 of one update, for a server that knows its batch)'
     """
     title = defense_title(setting.defense, setting.strength)
-    if setting.epsilon is None or setting.delta is None:
+    granted = []
+    if setting.epsilon is not None:
+        granted.append(f"ε {setting.epsilon:.3g} of the whole training")
+    if setting.release_epsilon is not None:
+        granted.append(f"ε {setting.release_epsilon:.3g} of one update, for a server that knows its batch")
+    if not granted or setting.delta is None:
         return title
-    granted = f"ε {setting.epsilon:.3g} at δ {setting.delta:g}"
-    return f"{title} (differential privacy of the whole training for every row: {granted})"
+    return f"{title} (differential privacy for every row, at δ {setting.delta:g}: {', '.join(granted)})"
 
 
 def source_phrase(source: str | None) -> str:
@@ -253,6 +259,9 @@ def setting_parts(setting: Setting, names: Iterable[str]) -> list[str]:
         "n_clients": "clients not stated" if setting.n_clients is None else _counted(setting.n_clients, "client"),
         "strength": "no strength" if setting.strength is None else f"strength {setting.strength:g}",
         "epsilon": "no ε" if setting.epsilon is None else f"ε {setting.epsilon:.3g}",
+        "release_epsilon": "no ε of one update"
+        if setting.release_epsilon is None
+        else f"ε {setting.release_epsilon:.3g} of one update",
         "delta": "no δ" if setting.delta is None else f"δ {setting.delta:g}",
     }
     wanted = list(names)

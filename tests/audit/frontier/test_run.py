@@ -62,6 +62,8 @@ def test_rows_name_defence_strength_and_guarantee(finished) -> None:
     (epsilon,) = {row["epsilon"] for row in rows_of(finished) if row["epsilon"] is not None}
     assert {row["attack"] for row in rows_of(finished) if row["epsilon"] is not None} == {"none"}
     assert epsilon == pytest.approx(DPSGD(noise_multiplier=1.0).epsilon(16 / 96, 6))
+    (release,) = {row["release_epsilon"] for row in rows_of(finished) if row.get("release_epsilon") is not None}
+    assert release == pytest.approx(DPSGD(noise_multiplier=1.0).release_epsilon())
 
 
 def test_the_clients_are_the_same_under_every_defence_and_their_updates_are_not(small) -> None:
@@ -251,7 +253,12 @@ def test_the_terminal_shows_every_point_in_80_columns(finished) -> None:
     console = Console(file=io.StringIO(), width=80)
     results = json.loads((finished / "results.json").read_text())
     # The longest name there is, and intervals as wide as they get.
-    longest = {"defense_label": "gradient_compression", "defense_strength": 0.001, "epsilon": 0.00123}
+    longest = {
+        "defense_label": "gradient_compression",
+        "defense_strength": 0.001,
+        "epsilon": 0.00123,
+        "release_epsilon": 0.0456,
+    }
     for row in results["rows"]:
         if row["defense"] == "dp_sgd":
             row |= longest

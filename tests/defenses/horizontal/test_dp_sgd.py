@@ -6,8 +6,10 @@ import math
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 from torch import Tensor, nn
 
 from lightleak.core.errors import UnsupportedError, UsageError
@@ -164,3 +166,25 @@ def test_without_opacus_the_way_to_get_it_is_told(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "opacus", None)
     with pytest.raises(UnsupportedError, match=r"dp_sgd needs opacus .*: pip install 'lightleak\[dp\]'"):
         DPSGD(noise_multiplier=1.0).epsilon(0.01, 10)
+
+
+@pytest.mark.parametrize(("noise", "delta"), [(0.3, 1e-5), (1.0, 1e-5), (1.0, 1e-2), (4.0, 1e-6), (50.0, 0.4)])
+def test_the_epsilon_of_one_release_is_that_of_the_gaussian_mechanism(noise: float, delta: float) -> None:
+    """Beside the integral of how far the densities of both neighbors are apart beyond a factor of e^epsilon."""
+    epsilon = DPSGD(noise_multiplier=noise, delta=delta).release_epsilon()
+    x = np.linspace(-12 * noise, 1 + 12 * noise, 400_001)
+    with_row, without = norm.pdf(x, 1, noise), norm.pdf(x, 0, noise)
+    excess = float(np.trapezoid(np.maximum(with_row - np.exp(epsilon) * without, 0), x))
+    if epsilon == 0.0:
+        assert excess <= delta
+    else:
+        assert excess == pytest.approx(delta, rel=1e-3)
+
+
+def test_one_release_to_a_server_that_knows_the_batch_may_cost_more_than_a_sampled_training() -> None:
+    defense = DPSGD(noise_multiplier=1.0)
+    assert defense.release_epsilon() > defense.epsilon(sample_rate=0.01, steps=50)
+    assert defense.release_epsilon() <= defense.epsilon(sample_rate=1.0, steps=1)  # an accountant's bound is looser
+    assert math.isinf(DPSGD(noise_multiplier=0.0).release_epsilon())
+    with pytest.raises(UsageError, match="call resolved"):
+        DPSGD(target_epsilon=1.0).release_epsilon()

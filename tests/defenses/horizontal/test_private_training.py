@@ -95,6 +95,7 @@ def test_privacy_is_counted_and_logged(prepare: Prepare, make_trainer: MakeTrain
     expected = defense.epsilon(32 / 192, 18)
     assert facts == {
         "epsilon": expected,
+        "release_epsilon": defense.release_epsilon(),
         "delta": 1e-4,
         "noise_multiplier": 1.5,
         "max_grad_norm": 1.0,

@@ -124,9 +124,10 @@ def test_every_assumption_of_a_threat_model_has_plain_words() -> None:
     everything = ThreatModel(
         labels="true", marginals=True, batch_statistics=True, local_training=True, batch_labels=True
     )
-    sentences = everything.describe() + ThreatModel(labels="true").describe()
+    told = [everything.describe(includes) for includes in (None, True, False)]
+    sentences = " ".join([*told, ThreatModel(labels="true").describe()])
     assert [phrase for phrase in KNOWLEDGE if phrase not in sentences] == []
-    for phrase in sentences.split("knows ")[1].rstrip(".").replace(" and ", ", ").split(", "):
+    for phrase in told[0].split("knows ")[1].rstrip(".").replace(" and ", ", ").split(", "):
         assert phrase.startswith("the update") or any(known in phrase for known in KNOWLEDGE), phrase
 
 
@@ -212,6 +213,15 @@ def test_a_weakened_attack_that_leads_under_a_defence_alone_is_named_too(plain, 
     first = rewritten(plain(attacks=("tableak", "audit_max", "random")), options={"steps": 50})
     after = rewritten(defended(first), cell_accuracy=lambda row: 0.9 if row["attack"] == "tableak" else 0.4)
     assert f"TabLeak {FEWER}" in summary([load_run(first), load_run(after)]).sentences[-1]
+
+
+def test_nothing_is_concluded_about_a_defence_from_less_than_the_published_budget(plain, defended, rewritten) -> None:
+    first = rewritten(plain(attacks=("tableak", "random")), options={"steps": 50})
+    found = summary([load_run(first), load_run(defended(first))])
+    assert found.budget.startswith("Attack budget: TabLeak, 50 steps in place of 1500.")
+    assert len(found.defences) == 1 and "No conclusion is drawn about defenses" in found.defences[0]
+    full = rewritten(plain(attacks=("tableak", "random")), options={"steps": 1500})
+    assert summary([load_run(full)]).budget == "Attack budget: TabLeak (1500 steps, as published)."
 
 
 def test_an_attack_below_guessing_is_seen_to_be(plain, rewritten) -> None:

@@ -138,3 +138,14 @@ def test_an_erratic_defence_does_not_hide_a_steady_one() -> None:
         + rows("erratic", (0.3, 0.95, 0.5), 0.835)
     )
     assert choose(frontier).point.strength.label == "steady"
+
+
+@pytest.mark.parametrize("level", [0.793, 0.53])
+def test_nothing_is_concluded_from_less_than_the_published_budget(make_frontier, level: float) -> None:
+    options = {"extra": {"options": {"steps": 100}}, "changed": {"none": (level, 0.84)}}
+    found = told(make_frontier(curves=("none", "sign"), **options))
+    assert found.sentence.startswith("Without any defence, at least ")
+    assert found.sentence.endswith("the attacks ran with less than their published budget.")
+    assert "TabLeak, 100 steps in place of 1500" in found.verdict[0]
+    said = " ".join([found.sentence, *found.verdict, found.selection])
+    assert "no leakage" not in said and "Pareto" not in said and "cuts" not in said

@@ -32,10 +32,13 @@ def rows(
 ) -> list[FrontierResult]:
     """Attacks on clients 0, 1, ... and trainings with seeds 0, 1, ..."""
     setting = fields.pop("setting", Setting("adult", "mlp", "fedsgd", 32))
+    budget = fields.pop("budget", None)
     options = {"gaussian_noise": "scale", "dp_sgd": "noise_multiplier"}
     strength = Strength(label, label, value, options.get(label))
     attacked = [
-        FrontierResult("r", setting, strength, "tableak", 0, i, cell_accuracy=one, threat_model=THREAT)
+        FrontierResult(
+            "r", setting, strength, "tableak", 0, i, cell_accuracy=one, threat_model=THREAT, options=budget or {}
+        )
         for i, one in enumerate(cells)
     ]
     trained = [
@@ -216,13 +219,16 @@ def _lines(frontier: Frontier) -> tuple[Line, ...]:
 
 
 def test_a_guarantee_is_explained_by_how_often_a_bet_is_won() -> None:
-    private = rows("dp_sgd", (0.45, 0.46, 0.44, 0.45), (0.81, 0.82, 0.83), 1.0, epsilon=1.0, delta=1e-5)
+    private = rows(
+        "dp_sgd", (0.45, 0.46, 0.44, 0.45), (0.81, 0.82, 0.83), 1.0, epsilon=1.0, release_epsilon=4.38, delta=1e-5
+    )
     found = told(NONE, SIGN, private)
     assert "a coin is right 50 times in 100. The limit is: DP-SGD 1 (epsilon 1) 73.1 times in 100." in found.defences[2]
     assert found.defences[2].endswith("The defence named above gives no guarantee.")
     assert "may fail with a chance of 1 in 100,000" in words(found)
-    assert found.table is not None and found.table.columns[-1] == "Guarantee (epsilon)"
-    assert told(NONE, private).defences[-1].endswith("The defence named above gives epsilon 1.")
+    assert found.table is not None and found.table.columns[-1] == "Epsilon: training, message"
+    assert told(NONE, private).defences[-1].endswith("The defence named above gives epsilon 1, one message 4.38.")
+    assert "is bound by the epsilon of one message" in words(found)
     loose = rows("dp_sgd", (0.45, 0.46, 0.44, 0.45), (0.81, 0.82, 0.83), 0.1, epsilon=30.0, delta=1e-5)
     assert "DP-SGD 0.1 (epsilon 30) nearly always, hardly a limit" in words(told(NONE, loose))
 
@@ -230,7 +236,7 @@ def test_a_guarantee_is_explained_by_how_often_a_bet_is_won() -> None:
 def test_without_a_guarantee_it_is_said() -> None:
     found = told(NONE, SIGN)
     assert found.defences[-1].startswith("None of this is a guarantee")
-    assert found.table is not None and "Guarantee (epsilon)" not in found.table.columns
+    assert found.table is not None and not any("psilon" in name for name in found.table.columns)
     assert "may fail" not in words(found)
 
 
@@ -266,4 +272,16 @@ def test_it_is_free_of_jargon(make_frontier, protocol: str) -> None:
     text = words(summary(compare(load_frontier_run(folder).results)))
     assert [word for word in JARGON if word.lower() in text.lower()] == []
     assert text.index("“Seeing nothing” is") < text.index("More than seeing nothing, points")
-    assert text.index("A number, epsilon, says") < text.index("Guarantee (epsilon)")
+    assert text.index("A number, epsilon, says") < text.index("Epsilon: training")
+
+
+@pytest.mark.parametrize("level", [0.8, 0.45])
+def test_nothing_is_concluded_from_less_than_the_published_budget(level: float) -> None:
+    weak = {"steps": "100", "restarts": "30"}
+    none = rows("none", tuple(level + one for one in (0.0, 0.01, -0.01, 0.0)), GOOD, budget=weak)
+    found = told(none, guesses(4), rows("sign", (0.5, 0.51, 0.49, 0.5), GOOD, budget=weak))
+    assert found.budget.startswith("Attack budget: TabLeak, 100 steps in place of 1500.")
+    assert found.defences[0].startswith("No conclusion is drawn about defenses")
+    assert "helped no attack" not in words(found) and "nothing was shown to be given away" not in words(found)
+    full = told(none, guesses(4), rows("sign", (0.5, 0.51, 0.49, 0.5), GOOD, budget={"steps": "1500"}))
+    assert not full.defences[0].startswith("No conclusion")

@@ -31,7 +31,8 @@ def network_facts(
         layers = layers_of(preset, 3 if selection.as_published else 1)
         for cell in (cell for cell in table.cells if cell.dataset == preset.stands_for):
             value = float(layers[str(cell.column)][cell.metric])
-            compared.append(beside(cell, preset, Summary(value, math.nan, 1, math.nan, math.nan)))
+            one = beside(cell, preset, Summary(value, math.nan, 1, math.nan, math.nan))
+            compared.append(replace(one, is_fact=True))
             rows.append({"dataset": preset.dataset, "column": cell.column, "metric": cell.metric, "value": value})
     which = "the published code's, which is attacked" if selection.as_published else "the printed one"
     notes = [f"The network is {which}; --as-published shows that of the code, whose second kernel is 3 x 3."]

@@ -29,6 +29,8 @@ def entry(frontier: Frontier) -> dict[str, Any]:
         {
             **asdict(frontier.setting),
             "guess": _of(frontier.guess),
+            "attack_budget": frontier.budget.sentence,
+            "is_below_published_budget": frontier.budget.is_weak,
             "points": [_point(frontier, standing) for standing in standings(frontier.measured)],
         }
     )
@@ -40,6 +42,7 @@ def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:
     return {
         **_name(point),
         "epsilon": point.epsilon,
+        "release_epsilon": point.release_epsilon,
         "delta": point.delta,
         "accuracy": _of(point.accuracy),
         "auroc": _of(point.auroc),

@@ -44,7 +44,7 @@ class Point:
         return file_name(self.label if self.strength is None else f"{self.label}-{self.strength}")
 
     def facts(self) -> dict[str, Any]:
-        """What a row of results.json says of it; epsilon and delta are the training's to say."""
+        """What a row of results.json says of it; of epsilon and delta the training says."""
         return {
             "defense": self.name,
             "defense_label": self.label,
@@ -52,6 +52,7 @@ class Point:
             "defense_strength": self.strength,
             "defense_words": self.words,
             "epsilon": None,
+            "release_epsilon": None,
             "delta": None,
         }
 

@@ -19,7 +19,10 @@ def print_frontier(results: dict[str, Any], console: Console) -> None:
     if not frontiers:
         console.print("nothing is finished yet")
         return
-    told = "cells: share that an attack recovers; leak: cells minus guessing, in points; *: Pareto-best"
+    told = (
+        "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
+        "cells minus guessing, in points; *: Pareto-best"
+    )
     console.print(told, soft_wrap=True, highlight=False)
     for frontier in frontiers:
         grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
@@ -28,6 +31,7 @@ def print_frontier(results: dict[str, Any], console: Console) -> None:
         for row in table_rows(frontier):
             grid.add_row(*_cells(row))
         console.print(grid, highlight=False)
+        console.print(frontier.budget.sentence, soft_wrap=True, highlight=False)
 
 
 def _cells(row: Row) -> list[str]:
@@ -35,7 +39,7 @@ def _cells(row: Row) -> list[str]:
     return [
         "*" if row.is_best else "",
         short_name(row.point.strength),
-        row.epsilon,
+        row.epsilon if row.point.epsilon is None else f"{row.epsilon} / {row.release_epsilon}",
         _with_half_width(row.point.accuracy),
         _with_half_width(row.point.cells),
         points(leakage.mean) if leakage else "–",

@@ -13,6 +13,7 @@ import torch
 from lightleak.audit.experiment import Experiment, target_name
 from lightleak.audit.frontier.config import FrontierConfig
 from lightleak.audit.frontier.points import Point
+from lightleak.audit.row_facts import PRIVACY
 from lightleak.audit.training import make_trainer, prepare_training
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.whole_epochs import SeedEveryEpoch
@@ -79,7 +80,7 @@ class TrainingJob:
                 test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
         row = {"unit": self.ids[0], **self._facts(), "accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
         told = prepared.facts()
-        row |= {name: told[name] for name in ("epsilon", "delta") if name in told}
+        row |= {name: told[name] for name in PRIVACY if name in told}
         write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | {"seconds": seconds})))
 
     def _facts(self) -> dict[str, Any]:

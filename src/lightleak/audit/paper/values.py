@@ -139,7 +139,7 @@ class PaperTable:
         name: the reproduction's name, e.g. ``tableak-table17``; also the file's name.
         source: authors, title and venue.
         page: section of the paper that shows it.
-        title: the caption.
+        title: what it shows, in our own words.
         metric: metric of the cells that name none of their own.
         unit: unit of the cells that name none of their own.
         cells: every printed number, in reading order; empty for a figure.

@@ -46,7 +46,8 @@ def facts(
             notes.append(f"{cell.dataset}: {error}")
             compared.append(Compared(cell, summarise([])))
             continue
-        compared.append(Compared(cell, Summary(value, math.nan, 1, math.nan, math.nan)))
+        one = Summary(value, math.nan, 1, math.nan, math.nan)
+        compared.append(Compared(cell, one, is_fact=cell.metric != "auc"))  # an AUC is that of one training
         rows.append({"dataset": cell.dataset, "metric": cell.metric, "property": cell.property_name, "value": value})
     if any(cell.metric == "auc" for cell in table.cells):
         notes.append(f"AUC is that of one training (seed {selection.seeds[0]}).")

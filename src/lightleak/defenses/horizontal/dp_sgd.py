@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, get_args
 
+import numpy as np
 import torch
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr
 from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
@@ -30,8 +33,8 @@ Accountant = Literal["rdp", "prv"]
         needs=(
             "The extra `dp`, and a network whose rows do not meet: BatchNorm is refused.",
             "Either `noise_multiplier` or `target_epsilon`, and a `delta` below one over the training rows.",
-            "Epsilon is about the weights of the whole training with its Poisson batches, not about one attacked "
-            "batch.",
+            "Epsilon is about the weights of the whole training with its Poisson batches. One update whose batch the "
+            "server knows has an epsilon of its own, `release_epsilon`, which may be larger.",
         ),
     ),
 )
@@ -100,6 +103,32 @@ class DPSGD(TrainingDefense):
             # At an end of its range of orders the bound holds, but could be tighter.
             warnings.filterwarnings("ignore", message="Optimal order")
             return float(accountant.get_epsilon(delta=self.delta))
+
+    def release_epsilon(self) -> float:
+        """Epsilon at `delta` of one update for a server that knows which rows it was computed from.
+
+        Nothing is sampled from its point of view, so that this may exceed the epsilon of a whole training, which counts
+        on random batches. It holds for adding or removing one row of the batch; exact for the Gaussian mechanism (Balle
+        and Wang 2018, Theorem 8).
+
+        Raises:
+            UsageError: the noise multiplier is not decided yet (see `resolved`).
+
+        >>> round(DPSGD(noise_multiplier=1.0).release_epsilon(), 2)
+        4.38
+        """
+        noise = self._noise()
+        if noise == 0:
+            return math.inf
+
+        def excess(epsilon: float) -> float:
+            below = np.exp(epsilon + log_ndtr(-1 / (2 * noise) - epsilon * noise))
+            return float(ndtr(1 / (2 * noise) - epsilon * noise) - below) - self.delta
+
+        if excess(0.0) <= 0:
+            return 0.0
+        enough = (1 / noise + math.sqrt(2 * math.log(1 / self.delta))) ** 2  # above Mironov's bound by Rényi orders
+        return float(brentq(excess, 0.0, enough))
 
     def resolved(self, sample_rate: float, steps: int) -> "DPSGD":
         """The same with its noise multiplier decided: the smallest that opacus finds for ``target_epsilon``.

@@ -53,9 +53,10 @@ class PrivateTraining(lightning.Callback):
 
     def facts(self) -> dict[str, Any]:
         """What results say of the training's privacy, JSON-ready; epsilon is None where it is infinite."""
-        epsilon = self.epsilon
+        epsilon, release = self.epsilon, math.inf if self._resolved is None else self._resolved.release_epsilon()
         return {
             "epsilon": epsilon if math.isfinite(epsilon) else None,
+            "release_epsilon": release if math.isfinite(release) else None,
             "delta": self.defense.delta,
             "noise_multiplier": None if self._resolved is None else self._resolved.noise_multiplier,
             "max_grad_norm": self.defense.max_grad_norm,

@@ -18,7 +18,7 @@ SHARES = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_
 METRICS = (*SHARES, "rmse")
 """The last is in standard deviations of the column; of it, less is worse for privacy."""
 
-OF_THE_RUN = ("run", "defense", "strength", "epsilon", "delta")
+OF_THE_RUN = ("run", "defense", "strength", "epsilon", "release_epsilon", "delta")
 """Parts of a setting that a comparison of runs is about: they may differ within what is compared."""
 
 Verdict = Literal["less", "more", "unclear", "equal"]

@@ -13,6 +13,9 @@ KNOWLEDGE = {
     "the number of rows of each class": "how many records have each outcome that the model learns to predict",
     "column bounds": "the smallest and largest possible value of every column",
     "encoder statistics": "the average and the spread of every column",
+    "rows that include the attacked": "these were counted on records that include those under attack, which favors the "
+    "attacker",
+    "rows other than the attacked": "these were counted on other people's records",
     "column marginals": "how often each value occurs among other people",
     "BatchNorm statistics": "averages that the model computed over the records",
     "how the client trained": "how a participant trains, as the server has set it",

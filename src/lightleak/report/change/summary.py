@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lightleak.report.budget import WEAK_DEFENSES, Budget, budget
 from lightleak.report.change.comparison import UNDEFENDED, defense_of, reference_of, short_titles
 from lightleak.report.change.cost import price, price_tile, quality
 from lightleak.report.change.exposure import Effect, Exposure, effect, exposures
@@ -91,14 +92,16 @@ def summary(runs: Sequence[RunFolder]) -> Summary:
     others = [one for one in found if one is not reference]
     exposed = [line.exposure for one in found for line in one.lines]
     results = [result for exposure in exposed for result in exposure.results]
+    spent = budget(results)
     return Summary(
         sentences=(*_sentences(reference), *_caveat([reference, *_told(others)])),
         tiles=_tiles(reference, others),
         terms=(PROVEN,) if any(any(exposure.proven.values()) for exposure in exposed) else (),
-        defences=_defences(reference, others),
+        defences=_defences(reference, others, spent),
         table=_table(reference, others),
         attacker=attacker([result.setting for result in results], results),
         notes=_notes(found),
+        budget=spent.sentence,
     )
 
 
@@ -243,13 +246,15 @@ def _most_protective(others: Sequence[Measured], worst: Exposure) -> tuple[Measu
     return min(found, key=lambda pair: _order(pair[1].exposure), default=None)
 
 
-def _defences(reference: Measured, others: Sequence[Measured]) -> tuple[str, ...]:
+def _defences(reference: Measured, others: Sequence[Measured], spent: Budget) -> tuple[str, ...]:
     if not others:
         which = "without a defence" if reference.is_undefended else f"with {reference.title} alone"
         return (
             f"This report shows one run, {which}. What a defence would change, and what it would cost, is not known "
             "from it; a second run with a defence, reported together with this one, tells.",
         )
+    if spent.is_weak:
+        return (WEAK_DEFENSES,)
     worst = reference.worst.exposure
     told = _told(others)
     found = [_defence(reference, block, worst) for block in told]

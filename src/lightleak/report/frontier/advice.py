@@ -37,13 +37,13 @@ def advice(frontier: Frontier, none: Point, choice: Choice | None) -> tuple[str,
             "No defence has been measured yet. What one would change, and what it would cost, is not known from this "
             "report.",
         )
-    guarantees = _guarantees(frontier, choice)
+    granted = guarantees(frontier, choice)
     if choice is not None:
-        return (_named(frontier, choice), _afterwards(frontier, choice), guarantees)
+        return (_named(frontier, choice), _afterwards(frontier, choice), granted)
     if not shows_leakage(none):
-        return ("Without a defence nothing was shown to be given away that a defence could take away.", guarantees)
+        return ("Without a defence nothing was shown to be given away that a defence could take away.", granted)
     which = "The defence that was tried was not" if n == 1 else f"None of the {n} defences was"
-    return (f"{which} shown to help: what is read with and without it may differ by chance. See the table.", guarantees)
+    return (f"{which} shown to help: what is read with and without it may differ by chance. See the table.", granted)
 
 
 def _named(frontier: Frontier, choice: Choice) -> str:
@@ -153,7 +153,7 @@ def _differences(after: Paired, before: Paired) -> list[float]:
     return [after[key] - before[key] for key in after if key in before]
 
 
-def _guarantees(frontier: Frontier, choice: Choice | None) -> str:
+def guarantees(frontier: Frontier, choice: Choice | None) -> str:
     """What epsilon means, and which was measured."""
     known = guaranteed(frontier)
     if not known:
@@ -172,6 +172,8 @@ def _guarantees(frontier: Frontier, choice: Choice | None) -> str:
     if choice is not None:
         epsilon = choice.point.epsilon
         gives = "no guarantee" if epsilon is None else f"epsilon {guarantee(epsilon)}"
+        if choice.point.release_epsilon is not None:
+            gives += f", one message {guarantee(choice.point.release_epsilon)}"
         own = f" The defence named above gives {gives}."
     is_named = choice is not None and choice.point.strength.defense == "dp_sgd"
     how = "" if is_named else f" ({DOES['dp_sgd']})"

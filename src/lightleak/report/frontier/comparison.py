@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from lightleak.report.budget import Budget, budget
 from lightleak.report.comparison import BASELINE
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.frontier.result import FrontierResult, Setting, Strength
@@ -98,6 +99,11 @@ class Point:
         return next((one.epsilon for one in self.results if one.epsilon is not None), None)
 
     @property
+    def release_epsilon(self) -> float | None:
+        """What it guarantees for one update, to whom the batch is known; None where it guarantees nothing."""
+        return next((one.release_epsilon for one in self.results if one.release_epsilon is not None), None)
+
+    @property
     def delta(self) -> float | None:
         """The delta of `epsilon`."""
         return next((one.delta for one in self.results if one.delta is not None), None)
@@ -126,6 +132,11 @@ class Frontier:
     def guess(self) -> Estimate | None:
         """Share of cells that guessing gets right, over clients."""
         return estimate(self.guesses.values())
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the attacks could spend."""
+        return budget(one for point in self.points for one in point.results)
 
     @property
     def measured(self) -> tuple[Point, ...]:

@@ -32,8 +32,9 @@ LIMITS = (
 )
 
 OF_EPSILON = (
-    "Epsilon is for one who sees the weights after every step but not which rows a step used: batches are drawn at "
-    "random. A server that knows whose update it reads knows that, and is bound less tightly in that step."
+    "Epsilon of the training is for one who sees the weights after every step but not which rows a step used: batches "
+    "are drawn at random. A server that knows whose update it reads knows that; what bounds it in that step is the "
+    "epsilon of one update, which stands beside it."
 )
 
 
@@ -46,6 +47,14 @@ def headline(frontiers: Sequence[Frontier]) -> Headline:
     if none is None or not none.is_measured:
         sentence = "The undefended network has not been measured yet, so nothing can be said of what a defence buys."
         return Headline(sentence, limits=limits(frontiers))
+    if frontier.budget.is_weak:
+        return Headline(
+            sentence=_lower_bound(frontier, none),
+            verdict=(frontier.budget.sentence, *filter(None, (_guaranteed(frontier),))),
+            tiles=_tiles(frontier, none, None),
+            selection=_selection(frontier, None),
+            limits=limits(frontiers),
+        )
     choice = choose(frontier)
     return Headline(
         sentence=_sentence(frontier, none, choice),
@@ -81,6 +90,16 @@ def _sentence(frontier: Frontier, none: Point, choice: Choice | None) -> str:
     at = f" {cost_words(cost)}" if cost is not None else ""
     reached = f"from {percent(cells.mean)} to {percent(after.mean)} of cells ({guessing})"
     return f"{full_name(choice.point.strength)} cuts what can be read from a client {reached}{at}."
+
+
+def _lower_bound(frontier: Frontier, none: Point) -> str:
+    """What attacks with less than their published budget show: no more than that so much can be recovered."""
+    assert frontier.guess is not None and none.cells is not None  # of a point that is measured
+    return (
+        f"Without any defence, at least {percent(none.cells.mean)} of a client's cells can be recovered where guessing "
+        f"gives {percent(frontier.guess.mean)}. Which defence helps cannot be said: the attacks ran with less than "
+        "their published budget."
+    )
 
 
 def _best(standing: Sequence[Standing]) -> str:
@@ -133,7 +152,16 @@ def _guaranteed(frontier: Frontier) -> str:
     how = " with ".join(filter(None, (curve_title(point.strength.label), strength_words(point.strength))))
     return (
         f"The only guarantee against attacks that nobody has tried yet is differential privacy: {how} gives epsilon "
-        f"{guarantee(point.epsilon)}{at} for every row of the training set{price}."
+        f"{guarantee(point.epsilon)}{at} for every row of the training set{_release(point)}{price}."
+    )
+
+
+def _release(point: Point) -> str:
+    """The guarantee for the one update that is attacked."""
+    if point.release_epsilon is None:
+        return ""
+    return (
+        f" over the whole training, and epsilon {guarantee(point.release_epsilon)} for one update whose batch is known"
     )
 
 

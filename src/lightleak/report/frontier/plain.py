@@ -106,7 +106,7 @@ def of_epsilon(delta: float | None) -> str:
     chance = f"may fail with a chance of 1 in {1 / delta:,.0f}, and " if delta and 0 < delta < 1 else ""
     return (
         f"The guarantee {chance}counts on nobody knowing which records a message was made from. A server that knows "
-        "whose message it reads is bound less tightly."
+        "is bound by the epsilon of one message, the second in the table."
     )
 
 

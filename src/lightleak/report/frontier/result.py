@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.report.change.settings import flat_settings
 from lightleak.report.row_values import number, text, whole
 
 NO_DEFENSE = "none"
@@ -63,7 +64,8 @@ class FrontierResult:
         accuracy: accuracy of the trained network on the test rows.
         auroc: area under its ROC curve.
         epsilon: what differential privacy the training guarantees; None where it guarantees none.
-        delta: likewise.
+        release_epsilon: what it guarantees for one update whose batch is known to the server.
+        delta: of both.
         labels: what the attack knew of the labels.
         seconds: wall time.
         threat_model: one plain sentence.
@@ -80,6 +82,7 @@ class FrontierResult:
     accuracy: float | None = None
     auroc: float | None = None
     epsilon: float | None = None
+    release_epsilon: float | None = None
     delta: float | None = None
     labels: str | None = None
     seconds: float | None = None
@@ -129,9 +132,10 @@ def parse_result(raw: Any, run: str, where: str) -> FrontierResult:
         accuracy=number(raw.get("accuracy")),
         auroc=number(raw.get("auroc")),
         epsilon=number(raw.get("epsilon")),
+        release_epsilon=number(raw.get("release_epsilon")),
         delta=number(raw.get("delta")),
         labels=text(raw.get("labels")),
         seconds=number(raw.get("seconds")),
         threat_model=text(raw.get("threat_model")),
-        options={str(name): str(value) for name, value in options.items()} if isinstance(options, Mapping) else {},
+        options=flat_settings(options) if isinstance(options, Mapping) else {},
     )

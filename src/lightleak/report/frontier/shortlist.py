@@ -21,7 +21,7 @@ from lightleak.report.frontier.wording import guarantee, short_name
 from lightleak.report.plain import Block, Cell, Row, Table, cell_of, counted, signed_cell
 
 COLUMNS = ("Values read, of 100", "More than seeing nothing, points", "Model right, of 100")
-EPSILON = "Guarantee (epsilon)"
+EPSILON = "Epsilon: training, message"
 ENOUGH_LINES = 4
 """Up to here lines are filled with defences that nothing sets apart; the summary is to stay one sheet."""
 
@@ -112,5 +112,10 @@ def _row(point: Point, detail: str, none: Point, has_epsilon: bool) -> Row:
         cell_of(point.accuracy, None if is_none else accuracy_change(point, none)),
     ]
     if has_epsilon:
-        cells.append(Cell("none" if point.epsilon is None else guarantee(point.epsilon)))
+        cells.append(Cell("none" if point.epsilon is None else _guarantees(point)))
     return Row("No defence" if is_none else short_name(point.strength), detail, tuple(cells))
+
+
+def _guarantees(point: Point) -> str:
+    """Epsilon of the whole training, and of one update whose batch is known."""
+    return ", ".join(guarantee(one) for one in (point.epsilon, point.release_epsilon) if one is not None)

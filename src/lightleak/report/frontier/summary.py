@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from lightleak.report.budget import WEAK_DEFENSES
 from lightleak.report.estimate import Estimate
-from lightleak.report.frontier.advice import advice
+from lightleak.report.frontier.advice import advice, guarantees
 from lightleak.report.frontier.choice import (
     Choice,
     accuracy_change,
@@ -31,16 +32,18 @@ def summary(frontiers: Sequence[Frontier]) -> Summary:
     if none is None or none.cells is None:
         unknown = "Nothing can be said yet of what a defence helps: no attack without a defence has finished."
         return Summary((unknown,), attacker=attacker(frontier), notes=LIMITS)
-    choice = choose(frontier) if shows_leakage(none) else None
+    is_weak = frontier.budget.is_weak
+    choice = choose(frontier) if shows_leakage(none) and not is_weak else None
     lines = shortlist(frontier, none, choice)
     return Summary(
         sentences=_sentences(frontiers, frontier, none),
         tiles=_tiles(frontier, none, choice),
         terms=(TERMS,),
-        defences=advice(frontier, none, choice),
+        defences=(WEAK_DEFENSES, guarantees(frontier, None)) if is_weak else advice(frontier, none, choice),
         table=shortlist_table(frontier, none, lines),
         attacker=attacker(frontier),
         notes=_notes(frontier, none, lines),
+        budget=frontier.budget.sentence,
     )
 
 
@@ -70,6 +73,8 @@ def _beside_nothing(frontier: Frontier, none: Point) -> list[str]:
         return ["How many someone would get right who saw nothing is not known."]
     who = f"Someone who saw nothing, and went by general statistics, gets {of_hundred(frontier.guess)}"
     spread = interval_of(leakage, -1.0)
+    if leakage.mean <= 0 and frontier.budget.is_weak:
+        return [f"{who}: no less than attacks with less than their published budget, which is no sign of safety."]
     if leakage.mean <= 0:
         return [f"{who}: the message helped no attack (difference {points(leakage.mean)}, {spread})."]
     chance = "" if shows_leakage(none) else ", so this may be chance"

@@ -18,7 +18,8 @@ class Row:
         strength: its strength with the name of the setting.
         point: its numbers.
         cost: accuracy lost against no defence.
-        epsilon: what it guarantees.
+        epsilon: what the whole training guarantees.
+        release_epsilon: what it guarantees for one update whose batch is known to the server.
         attack: the attack that recovers most.
         is_best: whether it is Pareto-best.
         comparison: what the intervals say of that.
@@ -29,6 +30,7 @@ class Row:
     point: Point
     cost: Estimate | None
     epsilon: str
+    release_epsilon: str
     attack: str
     is_best: bool
     comparison: str
@@ -47,6 +49,7 @@ def _row(frontier: Frontier, point: Point, standing: Standing | None) -> Row:
         point=point,
         cost=frontier.cost(point),
         epsilon=guarantee(point.epsilon),
+        release_epsilon=guarantee(point.release_epsilon),
         attack=attack_title(point.attack) if point.attack else "–",
         is_best=standing is not None and standing.is_best,
         comparison="not measured yet" if standing is None else comparison(standing),

@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from lightleak.report.budget import budget
 from lightleak.report.charts import BASELINE_STYLE, series_style
 from lightleak.report.page_head import page_head
 from lightleak.report.released.class_tables import (
@@ -62,7 +64,7 @@ def released_context(runs: Sequence[ReleasedRun], redact: bool = False) -> dict[
     subjects = topics(entries, scenarios, main)
     return {
         **page_head(runs, _title(runs), _subject(runs), redact),
-        "summary": summary(scenarios, entries),
+        "summary": replace(summary(scenarios, entries), budget=budget(results).sentence),
         "headline": headline(scenarios, entries),
         "facts": _facts(scenarios, entries),
         "threat_models": _threat_models(scenarios),

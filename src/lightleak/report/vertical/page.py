@@ -3,8 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from lightleak.report.budget import budget
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.page_head import page_head
 from lightleak.report.vertical.comparison import Group, attacks, compare, most_telling, properties, undefended
@@ -41,7 +43,7 @@ def vertical_context(runs: Sequence[VerticalRun], redact: bool = False) -> dict[
     defenses = defense_panels(groups, redact)
     return {
         **page_head(runs, _title(runs), _subject(runs), redact),
-        "summary": summary(groups, redact),
+        "summary": replace(summary(groups, redact), budget=budget(results).sentence),
         "headline": headline(measured, len(results), redact),
         "facts": _facts(groups),
         "adversaries": _adversaries(groups),

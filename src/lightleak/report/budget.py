@@ -1,0 +1,110 @@
+"""The budget of attacks against the published one: from less, nothing follows about what was not found."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Protocol
+
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
+from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
+from lightleak.report.change.settings import flat_settings
+from lightleak.report.wording import attack_title
+
+WORK = ("restarts", "steps", "chains", "sweeps", "iterations", "trials", "samples", "queries", "n_shadows")
+"""Settings of which more is more work, and no less is recovered on average."""
+
+BASELINES = ("random", "prior", "public_random", "public_pseudo_labelled")
+"""Guesses, which spend nothing."""
+
+NOTHING_FOLLOWS = (
+    "That is less than published, so no conclusion is drawn about what was not recovered, nor about what a defense "
+    "takes away."
+)
+
+WEAK_DEFENSES = (
+    "No conclusion is drawn about defenses: every attack ran with less than its published budget, and what it missed "
+    "the published one may recover. The figures are in the table."
+)
+
+
+class Spent(Protocol):
+    """A result that says which attack found it, and with which settings, as text."""
+
+    @property
+    def attack(self) -> str | None:
+        """Name of the attack; None for a training."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Its settings, those of a stage under ``stage.name``."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the attacks of a report could spend.
+
+    Attributes:
+        sentence: every attack with its budget and the published one; empty where no attack was run.
+        is_weak: whether no attack had all of its published budget.
+    """
+
+    sentence: str = ""
+    is_weak: bool = False
+
+
+def budget(results: Iterable[Spent]) -> Budget:
+    """State the budget of every attack; guesses and trainings are left out."""
+    stated: dict[str, bool] = {}
+    for result in results:
+        if result.attack is not None and result.attack not in BASELINES:
+            lacking = fewer(result.attack, result.options)
+            how = ", ".join(["", *lacking]) if lacking else _in_full(result.attack, result.options)
+            stated[attack_title(result.attack) + how] = bool(lacking)
+    if not stated:
+        return Budget()
+    is_weak = all(stated.values())
+    sentence = f"Attack budget: {'; '.join(stated)}."
+    return Budget(f"{sentence} {NOTHING_FOLLOWS}" if is_weak else sentence, is_weak)
+
+
+def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
+    """Settings with which an attack does less work than published, those of the stages of a composed one included.
+
+    >>> fewer("tableak", {"restarts": "1", "steps": "1500"})
+    ['1 restart in place of 30']
+    """
+    told: dict[str, None] = {}
+    for name, usual in _published(attack).items():
+        given, word = options.get(name, ""), name.rpartition(".")[2]
+        if word in WORK and given.isdigit() and usual.isdigit() and int(given) < int(usual):
+            told[f"{_counted(given, word)} in place of {usual}"] = None
+    return list(told)
+
+
+def _in_full(attack: str, options: Mapping[str, str]) -> str:
+    usual = _published(attack)
+    if not usual and not any(attack in registry for registry in _registries()):
+        return " (no published budget is known)"
+    if not options:
+        return " (settings not stated)"
+    spent = {name: options[name] for name in WORK if options.get(name, "").isdigit()}
+    is_more = any(usual.get(name) not in (None, number) for name, number in spent.items())
+    counted = [_counted(number, name) for name, number in spent.items()]
+    return f" ({', '.join([*counted, 'at least as published' if is_more else 'as published'])})"
+
+
+def _counted(number: str, word: str) -> str:
+    words = word.removeprefix("n_").replace("_", " ")
+    return f"{number} {words if number != '1' else words.removesuffix('s')}"
+
+
+@cache
+def _published(attack: str) -> Mapping[str, str]:
+    """Defaults of an attack, which are its published settings; none of one that is not registered here."""
+    known = next((registry for registry in _registries() if attack in registry), None)
+    return {} if known is None else flat_settings(known.get(attack)().options())
+
+
+def _registries() -> tuple[Any, ...]:
+    return ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS
