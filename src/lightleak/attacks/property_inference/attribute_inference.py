@@ -1,7 +1,7 @@
 """Attribute inference as property inference: classify every record, then count (ProVFL Sec. VI-A.3 and VI-B.3).
 
-AIA reads intermediate results, AIA* the adversary's own columns (of the active party the labels as well). With its count
-adjusted, AIA* is the null of every vertical audit: what the adversary knows without the exchange. Departures of the
+AIA reads intermediate results, AIA* the adversary's own columns (of the active party the labels as well). With its
+count adjusted, AIA* is the null of every vertical audit: what the adversary knows without the exchange. Departures of the
 published code from the text, each an option: ``as_published`` (see `AttributeInferenceConfig`).
 """
 
@@ -273,7 +273,7 @@ def aia_raw(**options: Any) -> AttributeInference:
 def aia_raw_adjusted(**options: Any) -> AttributeInference:
     """AIA* with the count corrected as in `aia_adjusted`: what the adversary knows without the exchange.
 
-    Every vertical audit runs it. What an attack is closer to the truth than this, paired by training, it has learned from
-    the exchange.
+    Every vertical audit runs it. What an attack is closer to the truth than this, paired by training, it has learned
+    from the exchange.
     """
     return AttributeInference(_config("aia_raw_adjusted", {"adjusted": True, **options}), raw=True)

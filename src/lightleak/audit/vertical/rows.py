@@ -64,12 +64,20 @@ def estimate_row(
 def _informed(found: PropertyEstimate, fraction: float | None, defense: VerticalDefense | None) -> dict[str, Any]:
     if defense is None:
         return {}
-    ends = {"fraction": found.fraction, "low": found.low, "high": found.high}
-    known = {name: defense.share_before(min(max(value, 0.0), 1.0)) for name, value in ends.items()}
-    if known["fraction"] == min(max(found.fraction, 0.0), 1.0):  # the defence leaves the share as it is
-        known["fraction"] = found.fraction
-    error = _distance(known["fraction"], fraction)
-    return {f"informed_{name}": value for name, value in known.items()} | {"informed_error": error}
+
+    def before(share: float) -> float:
+        inside = min(max(share, 0.0), 1.0)
+        found = defense.share_before(inside)
+        return share if found == inside else found  # a defence that leaves the share as it is leaves a raw estimate raw
+
+    known = before(found.fraction)
+    return {
+        "informed_fraction": known,
+        "informed_low": before(found.low),
+        "informed_high": before(found.high),
+        "informed_by_kind": {kind: before(share) for kind, share in found.by_kind.items()},
+        "informed_error": _distance(known, fraction),
+    }
 
 
 def beside_own_columns(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

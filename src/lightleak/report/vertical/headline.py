@@ -176,7 +176,8 @@ def _difference(group: Group, places: int, redact: bool) -> str:
     if learned.high < 0:
         return f"{group.adversary} came{'' if redact else f' {off_by_points(-learned.mean)}'} further off than {own}."
     difference = "" if redact else f" of {points(learned.mean)} points{spread}"
-    return f"{group.adversary} was not measurably closer than {own}: the difference{difference} may be chance."
+    most = "" if redact else f", and up to {off_by_points(learned.high)} cannot be excluded with {learned.n} seeds"
+    return f"{group.adversary} was not measurably closer than {own}: the difference{difference} may be chance{most}."
 
 
 def _over_all(properties: Sequence[Property], places: int) -> list[str]:

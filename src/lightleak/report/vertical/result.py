@@ -42,7 +42,7 @@ class PropertyResult:
         high: upper end.
         prior: share among the auxiliary rows, one half by construction.
         own_error: how far off the adversary's own columns alone are in the same training; None where not measured.
-        by_kind: estimate by kind of intermediate result.
+        by_kind: estimate by kind of intermediate result, of an adversary who knows the defence.
         auc: AUC of the target on its test rows.
         accuracy: its accuracy.
         seconds: wall time of the attack.
@@ -119,8 +119,8 @@ def parse_result(raw: Any, run: str, where: str) -> PropertyResult:
     """
     if not isinstance(raw, Mapping) or not all(isinstance(raw.get(name), str) for name in ("attack", "property")):
         raise UsageError(f"{where}: expected a mapping with the names of an 'attack' and a 'property', got {raw!r}")
-    kinds, options, warnings = raw.get("by_kind"), raw.get("options"), raw.get("warnings")
     informed = "informed_" if number(raw.get("informed_fraction")) is not None else ""
+    kinds, options, warnings = raw.get(f"{informed}by_kind"), raw.get("options"), raw.get("warnings")
     return PropertyResult(
         run=run,
         setting=Setting(

@@ -7,6 +7,7 @@ from lightleak.report.headline import Tile
 from lightleak.report.plain import (
     INTERVAL,
     MOST_LINES,
+    UNSURE,
     Block,
     Row,
     Summary,
@@ -19,6 +20,7 @@ from lightleak.report.plain import (
     is_long,
     joined,
     of_hundred,
+    sign_of,
     signed_cell,
 )
 from lightleak.report.vertical.comparison import Group, attacks, most_telling
@@ -113,11 +115,11 @@ def _beside_own_columns(main: Group, places: int) -> list[str]:
     own, learned = main.own_error, main.learned_among(places)
     if own is None or learned is None:
         return []
-    chance = ", which may be chance" if learned.has_interval and not _is_clear(learned) else ""
+    chance = learned.has_interval and sign_of(learned) == UNSURE
     text = (
         f"From its own columns alone, without the exchange, it would be {of_hundred(own)} points off: "
         f"{points(abs(learned.mean)).lstrip('+')} points {'more' if learned.mean >= 0 else 'less'} "
-        f"({interval_of(learned, -1.0)}{chance})."
+        f"({interval_of(learned, -1.0)}{', which may be chance: more trainings would tell' if chance else ''})."
     )
     if main.worth is None:
         return [text]
@@ -127,11 +129,6 @@ def _beside_own_columns(main: Group, places: int) -> list[str]:
         f"Someone who asked customers drawn at random would have to ask {main.worth.words} of them to come as close"
         f"{beside}.",
     ]
-
-
-def _is_clear(difference: Estimate) -> bool:
-    assert difference.low is not None and difference.high is not None
-    return difference.low > 0 or difference.high < 0
 
 
 def _picked(main: Group) -> str:

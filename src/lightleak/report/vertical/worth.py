@@ -34,14 +34,13 @@ class Worth:
             return "any number (every estimate was exact)"
         if self.low is None or self.high is None:
             return _count(self.rows)
-        bounds = (
-            f"at least {_count(self.low)}" if math.isinf(self.high) else f"{_count(self.low)} to {_count(self.high)}"
-        )
+        low = _count(self.low)
+        bounds = f"at least {low}" if math.isinf(self.high) else f"{low} to {_count(self.high)}"
         return f"{_count(self.rows)} ({bounds})"
 
 
 def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | None:
-    """The mean of a random sample of n rows has the variance p (1 - p) / n; solved for n at the error that was measured.
+    """Solve p (1 - p) / n, the variance of a random sample's share, for n at the error that was measured.
 
     Args:
         results: by seed the true share p and the absolute error; None where unknown.
