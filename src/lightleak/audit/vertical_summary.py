@@ -16,7 +16,7 @@ from lightleak.report.vertical.wording import PASSIVE, setting_words, varying
 from lightleak.report.wording import interval, points
 
 PARTS = ("dataset", "target", "epoch", "defense")
-LEARNED_COLUMNS = {"own": 4, "MAE": 4, "learned": 7, "95% interval": 13, "rows": 6}
+LEARNED_COLUMNS = {"own": 4, "MAE": 4, "learned": 7, "95% interval": 14, "rows": 6}
 NUMBER_COLUMNS = {"true": 5, "found": 5, "MAE": 4, "95% interval": 12, "n": 2, "AUC": 4}
 ROOM = 36
 """Characters for property and attack together: with the numbers and a blank between columns 78 of 80."""

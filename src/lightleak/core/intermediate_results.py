@@ -150,11 +150,11 @@ def _check(seen: IntermediateResults) -> None:
 def _check_labels(seen: IntermediateResults, labels: Tensor) -> None:
     if seen.adversary != "C1":
         raise ObservationError(f"only the active party C1 holds labels; got labels for {seen.adversary}")
-    classes = seen.facts.n_classes
-    if labels.shape != seen.ids.shape or not ((labels >= 0) & (labels < classes)).all():
+    if labels.shape != seen.ids.shape:
+        raise ObservationError(f"labels must have shape [{len(seen.ids)}], one per id; got {tuple(labels.shape)}")
+    if not ((labels >= 0) & (labels < seen.facts.n_classes)).all():
         raise ObservationError(
-            f"labels must have shape [{len(seen.ids)}] and values from 0 to {classes - 1}, got shape "
-            f"{tuple(labels.shape)} and values from {int(labels.min())} to {int(labels.max())}"
+            f"labels must be from 0 to {seen.facts.n_classes - 1}, got {int(labels.min())} to {int(labels.max())}"
         )
 
 

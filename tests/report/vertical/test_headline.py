@@ -31,8 +31,8 @@ def test_both_adversaries_are_named_with_their_errors_beside_their_own_columns()
         "From what companies exchange while they train one model together, the company that holds the labels (C1) "
         "learned what share of the other's records has sex=Male to within 2.0 points on average (95% interval 0.0 "
         "to 4.5), by its own columns alone 16.0 points (95% interval 16.0 to 16.0); a company without the labels (C2) "
-        "learned it to within 5.0 points on average (95% interval 2.5 to 7.5), by its own columns alone 16.0 points (95% "
-        "interval 16.0 to 16.0). The true share is 66.0%; C1 estimated 66.7%."
+        "learned it to within 5.0 points on average (95% interval 2.5 to 7.5), by its own columns alone 16.0 points "
+        "(95% interval 16.0 to 16.0). The true share is 66.0%; C1 estimated 66.7%."
     )
     # For two comparisons: 14 points, deviation 1, t(2) at 1 - 0.025 / 2 is 6.205.
     assert found.verdict[0] == (

@@ -22,7 +22,8 @@ def test_every_field_is_read() -> None:
     assert found == PropertyResult(
         run="run", setting=Setting("adult", "split-32-16-16", 18, "withdraw ratio 0.5"), attack="provfl_b",
         variant="passive", adversary="C1", property_name="sex=Male", seed=3, defense_strength=0.5, true=0.66,
-        trained=0.49, estimated=0.62, unaware=0.62, own_error=0.1, low=0.58, high=0.65, prior=0.5, by_kind={"AO": 0.7, "VG": 0.6}, auc=0.9, accuracy=0.85,
+        trained=0.49, estimated=0.62, unaware=0.62, own_error=0.1, low=0.58, high=0.65, prior=0.5,
+        by_kind={"AO": 0.7, "VG": 0.6}, auc=0.9, accuracy=0.85,
         seconds=1.5, warnings=("odd",), threat_model="Knows little.", options={"queries": "100"},
     )  # fmt: skip
 

@@ -21,7 +21,8 @@ def rows(errors: tuple[float, ...], defense: str = "none", **changes: Any) -> li
     """One row per error of seeds 0, 1, ...; the truth is .66, own columns alone are .16 off."""
     values: dict[str, Any] = {
         "run": "run", "setting": Setting("adult", defense=defense), "attack": "provfl_b", "variant": "passive",
-        "adversary": "C1", "property_name": "sex=Male", "true": 0.66, "own_error": 0.16, "auc": 0.9, "threat_model": SEES,
+        "adversary": "C1", "property_name": "sex=Male", "true": 0.66, "own_error": 0.16, "auc": 0.9,
+        "threat_model": SEES,
     }  # fmt: skip
     values |= changes
     return [PropertyResult(seed=seed, estimated=0.66 + error, **values) for seed, error in enumerate(errors)]
@@ -48,8 +49,8 @@ def test_what_is_learned_stands_beside_what_own_columns_tell() -> None:
     found = told(rows(GOOD))
     assert found.sentences[0] == (
         "The company that knows the outcomes the model learns to predict (C1) could learn the share of the other "
-        "company's customers with “sex=Male” from what is exchanged, to within 2 points on average (95% interval 0.0 to "
-        "4.5)."
+        "company's customers with “sex=Male” from what is exchanged, to within 2 points on average (95% interval 0.0 "
+        "to 4.5)."
     )
     assert found.sentences[1] == "A point is one customer in 100."
     assert found.sentences[2] == (
@@ -57,8 +58,8 @@ def test_what_is_learned_stands_beside_what_own_columns_tell() -> None:
         "11.5 to 16.5)."
     )
     assert found.sentences[3] == (
-        "Someone who asked customers drawn at random would have to ask 481 (at least 153) of them to come as close, its "
-        "own columns alone 9 (9 to 9)."
+        "Someone who asked customers drawn at random would have to ask 481 (at least 153) of them to come as close, "
+        "its own columns alone 9 (9 to 9)."
     )
     assert "In truth 66 of 100 have it; the estimates say 66.7." in found.sentences
     assert [tile.value for tile in found.tiles] == ["2", "16"]
@@ -107,8 +108,8 @@ def test_one_training_has_no_interval_and_no_truth_no_figure() -> None:
     assert "nothing says how close" in unknown.sentences[0] and unknown.table is None and unknown.attacker
     assert "Nothing can be said yet" in told([]).sentences[0]
     assert (
-        "What it can tell from its own columns, without the exchange, is not known: nothing shows that the exchange gives "
-        "it away." in told(rows(GOOD, own_error=None)).sentences
+        "What it can tell from its own columns, without the exchange, is not known: nothing shows that the exchange "
+        "gives it away." in told(rows(GOOD, own_error=None)).sentences
     )
 
 
@@ -173,7 +174,7 @@ def test_it_is_free_of_jargon(defense: str) -> None:
 
 
 def test_a_withdrawal_is_judged_by_an_attacker_who_inverts_it() -> None:
-    """Taken as they are the estimates are 16 points off; whoever knows the ratio is 1 point off, and nothing is hidden."""
+    """Taken as they are the estimates are 16 points off; who knows the ratio is 1 point off, and nothing is hidden."""
     known = rows((0.01, -0.011, 0.009), "withdraw ratio 0.5", unaware=0.5)
     found = told(rows((0.01, -0.009, 0.011)), known)
     assert found.defences == ("The defence that was tried does not help measurably; see the table.",)

@@ -1,8 +1,8 @@
 """Attribute inference as property inference: classify every record, then count (ProVFL Sec. VI-A.3 and VI-B.3).
 
 AIA reads intermediate results, AIA* the adversary's own columns (of the active party the labels as well). With its
-count adjusted, AIA* is the null of every vertical audit: what the adversary knows without the exchange. Departures of the
-published code from the text, each an option: ``as_published`` (see `AttributeInferenceConfig`).
+count adjusted, AIA* is the null of every vertical audit: what the adversary knows without the exchange. Departures of
+the published code from the text, each an option: ``as_published`` (see `AttributeInferenceConfig`).
 """
 
 import time

@@ -94,7 +94,7 @@ def _attack_rows(one: Property) -> list[AttackRow]:
         for same in shared:
             title = _shared_title(attack, same) + (f" ({detail})" if detail else "")
             cells = {group.adversary: group for group in same}
-            closest = frozenset(name for name, group in cells.items() if group is best[name])
+            closest = frozenset(name for name, group in cells.items() if group is best.get(name))
             rows.append(AttackRow(" · ".join([title, *setting]), cells, closest))
     return rows
 
