@@ -259,6 +259,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{PARTIES} --seeds 0,-1", "got -1", "seeds must be at least 0"),
     (f"{PARTIES} --attacks tableak", "'tableak'", "known: aia"),
     (f"{PARTIES} --properties [religious=never]", "no value 'never'", "known: 'not', 'mildly'"),
+    (f"{PARTIES} --attacks.aia_raw_adjusted.attack aia", "got 'aia'", "must be the attack of that name"),
     (f"{PARTIES} --properties religious", "got 'religious'", "written column=value"),
     (f"{PARTIES} --parties.columns [[religious],[agee]]", "unknown: ['agee']", "must cover every feature once"),
     (f"{PARTIES} --auxiliary.size 100000", "got 100000", "must be at most 5093 (training rows)"),

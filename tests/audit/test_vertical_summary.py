@@ -34,6 +34,25 @@ def test_a_line_holds_means_over_seeds_and_the_interval_of_the_error() -> None:
     assert line.split() == ["sex=Male", "C1", "provfl_b", "66.0", "67.3", "2.0", "0.0", "to", "4.5", "3", ".904"]
 
 
+def test_what_was_learned_from_the_exchange_stands_below_with_what_it_is_worth() -> None:
+    rows = [
+        row(seed=seed, estimated_fraction=0.66 + error, own_columns_error=0.1, adversary=adversary)
+        for adversary in ("C1", "C2")
+        for seed, error in enumerate((-0.01, 0.02, 0.03))
+    ]
+    rows += [row(seed=seed, attack="aia_raw_adjusted", estimated_fraction=0.56) for seed in range(3)]
+    lines = printed(rows)
+    said = next(index for index, line in enumerate(lines) if line.startswith("learned from the exchange"))
+    assert lines[said + 1].split() == ["property", "by", "attack", "own", "MAE", "learned", "95%", "interval", "rows"]
+    # 10 - 2 points, deviation 1; for two comparisons t(2) = 6.205: half of the interval is 3.6.
+    # .2244 over the mean squared error .000467 is 481.
+    assert [line.split() for line in lines[said + 2 :]] == [
+        ["sex=Male", name, "provfl_b", "10.0", "2.0", "+8.0", "4.4", "to", "11.6", "481"] for name in ("C1", "C2")
+    ]
+    assert max(map(len, lines[said + 1 :])) <= 80
+    assert not any("learned" in line for line in printed([row(), row(attack="aia_raw_adjusted")]))
+
+
 def test_what_is_unknown_is_a_dash() -> None:
     line = printed([row(true_fraction=None, auc=None)])[-1]
     assert line.split() == ["sex=Male", "C1", "provfl_b", "-", "65.0", "-", "-", "1", "-"]

@@ -34,11 +34,25 @@ def same(one: IntermediateResults, other: IntermediateResults) -> bool:
     def flat(seen: IntermediateResults) -> tuple[Any, ...]:
         known = seen.auxiliary
         tensors = [seen.ids, known.ids, known.has_property, *(seen.results[k] for k in sorted(seen.results))]
-        tensors += [] if seen.features is None else [seen.features]
+        tensors += [one for one in (seen.features, seen.labels) if one is not None]
         plain = (seen.adversary, sorted(seen.results), known.property_name, known.columns, seen.facts)
         return (*plain, [(str(t.dtype), t.tolist()) for t in tensors])
 
     return flat(one) == flat(other)
+
+
+@pytest.mark.parametrize(
+    ("adversary", "labels", "message"),
+    [
+        ("C2", [0, 1, 1, 0], "only the active party C1 holds labels; got labels for C2"),
+        ("C1", [0, 1, 2, 0], "labels must be from 0 to 1, got 0 to 2"),
+        ("C1", [0, 1, -1, 0], "labels must be from 0 to 1, got -1 to 1"),
+        ("C1", [0, 1], r"labels must have shape \[4\], one per id; got \(2,\)"),
+    ],
+)
+def test_labels_are_the_active_partys_and_of_known_classes(adversary: str, labels: list[int], message: str) -> None:
+    with pytest.raises(ObservationError, match=message):
+        dataclasses.replace(observation(adversary), labels=torch.tensor(labels))
 
 
 @pytest.mark.parametrize("adversary", ["C1", "C2"])
@@ -49,8 +63,11 @@ def test_an_observation_comes_back_as_it_was(
 ) -> None:
     seen = observation(adversary, features, dtype)
     folder = tmp_path / "new" / "observation"
+    if adversary == "C1":
+        seen = dataclasses.replace(seen, labels=torch.tensor([0, 1, 1, 0]))
     save_observation(seen, folder)
     assert same(load_observation(folder), seen)
+    assert (load_observation(folder).labels is None) == (adversary == "C2")
     assert not same(
         load_observation(folder),
         dataclasses.replace(

@@ -1,6 +1,7 @@
 """The table on the terminal after a vertical audit."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -8,12 +9,14 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.vertical.comparison import Group, compare
+from lightleak.report.vertical.comparison import Group, chosen_on_other_seeds, compare
+from lightleak.report.vertical.defended import place_of
 from lightleak.report.vertical.result import parse_result
 from lightleak.report.vertical.wording import PASSIVE, setting_words, varying
-from lightleak.report.wording import interval
+from lightleak.report.wording import interval, points
 
 PARTS = ("dataset", "target", "epoch", "defense")
+LEARNED_COLUMNS = {"own": 4, "MAE": 4, "learned": 7, "95% interval": 14, "rows": 6}
 NUMBER_COLUMNS = {"true": 5, "found": 5, "MAE": 4, "95% interval": 12, "n": 2, "AUC": 4}
 ROOM = 36
 """Characters for property and attack together: with the numbers and a blank between columns 78 of 80."""
@@ -26,7 +29,8 @@ def print_vertical_summary(results: Mapping[str, Any], console: Console) -> None
     """One line per property, adversary and attack, means over seeds; it fits a terminal of 80 columns.
 
     ``true`` and ``found`` are shares in percent, ``MAE`` is the mean absolute error in points with the 95% interval of
-    that mean over ``n`` seeds. What all lines share is said above them; other settings have a heading each.
+    that mean over ``n`` seeds. What all lines share is said above them; other settings have a heading each. Below the
+    lines of a setting stands what was learned from the exchange, by the attack chosen on other seeds.
 
     Args:
         results: content of ``results.json``.
@@ -44,20 +48,55 @@ def print_vertical_summary(results: Mapping[str, Any], console: Console) -> None
         if differing:
             _say(console, "")
             _say(console, ", ".join(setting_words(setting, [name for name in PARTS if name in differing])))
-        console.print(_grid([group for group in groups if group.setting == setting]), highlight=False)
+        here = [group for group in groups if group.setting == setting]
+        console.print(_grid(NUMBER_COLUMNS, [_cells(group) for group in _ordered(here)]), highlight=False)
+        _print_learned(here, console)
 
 
 def _say(console: Console, words: str) -> None:
     console.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
-def _grid(groups: Sequence[Group]) -> Grid:
+def _ordered(groups: Iterable[Group]) -> list[Group]:
+    return sorted(groups, key=lambda group: (group.property_name, group.adversary))
+
+
+def _print_learned(groups: Sequence[Group], console: Console) -> None:
+    """What each adversary learned of each property, beside its own columns alone; nothing where there is no null."""
+    places = [[one for one in groups if place_of(one) == place] for place in dict.fromkeys(map(place_of, groups))]
+    best = [group for members in places if (group := chosen_on_other_seeds(members)) is not None]
+    if not any(group.learned for group in best):
+        return
+    _say(
+        console,
+        "learned from the exchange: points closer than own columns alone, by the attack chosen on other seeds; the "
+        "intervals hold for all lines at once; rows: random sample that is worth as much",
+    )
+    console.print(
+        _grid(LEARNED_COLUMNS, [_learned_cells(group, len(best)) for group in _ordered(best)]), highlight=False
+    )
+
+
+def _learned_cells(group: Group, places: int) -> list[str]:
+    learned, worth = group.learned_among(places), group.worth
+    return [
+        group.property_name,
+        group.adversary,
+        group.attack,
+        _percent(group.own_error),
+        _percent(group.error),
+        "-" if learned is None else points(learned.mean).replace("−", "-"),
+        "-" if learned is None else interval(learned, -1.0).replace("–", "-").replace("−", "-"),
+        "-" if worth is None else "any" if math.isinf(worth.rows) else f"{worth.rows:.0f}",
+    ]
+
+
+def _grid(columns: Mapping[str, int], lines: Sequence[Sequence[str]]) -> Grid:
     grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    lines = [_cells(group) for group in sorted(groups, key=lambda group: (group.property_name, group.adversary))]
     attack = min(max(len("attack"), *(len(cells[2]) for cells in lines)), LONGEST_ATTACK)
     for name, width in (("property", ROOM - attack), ("by", 2), ("attack", attack)):
         grid.add_column(name, max_width=width, overflow="fold")
-    for name, width in NUMBER_COLUMNS.items():
+    for name, width in columns.items():
         grid.add_column(name, min_width=width, justify="right", no_wrap=True)
     for cells in lines:
         grid.add_row(*map(Text, cells))  # brackets in a user's names are no markup

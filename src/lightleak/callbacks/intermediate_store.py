@@ -34,8 +34,8 @@ def save_observation(seen: IntermediateResults, folder: Path) -> None:
     tensors = {f"results/{kind}": values for kind, values in seen.results.items()}
     tensors |= {"ids": seen.ids, "auxiliary/ids": seen.auxiliary.ids}
     tensors["auxiliary/has_property"] = seen.auxiliary.has_property
-    if seen.features is not None:
-        tensors["features"] = seen.features
+    own = {"features": seen.features, "labels": seen.labels}
+    tensors |= {name: values for name, values in own.items() if values is not None}
     known = seen.auxiliary
     facts = {
         "adversary": seen.adversary,
@@ -54,8 +54,8 @@ def load_observation(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> 
     """
     facts, tensors = _read(folder, OBSERVATION, max_tensor_bytes)
     results = {key.removeprefix("results/"): values for key, values in tensors.items() if key.startswith("results/")}
-    plain = {"ids", "auxiliary/ids", "auxiliary/has_property", "features"}
-    _check_names(folder, set(tensors) - {f"results/{kind}" for kind in results}, plain, {"features"})
+    plain, optional = {"ids", "auxiliary/ids", "auxiliary/has_property"}, {"features", "labels"}
+    _check_names(folder, set(tensors) - {f"results/{kind}" for kind in results}, plain | optional, optional)
     _check_tensor(folder, "ids", tensors["ids"], 1, torch.int64)
     _check_tensor(folder, "auxiliary/ids", tensors["auxiliary/ids"], 1, torch.int64)
     _check_tensor(folder, "auxiliary/has_property", tensors["auxiliary/has_property"], 1, torch.bool)
@@ -63,6 +63,8 @@ def load_observation(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> 
         _check_tensor(folder, name, values, 2, None)
     if (own := tensors.get("features")) is not None:  # a table of bits is kept as bytes
         _check_tensor(folder, "features", own, 2, torch.uint8 if own.dtype == torch.uint8 else None)
+    if (labels := tensors.get("labels")) is not None:
+        _check_tensor(folder, "labels", labels, 1, torch.int64)
     try:
         auxiliary, protocol = dict(facts["auxiliary"]), dict(facts["facts"])
         columns, name = _strings(auxiliary["columns"]), _string(auxiliary["property_name"])
@@ -74,6 +76,7 @@ def load_observation(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> 
             auxiliary=known,
             facts=_protocol(protocol),
             features=tensors.get("features"),
+            labels=tensors.get("labels"),
         )
     except ObservationError as error:
         raise ObservationError(f"{folder}: {error}") from error

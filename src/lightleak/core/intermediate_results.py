@@ -79,11 +79,12 @@ class IntermediateResults:
         auxiliary: the rows whose property is known.
         facts: protocol facts.
         features: the adversary's own encoded columns ``[n, d]``; ``None`` where no attack needs them.
+        labels: LongTensor ``[n]`` labels of the task, which the active party alone holds.
 
     Raises:
         ObservationError: on construction, when tensors do not fit each other, a kind is one the adversary cannot see,
-            the auxiliary rows are not among the records or reach into the victim's columns, or the property is absent
-            from them or constant in them.
+            a passive party is given labels, the auxiliary rows are not among the records or reach into the victim's
+            columns, or the property is absent from them or constant in them.
     """
 
     adversary: Adversary
@@ -92,6 +93,7 @@ class IntermediateResults:
     auxiliary: AuxiliaryData
     facts: VerticalFacts
     features: Tensor | None = None
+    labels: Tensor | None = None
 
     def __post_init__(self) -> None:
         _check(self)
@@ -116,6 +118,11 @@ class PropertyTruth:
     fraction: float
     has_property: Tensor
 
+    @property
+    def trained_fraction(self) -> float:
+        """Share of the records that were trained on; below `fraction` where a defence withdraws rows."""
+        return float(self.has_property.float().mean())
+
 
 def _check(seen: IntermediateResults) -> None:
     n = len(seen.ids)
@@ -135,7 +142,20 @@ def _check(seen: IntermediateResults) -> None:
         raise ObservationError("ids must be ascending and distinct")
     if seen.features is not None and len(seen.features) != n:
         raise ObservationError(f"features must have {n} rows, one per id; got {len(seen.features)}")
+    if seen.labels is not None:
+        _check_labels(seen, seen.labels)
     _check_auxiliary(seen)
+
+
+def _check_labels(seen: IntermediateResults, labels: Tensor) -> None:
+    if seen.adversary != "C1":
+        raise ObservationError(f"only the active party C1 holds labels; got labels for {seen.adversary}")
+    if labels.shape != seen.ids.shape:
+        raise ObservationError(f"labels must have shape [{len(seen.ids)}], one per id; got {tuple(labels.shape)}")
+    if not ((labels >= 0) & (labels < seen.facts.n_classes)).all():
+        raise ObservationError(
+            f"labels must be from 0 to {seen.facts.n_classes - 1}, got {int(labels.min())} to {int(labels.max())}"
+        )
 
 
 def _check_auxiliary(seen: IntermediateResults) -> None:

@@ -27,10 +27,12 @@ _ATTACKS = {
     "audit_max": "Exact + TabLeak",
     "provfl_b": "ProVFL-B",
     "provfl_b_mixture": "ProVFL-B, mixture",
+    "provfl_b_discriminant": "ProVFL-B, discriminant",
     "provfl_m": "ProVFL-M",
     "aia": "AIA",
     "aia_adjusted": "AIA, adjusted count",
-    "aia_raw": "AIA on raw features",
+    "aia_raw": "AIA on own columns",
+    "aia_raw_adjusted": "Own columns alone",
     "sm_pia": "SM-PIA",
     "prior": "Guessing the auxiliary share",
 }

@@ -1,5 +1,7 @@
 """What a classifier reads: a row per record, or ProVFL's published layout of several kinds."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -66,3 +68,13 @@ def test_what_is_missing_is_named() -> None:
     with pytest.raises(ObservationError, match="needs kinds of one width, got widths 2, 2, 2, 3"):
         published_features(seen(AO=3), None, True, CPU)
     assert result_features(seen(AO=3), None, CPU).rows.values.shape == (N, 9)
+
+
+def test_labels_stand_beside_the_own_columns_as_one_hot_columns() -> None:
+    bits = torch.randint(2, (N, 5), dtype=torch.uint8)
+    labels = torch.arange(N) % 2
+    observation = dataclasses.replace(seen(bits), labels=labels)
+    found = raw_features(observation, CPU).rows.values
+    assert found.dtype == torch.uint8 and torch.equal(found[:, :5], bits)
+    assert torch.equal(found[:, 5:], torch.stack([1 - labels, labels], 1).to(torch.uint8))
+    assert torch.equal(raw_features(observation, CPU, with_labels=False).rows.values, bits)

@@ -113,7 +113,7 @@ def test_what_a_table_varies_reaches_the_attack():
 def test_as_published_is_what_its_code_does():
     config = audit_of(training_of(ONE, True), [replace(ONE, attack="provfl_b")], True, (0,), None)
     assert (config.parties.order, config.data.split_seed, config.attack_epochs) == ("published", 42, (18,))
-    made = attack_named(*next(iter(config.attacks.items()))).options()
+    made = attack_named("provfl_b", config.attacks["provfl_b"]).options()
     assert (made["features"], made["clip"]) == ("sorted", False)
     assert audit_of(training_of(ONE, False), [ONE], False, (0,), None).attack_epochs == (18,)
 

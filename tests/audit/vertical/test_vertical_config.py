@@ -20,7 +20,7 @@ def test_short_forms_are_written_out():
     config = parse_vertical_config(MINIMAL | short | {"attack_epochs": -1})
     assert config.properties == ("a=b",)
     assert config.adversaries == ("C2",)
-    assert config.attacks == {"aia": {}}
+    assert config.attacks == {"aia_raw_adjusted": {}, "aia": {}}
     assert config.defenses == {"none": {}}
     assert config.seeds == (3,)
     assert config.epochs_attacked == (19,)

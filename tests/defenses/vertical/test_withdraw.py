@@ -6,6 +6,7 @@ from torch import Tensor
 
 from lightleak.core.errors import DataError
 from lightleak.data.vertical import VerticalRows
+from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES
 from lightleak.defenses.vertical.withdraw import WithdrawDefense
 
 
@@ -47,3 +48,18 @@ def test_which_rows_leave_is_random(rows: VerticalRows, has_property: Tensor) ->
 def test_nobody_to_withdraw_is_refused(rows: VerticalRows) -> None:
     with pytest.raises(DataError, match="none of the 40 training rows has the property"):
         WithdrawDefense(0.5).prepare(rows, torch.zeros(40, dtype=torch.bool), 0, 0)
+
+
+@pytest.mark.parametrize("ratio", [0.1, 0.5, 0.9])
+def test_who_knows_the_ratio_inverts_the_share(ratio: float) -> None:
+    """Rows are counted: of 1,000 with the property the ratio leaves, 2,000 without stay."""
+    left = 1000 - int(ratio * 1000)
+    defense = WithdrawDefense(ratio)
+    assert defense.share_before(left / (left + 2000)) == pytest.approx(1 / 3)
+    assert (defense.share_before(0.0), defense.share_before(1.0)) == (0.0, 1.0)
+
+
+def test_no_other_defence_changes_the_share() -> None:
+    others = [VERTICAL_DEFENSES.get(name)() for name in VERTICAL_DEFENSES if name != "withdraw"]
+    assert {defense.name for defense in others} == {"none", "laplace", "ppdl", "r3elu", "shuffle"}
+    assert all(defense.share_before(0.3) == 0.3 for defense in others)

@@ -32,6 +32,9 @@ ERRORS: dict[str, dict[str, tuple[float | None, ...]]] = {
         "aia": (0.02, 0.16, None, 0.08),
     },
 }
+OWN = (0.05, 0.01, 0.02, 0.05)
+"""How far off the adversary's own columns alone are, property by property."""
+
 VARIANTS = {("C1", "provfl_m"): "LR+MR", ("C2", "provfl_m"): "MR"}
 THREATS = {
     "provfl_b": "A party that follows the protocol and knows of 4000 auxiliary rows whether they have the property.",
@@ -39,8 +42,10 @@ THREATS = {
     "property.",
     "provfl_m": "A party that departs from the protocol: it trains its own network to show the property, too.",
     "aia": "A party that follows the protocol and classifies each record by its intermediate results.",
+    "aia_raw_adjusted": "A party that reads its own columns and nothing that is exchanged.",
     "prior": "A party that reads nothing and answers the auxiliary share.",
 }
+UNOBSERVANT = ("aia_raw_adjusted", "prior")
 # Strength, factor on the error, AUC (ProVFL Table XVI).
 DEFENSES = {
     "none": (None, 1.0, 0.9039),
@@ -64,7 +69,7 @@ class VerticalRunMaker:
         self,
         *,
         properties: tuple[str, ...] = ("sex=Male", "workclass=Private"),
-        attacks: tuple[str, ...] = ("provfl_b", "provfl_m", "aia", "prior"),
+        attacks: tuple[str, ...] = ("provfl_b", "provfl_m", "aia", "aia_raw_adjusted", "prior"),
         adversaries: tuple[str, ...] = ("C1", "C2"),
         defenses: tuple[str, ...] = ("none",),
         seeds: tuple[int, ...] = (0, 1, 2, 3, 4, 5, 6),
@@ -82,8 +87,8 @@ class VerticalRunMaker:
             for name in properties
             for adversary in adversaries
             for attack in attacks
-            if attack == "prior" or attack in ERRORS[adversary]
-            if defense == "none" or attack in ("provfl_b", "aia")
+            if attack in UNOBSERVANT or attack in ERRORS[adversary]
+            if defense == "none" or attack in ("provfl_b", "aia", "aia_raw_adjusted")
         ]
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write("results.json", {"schema_version": 1, "rows": rows, "summary": []})
@@ -111,9 +116,13 @@ class VerticalRunMaker:
         strength, factor, auc = DEFENSES[defense]
         true = SHARES[name] + 0.002 * rng.standard_normal()
         prior = 0.5
-        typical = None if attack == "prior" else ERRORS[adversary][attack][list(SHARES).index(name)]
+        index = list(SHARES).index(name)
+        own = OWN[index] * (1 + 0.1 * (seed % 3))
+        typical = None if attack in UNOBSERVANT else ERRORS[adversary][attack][index]
         if attack == "prior":
             estimated = prior
+        elif attack == "aia_raw_adjusted":
+            estimated = true - own
         elif typical is None:
             estimated = prior + 0.05 * rng.standard_normal()
         else:
@@ -128,9 +137,10 @@ class VerticalRunMaker:
             "adversary": adversary, "property": name, "defense": defense, "defense_strength": strength, "seed": seed,
             "epoch": 18, "true_fraction": true if truth else None, "estimated_fraction": estimated, "low": low,
             "high": high, "prior": prior, "absolute_error": abs(estimated - true) if truth else None,
+            "own_columns_error": own if truth else None,
             "covered": low <= true <= high if truth else None, "auc": auc + 0.001 * rng.standard_normal(),
             "accuracy": 0.85, "seconds": 0.001 if attack == "prior" else 1.5,
-            "warnings": [WARNING] if typical is None and attack != "prior" else [],
+            "warnings": [WARNING] if typical is None and attack not in UNOBSERVANT else [],
             "threat_model": THREATS[attack].replace("the property", name),
             "options": {} if attack == "prior" else {"populations": 200, "queries": 100},
             "by_kind": {kind: float(np.clip(estimated + 0.02 * rng.standard_normal(), 0, 1)) for kind in kinds},

@@ -40,14 +40,13 @@ def test_an_axis_holds_its_values_between_round_ticks(values, digits) -> None:
 @given(
     st.lists(st.tuples(ESTIMATES, st.lists(VALUES, max_size=4), st.sampled_from(["", HOSTILE])), max_size=5),
     st.none() | st.tuples(VALUES, VALUES, VALUES).map(sorted).map(lambda v: (v[1], v[0], v[2])),
-    st.none() | VALUES,
 )
-def test_interval_charts_are_well_formed_and_stay_in_the_plot(rows, true, guess) -> None:
+def test_interval_charts_are_well_formed_and_stay_in_the_plot(rows, true) -> None:
     drawn = [
         IntervalRow(HOSTILE, value, tuple((one, HOSTILE) for one in seeds), series_style(0), HOSTILE, heading)
         for value, seeds, heading in rows
     ]
-    drawing = interval_chart(HOSTILE, drawn, true, guess)
+    drawing = interval_chart(HOSTILE, drawn, true)
     assert "<script" not in drawing
     assert all(0 <= value <= 100 for value in percentages(drawing))
     heights = [float(value) for value in re.findall(r'\b(?:y|y1|y2|cy)="([-\d.]+)"', drawing)]
@@ -55,8 +54,8 @@ def test_interval_charts_are_well_formed_and_stay_in_the_plot(rows, true, guess)
 
 
 def test_marks_stand_where_the_axis_says() -> None:
-    row = IntervalRow("a", Estimate(0.65, 3, 0.6, 0.7), ((0.6, "seed 0"), (0.7, "seed 1")), series_style(0), "1.0")
-    drawing = interval_chart("n", [row], (0.66, 0.65, 0.67), 0.5)
+    row = IntervalRow("a", Estimate(0.65, 3, 0.6, 0.7), ((0.5, "seed 0"), (0.7, "seed 1")), series_style(0), "1.0")
+    drawing = interval_chart("n", [row], (0.66, 0.65, 0.67))
     # From 50% to 70%: a tenth of the plot is 2 points.
     assert [label.text for label in ET.fromstring(drawing).iter("text") if "%" in (label.text or "")][:5] == [
         "50%", "55%", "60%", "65%", "70%",
@@ -65,12 +64,10 @@ def test_marks_stand_where_the_axis_says() -> None:
     assert truth.get("x1") == truth.get("x2") == "80.00%"
     (band,) = classed(drawing, "band")
     assert (band.get("x"), band.get("width")) == ("75.00%", "10.00%")
-    (guess,) = classed(drawing, "guess")
-    assert guess.get("x1") == "0.00%"
     (spread,) = classed(drawing, "spread")
     assert (spread.get("x1"), spread.get("x2")) == ("50.00%", "100.00%")
     dots = [node for node in ET.fromstring(drawing).iter("circle")]
-    assert [dot.get("cx") for dot in dots] == ["50.00%", "100.00%"]
+    assert [dot.get("cx") for dot in dots] == ["0.00%", "100.00%"]
     assert dots[0].get("cy") != dots[1].get("cy")
     assert [dot.find("title").text for dot in dots] == ["seed 0", "seed 1"]
 

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.report.vertical.comparison import compare, most_telling, properties, undefended
+from lightleak.report.vertical.comparison import (
+    chosen_on_other_seeds,
+    compare,
+    most_telling,
+    properties,
+    undefended,
+)
 from lightleak.report.vertical.result import PropertyResult, Setting
 
 SHARES = st.floats(0, 1)
@@ -17,21 +23,21 @@ SHARES = st.floats(0, 1)
 def result(seed: int = 0, **changes: Any) -> PropertyResult:
     values = {
         "run": "run", "setting": Setting("adult"), "attack": "provfl_b", "variant": "passive", "adversary": "C1",
-        "property_name": "sex=Male", "true": 0.66, "estimated": 0.65, "prior": 0.5,
+        "property_name": "sex=Male", "true": 0.66, "estimated": 0.65, "own_error": 0.16,
     }  # fmt: skip
     return PropertyResult(seed=seed, **(values | changes))
 
 
 @given(st.lists(st.tuples(SHARES, SHARES, SHARES), min_size=2, max_size=12))
 def test_a_group_holds_means_over_seeds(shares) -> None:
-    (group,) = compare(result(seed, true=t, estimated=e, prior=p) for seed, (t, e, p) in enumerate(shares))
+    (group,) = compare(result(seed, true=t, estimated=e, own_error=o) for seed, (t, e, o) in enumerate(shares))
     errors = [abs(e - t) for t, e, _ in shares]
-    gains = [abs(p - t) - abs(e - t) for t, e, p in shares]
-    assert group.error and group.gain and group.guess_error and group.estimated
+    learned = [o - abs(e - t) for t, e, o in shares]
+    assert group.error and group.learned and group.own_error and group.estimated
     assert group.error.mean == pytest.approx(statistics.fmean(errors))
-    assert group.gain.mean == pytest.approx(statistics.fmean(gains), abs=1e-12)
+    assert group.learned.mean == pytest.approx(statistics.fmean(learned), abs=1e-12)
     assert group.estimated.mean == pytest.approx(statistics.fmean(e for _, e, _ in shares))
-    assert group.guess_error.mean == pytest.approx(group.error.mean + group.gain.mean, abs=1e-12)
+    assert group.own_error.mean == pytest.approx(group.error.mean + group.learned.mean, abs=1e-12)
     assert group.error.n == len(shares)
 
 
@@ -50,10 +56,32 @@ def test_coverage_counts_known_intervals() -> None:
     assert compare([result()])[0].coverage is None
 
 
-def test_one_seed_beats_nobody() -> None:
-    assert compare([result()])[0].beats_guessing is False
-    assert compare([result(0), result(1)])[0].beats_guessing is True
-    assert compare([result(0, estimated=0.5), result(1, estimated=0.5)])[0].beats_guessing is False
+def near(differences: list[float], own: float = 0.16, **changes: Any) -> list[PropertyResult]:
+    """A row per seed whose error is ``own`` less the difference: what was learned from the exchange."""
+    return [result(seed, estimated=0.66 + own - one, own_error=own, **changes) for seed, one in enumerate(differences)]
+
+
+def test_one_seed_shows_no_leak() -> None:
+    assert not compare([result()])[0].leaks
+    assert compare(near([0.15, 0.152, 0.148]))[0].leaks
+    assert not compare(near([0.0, 0.0, 0.0]))[0].leaks
+    # Two equal differences leave open what a third would be: Student's interval of them has no width.
+    assert not compare(near([0.01, 0.01]))[0].leaks
+
+
+def test_what_was_not_paired_leaks_nothing() -> None:
+    (group,) = compare([result(seed, own_error=None) for seed in range(5)])
+    assert group.learned is None and not group.leaks
+
+
+def test_the_interval_of_what_was_learned_allows_for_the_choice() -> None:
+    (group,) = compare(near([0.02, 0.05, 0.03, 0.06]))
+    one, many = group.learned_among(1), group.learned_among(40)
+    assert one and many and one.low and many.low is not None
+    # Mean .04, deviation .01826; Student's t with 3 degrees of freedom at 1 - 0.05 / 40 / 2 is 11.984.
+    assert one.low > 0 and many.low < 0 and one.mean == many.mean
+    assert many.low == pytest.approx(0.04 - 11.984 * 0.0182574 / 2, abs=2e-4)
+    assert group.leaks and not group.leaks_among(40)
 
 
 def test_runs_pool_where_seeds_differ_and_stand_apart_where_they_do_not() -> None:
@@ -72,39 +100,66 @@ def test_settings_tell_rows_of_one_seed_apart() -> None:
     assert len(compare(result(seed, options={"seed": str(seed)}) for seed in (0, 1))) == 1
 
 
-def test_the_closest_is_chosen_among_those_that_beat_guessing() -> None:
-    sure = [result(seed, attack="aia", estimated=0.64 + 0.001 * seed) for seed in (0, 1, 2)]
-    unsure = [
-        result(seed, attack="lucky", estimated=0.655 + 0.004 * seed, prior=0.66 + 0.005 * seed) for seed in (0, 1, 2)
+def errors(attack: str, *values: float) -> list[PropertyResult]:
+    return [result(seed, attack=attack, estimated=0.66 + value) for seed, value in enumerate(values)]
+
+
+def test_a_seed_has_no_say_in_the_attack_it_is_measured_with() -> None:
+    """Each attack is lucky once, on a seed of its own: chosen afterwards, the error would be nothing throughout."""
+    lucky = [row for k in range(3) for row in errors(f"attack{k}", *(0.0 if seed == k else 0.3 for seed in range(3)))]
+    chosen = chosen_on_other_seeds(compare(lucky))
+    assert chosen is not None and chosen.chosen_among == 3
+    assert [one.error for one in chosen.results] == pytest.approx([0.3, 0.3, 0.3])
+
+
+def test_the_attack_that_is_closest_elsewhere_is_chosen() -> None:
+    found = chosen_on_other_seeds(compare(errors("aia", 0.02, 0.02, 0.1) + errors("provfl_b", 0.05, 0.05, 0.01)))
+    assert found is not None
+    # Seeds 0 and 1: the others' means are .06 and .03; seed 2: .02 and .05.
+    assert [one.attack for one in found.results] == ["provfl_b", "provfl_b", "aia"]
+    assert found.title == "ProVFL-B (2 of 3 seeds), AIA (1 of 3 seeds)"
+    alone = compare(errors("aia", 0.02))
+    assert chosen_on_other_seeds(alone) is alone[0]
+    (single,) = (chosen_on_other_seeds(compare(errors("aia", 0.02) + errors("provfl_b", 0.01))),)
+    assert single is not None and single.attack == "provfl_b" and single.chosen_among == 2
+
+
+def test_what_learned_most_is_told_first() -> None:
+    """The closest is not the one that tells: its own columns may tell as much."""
+    leaking = compare(near([0.1, 0.11, 0.12]))[0]
+    own = compare(near([0.0, 0.001, -0.001], own=0.01, adversary="C2"))[0]
+    assert own.error and leaking.error and own.error.mean < leaking.error.mean
+    assert most_telling([own, leaking]) is leaking
+    assert most_telling([own]) is own
+    assert most_telling([]) is None
+
+
+def test_few_seeds_and_what_reads_no_exchange_are_never_chosen() -> None:
+    many = [result(seed, estimated=0.6) for seed in range(4)]
+    exact = [
+        result(seed, attack=name, estimated=0.66)
+        for name in ("prior", "aia_raw", "aia_raw_adjusted")
+        for seed in range(4)
     ]
-    groups = compare(sure + unsure)
-    assert [group.beats_guessing for group in groups] == [True, False]
-    assert groups[1].error and groups[0].error and groups[1].error.mean < groups[0].error.mean
-    assert most_telling(groups) is groups[0]
-    assert most_telling(groups[1:]) is groups[1]
-
-
-def test_few_seeds_and_guesses_are_never_chosen() -> None:
-    many = [result(seed, estimated=0.6, prior=0.6) for seed in range(4)]
-    rows = [*many, result(0, attack="single", estimated=0.66), result(0, attack="prior", estimated=0.66)]
-    chosen = most_telling(compare(rows))
-    assert chosen is not None and chosen.attack == "provfl_b"
-    assert most_telling(compare([result(attack="prior")])) is None
-    assert most_telling(compare([result(true=None)])) is None
+    chosen = chosen_on_other_seeds(compare([*many, result(0, attack="single", estimated=0.66), *exact]))
+    assert chosen is not None and {one.attack for one in chosen.results} == {"provfl_b"}
+    assert chosen_on_other_seeds(compare(exact)) is None
+    assert chosen_on_other_seeds(compare([result(true=None)])) is None
 
 
 def test_properties_hold_what_was_measured_without_defence() -> None:
     defended = Setting("adult", defense="noise 0.1")
     rows = [
         result(), result(setting=defended), result(attack="prior", estimated=0.5), result(adversary="C2"),
+        result(attack="aia_raw_adjusted"),
         result(property_name="a=b", setting=defended), result(setting=Setting("bank")),
     ]  # fmt: skip
     found = properties(compare(rows))
     assert [(one.dataset, one.name, len(one.groups)) for one in found] == [
-        ("adult", "sex=Male", 2), ("adult", "a=b", 1), ("bank", "sex=Male", 1),
+        ("adult", "sex=Male", 3), ("adult", "a=b", 1), ("bank", "sex=Male", 1),
     ]  # fmt: skip
     assert found[0].adversaries == ["C1", "C2"]
-    assert found[0].guess_error and found[0].guess_error.mean == pytest.approx(0.16)
-    assert found[0].guess_error.n == 1  # seed 0 once, though two adversaries ran on it
+    assert [group.attack for group in found[0].groups] == ["provfl_b", "aia_raw_adjusted", "provfl_b"]
+    assert [group.adversary for group in found[0].best] == ["C1", "C2"]
     assert found[1].groups[0].setting == defended
     assert len(undefended(compare(rows[1:2]))) == 1

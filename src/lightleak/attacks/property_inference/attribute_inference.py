@@ -1,7 +1,8 @@
 """Attribute inference as property inference: classify every record, then count (ProVFL Sec. VI-A.3 and VI-B.3).
 
-AIA reads intermediate results, AIA* the adversary's own columns. Departures of the published code from the text, each
-an option: ``as_published`` (see `AttributeInferenceConfig`).
+AIA reads intermediate results, AIA* the adversary's own columns (of the active party the labels as well). With its
+count adjusted, AIA* is the null of every vertical audit: what the adversary knows without the exchange. Departures of
+the published code from the text, each an option: ``as_published`` (see `AttributeInferenceConfig`).
 """
 
 import time
@@ -91,7 +92,7 @@ class AttributeInference(PropertyAttack):
         if raw and config.kinds is not None:
             raise UsageError(f"aia_raw reads the adversary's own columns and no kinds, got kinds={config.kinds!r}")
         self.config, self.raw = config, raw
-        self.name = "aia_raw" if raw else "aia_adjusted" if config.adjusted else "aia"
+        self.name = ("aia_raw" if raw else "aia") + ("_adjusted" if config.adjusted else "")
 
     def options(self) -> dict[str, Any]:
         """See `PropertyAttack.options`."""
@@ -149,7 +150,7 @@ class AttributeInference(PropertyAttack):
     def _features(self, observation: IntermediateResults, device: torch.device) -> RecordFeatures:
         config = self.config
         if self.raw:
-            return raw_features(observation, device)
+            return raw_features(observation, device, with_labels=not self.config.as_published)
         if config.as_published and len(chosen_kinds(observation, config.kinds)) > 1:
             return published_features(observation, config.kinds, config.classifier == "network", device)
         return result_features(observation, config.kinds, device)
@@ -167,7 +168,9 @@ class AttributeInference(PropertyAttack):
 
     def _threat_model(self, observation: IntermediateResults) -> str:
         party = "active" if observation.adversary == "C1" else "passive"
-        read = "its own columns" if self.raw else ", ".join(chosen_kinds(observation, self.config.kinds))
+        labels = " and labels" if observation.labels is not None and not self.config.as_published else ""
+        own = f"its own columns{labels}"
+        read = own if self.raw else ", ".join(chosen_kinds(observation, self.config.kinds))
         known = observation.auxiliary
         return (
             f"An honest-but-curious {party} party ({observation.adversary}) that reads {read} of every record and "
@@ -221,6 +224,14 @@ _AS_PUBLISHED = (
     "Features are standardised by the auxiliary rows, and a row of features is one record; the published code does "
     "neither and scrambles several kinds of intermediate results (`as_published: true`)."
 )
+_OWN_DATA = (
+    "A party that holds columns of its own on every record (the active party the labels as well) and knows of some "
+    "auxiliary records whether they have the property. It reads nothing of what is exchanged."
+)
+_OWN_COLUMNS = (
+    "Own columns are standardised by the auxiliary rows, and the active party's labels are read beside them; the "
+    "published code does neither (`as_published: true`).",
+)
 _ADJUSTED = "The count is corrected by held-out error rates (Forman 2008), which the paper does not do."
 
 
@@ -245,12 +256,24 @@ def aia_adjusted(**options: Any) -> AttributeInference:
     "aia_raw",
     Facts(
         "the same on the adversary's own columns, nothing exchanged",
-        "A party that holds columns of its own on every record and knows of some auxiliary records whether they have "
-        "the property. It reads nothing of what is exchanged.",
+        _OWN_DATA,
         _NEEDS,
-        ("Own columns are standardised by the auxiliary rows; the published code does not (`as_published: true`).",),
+        _OWN_COLUMNS,
     ),
 )
 def aia_raw(**options: Any) -> AttributeInference:
-    """AIA* on the adversary's own encoded columns; ``adjusted=True`` corrects the count."""
+    """AIA* on the adversary's own encoded columns and labels."""
     return AttributeInference(_config("aia_raw", options), raw=True)
+
+
+@PROPERTY_ATTACKS.register(
+    "aia_raw_adjusted",
+    Facts("the null of every audit: own columns, the count corrected", _OWN_DATA, _NEEDS, (_ADJUSTED, *_OWN_COLUMNS)),
+)
+def aia_raw_adjusted(**options: Any) -> AttributeInference:
+    """AIA* with the count corrected as in `aia_adjusted`: what the adversary knows without the exchange.
+
+    Every vertical audit runs it. What an attack is closer to the truth than this, paired by training, it has learned
+    from the exchange.
+    """
+    return AttributeInference(_config("aia_raw_adjusted", {"adjusted": True, **options}), raw=True)

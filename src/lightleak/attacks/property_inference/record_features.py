@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from lightleak.attacks.property_inference.stacked_networks import FeatureRows
 from lightleak.core.errors import ObservationError
@@ -28,8 +29,13 @@ class RecordFeatures:
     at: Tensor
 
 
-def raw_features(observation: IntermediateResults, device: torch.device) -> RecordFeatures:
-    """The adversary's own encoded columns.
+def raw_features(observation: IntermediateResults, device: torch.device, with_labels: bool = True) -> RecordFeatures:
+    """The adversary's own encoded columns and, of the active party, the labels as one-hot columns.
+
+    Args:
+        observation: what the adversary sees.
+        device: where the features go.
+        with_labels: read the labels as well, where the observation holds them.
 
     Raises:
         ObservationError: the observation carries none, or they are not finite.
@@ -39,6 +45,9 @@ def raw_features(observation: IntermediateResults, device: torch.device) -> Reco
         raise ObservationError("aia_raw needs the adversary's own encoded columns; the observation carries no features")
     if values.is_floating_point() and not values.isfinite().all():
         raise ObservationError("features must be finite, got NaN or infinity")
+    if with_labels and observation.labels is not None:
+        labels = one_hot(observation.labels, observation.facts.n_classes).to(values)
+        values = torch.cat([values, labels], 1)
     at = observation.positions(observation.auxiliary.ids).to(device)
     return RecordFeatures(FeatureRows(values.to(device)), len(values), at)
 

@@ -22,6 +22,9 @@ from lightleak.core.intermediate_results import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.targets.optimizers import OptimizerConfig
 
+OWN_COLUMNS = "aia_raw_adjusted"
+"""The null that every audit runs: the share told from the adversary's own columns, nothing exchanged."""
+
 FREE = ("data.options", "training.trainer", "attacks", "defenses")
 
 Misalignment = Literal["none", "adversary", "rows"]
@@ -173,7 +176,8 @@ class VerticalConfig:
         auxiliary: what the adversary knows beforehand.
         adversaries: ``C1`` (active party) and ``C2`` (passive party).
         attacks: attacks and the settings to change. A name that is no attack's needs the setting ``attack``:
-            ``{"trees of depth 3": {"attack": "provfl_b", ...}}``.
+            ``{"trees of depth 3": {"attack": "provfl_b", ...}}``. `OWN_COLUMNS` is added where it is not named: what
+            an attack learns from the exchange is its paired difference to it.
         defenses: likewise; ``none`` trains without one.
         attack_epochs: epochs whose intermediate results are attacked; negative ones count from the end (ProVFL: the
             penultimate).
@@ -196,7 +200,7 @@ class VerticalConfig:
     auxiliary: AuxiliaryConfig = field(default_factory=AuxiliaryConfig)
     adversaries: tuple[str, ...] = ("C1", "C2")
     attacks: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {"provfl_b": {}, "provfl_m": {}, "aia": {}, "prior": {}}
+        default_factory=lambda: {"provfl_b": {}, "provfl_b_discriminant": {}, "provfl_m": {}, "aia_adjusted": {}}
     )
     defenses: dict[str, dict[str, Any]] = field(default_factory=lambda: {"none": {}})
     attack_epochs: tuple[int, ...] = (-2,)
@@ -217,6 +221,10 @@ class VerticalConfig:
                 raise UsageError(f"{name} must name at least one, got none")
             if len(set(chosen)) < len(chosen):
                 raise UsageError(f"{name} must be distinct, got {', '.join(map(str, chosen))}")
+        named = self.attacks.get(OWN_COLUMNS, {}).get("attack", OWN_COLUMNS)
+        if named != OWN_COLUMNS:
+            raise UsageError(f"attacks.{OWN_COLUMNS} must be the attack of that name, got {named!r}")
+        object.__setattr__(self, "attacks", {OWN_COLUMNS: {}, **self.attacks})
         for text in self.properties:
             Property.parse(text)
         if unknown := sorted(set(self.adversaries) - set(ADVERSARIES)):

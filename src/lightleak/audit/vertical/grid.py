@@ -14,6 +14,7 @@ from lightleak.audit.paper.values import PaperCell, PaperTable
 from lightleak.audit.reproduction_settings import Selection, selected
 from lightleak.audit.vertical.config import VerticalDataConfig
 from lightleak.audit.vertical.job import plan_jobs
+from lightleak.audit.vertical.rows import beside_own_columns
 from lightleak.audit.vertical.settings import Training, attack_of, audit_of, defense_of, epoch_of, training_of
 from lightleak.audit.vertical.world import load_whole
 from lightleak.core.errors import LightLeakError
@@ -27,9 +28,12 @@ COMPANIONS: dict[str, dict[str, Any]] = {
     "provfl_b_mixture": {},
     "provfl_b_discriminant": {},
     "aia_adjusted": {},
-    "prior": {},
 }
-"""What stands beside the paper's attacks on honest splits: what an attacker could do better, and without observing."""
+"""What stands beside the paper's attacks on honest splits: what an attacker could do better. The null of what its own
+columns tell is part of every audit."""
+
+ATTACKED_HARDER = (5, 16)
+"""Tables of which every cell's training is also attacked by `COMPANIONS`: the main one and that of defences."""
 
 TEXAS_FRACTIONS = {"T-u1": 0.5508, "T-u2": 0.7548}
 """Fractions of the two features of Texas-100 that Table IV does not name."""
@@ -65,13 +69,14 @@ def vertical_table(
         place = folder / training.name
         try:
             config = audit_of(training, members, published, selection.seeds, selection.data_folder)
-            if table.table == 5 and not published:
+            if table.table in ATTACKED_HARDER and not published:
                 config = replace(config, attacks={**config.attacks, **COMPANIONS})
             ids = run_packs(partial(plan_jobs, config), place, device, workers, quiet, "attacks in split trainings")
         except LightLeakError as error:
             notes.append(f"{training.dataset}: {error}")
             continue
         rows += [row | {"setting": training.name} for row in rows_of(ids, place)]
+    rows = beside_own_columns(rows)
     compared = [Compared(cell, summarise(values_of(meant, rows, published))) for cell, meant in cells.items()]
     return compared, rows, [*dict.fromkeys(notes), *_deviations(chosen, published)]
 

@@ -5,13 +5,14 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning
 import torch
+from torch import Tensor
 
 from lightleak.attacks.property_inference.augmentation import Augmentation
 from lightleak.attacks.property_inference.provfl_m import ProVFLM
@@ -27,6 +28,7 @@ from lightleak.core.intermediate_results import (
     Adversary,
     AuxiliaryData,
     IntermediateResults,
+    Kind,
     PropertyTruth,
     VerticalFacts,
 )
@@ -84,6 +86,7 @@ class Job:
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Train, attack, and keep a row for every attack."""
         config, spill = self.config, folder / "spill" / self._name
+        defense = defense_named(self.defense, config.defenses[self.defense])
         done = self.train(device, report, spill)
         facts = self._facts_of_rows(done)
         for seen in done.observations:
@@ -98,7 +101,7 @@ class Job:
                 found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
                 unit = self._unit(label, adversary, seen.facts.epoch)
                 told = {"label": label, "variant": _variant(label, attack.name, done.augmentation)}
-                row = estimate_row(unit, attack, found, seen, done.truth) | facts | told
+                row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | told
                 write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
         shutil.rmtree(spill, ignore_errors=True)
 
@@ -196,12 +199,9 @@ class Job:
     def _observations(
         self, world: World, auxiliary: AuxiliaryData, captures: Sequence[IntermediateCapture]
     ) -> Iterator[IntermediateResults]:
-        own = world.rows_of(world.train.ids.sort().values, world.arrangement.adversary)
         for epoch in self.config.epochs_attacked:
-            facts = facts_of(self.config, world, epoch)
             for capture in captures:
-                ids, results = capture.results(epoch)
-                yield IntermediateResults(capture.adversary, ids, results, auxiliary, facts, own)
+                yield observation_of(self.config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
 
     def _keep(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth) -> None:
         place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
@@ -269,6 +269,21 @@ def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> lis
         for text in config.properties
         for attacks in ([watching] if watching else []) + alone
     ]
+
+
+def observation_of(
+    config: VerticalConfig,
+    world: World,
+    auxiliary: AuxiliaryData,
+    adversary: Adversary,
+    epoch: int,
+    ids: Tensor,
+    results: Mapping[Kind, Tensor],
+) -> IntermediateResults:
+    """What an adversary holds after an epoch: what was exchanged, its own columns and, as the active party, labels."""
+    own = world.rows_of(ids, world.arrangement.adversary)
+    labels = world.labels_of(ids) if adversary == "C1" else None
+    return IntermediateResults(adversary, ids, results, auxiliary, facts_of(config, world, epoch), own, labels)
 
 
 def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:

@@ -1,21 +1,22 @@
 """``lightleak attack`` on intermediate results that were captured before, here or elsewhere, with or without truth."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.audit.environment import write_environment
 from lightleak.audit.offline import find_captures
 from lightleak.audit.results import write_results
 from lightleak.audit.run import open_run_folder
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.choices import attack_named
-from lightleak.audit.vertical.config import VerticalConfig
+from lightleak.audit.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.audit.vertical.job import file_name
-from lightleak.audit.vertical.rows import estimate_row
+from lightleak.audit.vertical.rows import beside_own_columns, estimate_row
 from lightleak.audit.vertical.run import SUMMARY_KEYS
 from lightleak.audit.vertical_summary import print_vertical_summary
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
@@ -42,7 +43,7 @@ def attack_vertical_captures(
     attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
     captures = {path: load_capture(path) for path in find_captures(root)}
     for seen, _ in captures.values():
-        for attack in attacks.values():
+        for _, attack in _serving(attacks, seen):
             attack.check(seen)
     open_run_folder(folder, config, root)
     write_environment(folder, device, command)
@@ -50,21 +51,26 @@ def attack_vertical_captures(
     try:
         for path, (seen, truth) in captures.items():
             name = "-".join(path.relative_to(root).parts) or root.resolve().name
-            for label, attack in attacks.items():
+            for label, attack in _serving(attacks, seen):
                 unit = file_name(f"{label}-{name}")
                 file = unit_file(folder, unit)
                 if not file.is_file():
                     seed = derive_seed(config.seeds[0], label, seen.auxiliary.property_name, seen.adversary)
                     row = estimate_row(unit, attack, attack.run(seen, seed, device), seen, truth)
                     facts = {"label": label, "variant": label, "defense": None, "seed": config.seeds[0]}
-                    facts["dataset"] = config.data.title
+                    facts |= {"dataset": config.data.title, "capture": name}
                     write_whole(file, json.dumps(without_nan(row | facts)))
                 rows.append(json.loads(file.read_text()))
     finally:
-        results = write_results(folder, rows, SUMMARY_KEYS)
+        results = write_results(folder, beside_own_columns(rows), SUMMARY_KEYS)
         build_report(folder, redact=config.redact)
     print_vertical_summary(results, console)
     return results
+
+
+def _serving(attacks: Mapping[str, PropertyAttack], seen: IntermediateResults) -> Iterator[tuple[str, PropertyAttack]]:
+    """Attacks by label; the null only where the capture holds the adversary's own columns."""
+    return ((label, one) for label, one in attacks.items() if label != OWN_COLUMNS or seen.features is not None)
 
 
 def load_capture(folder: Path) -> tuple[IntermediateResults, PropertyTruth | None]:

@@ -19,12 +19,13 @@ from lightleak.audit.training import make_trainer
 from lightleak.audit.unit import write_whole
 from lightleak.audit.vertical.choices import attack_named, defense_named
 from lightleak.audit.vertical.config import VerticalConfig
-from lightleak.audit.vertical.job import facts_of, plan_jobs
+from lightleak.audit.vertical.job import observation_of, plan_jobs
+from lightleak.audit.vertical.rows import beside_own_columns
 from lightleak.audit.vertical.world import World, draw_auxiliary, prepare_world
 from lightleak.audit.vertical_summary import print_vertical_summary
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData, IntermediateResults
+from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData
 from lightleak.data.property import Property
 from lightleak.targets.trainer import quiet_lightning
 
@@ -65,7 +66,11 @@ def run_jobs(config: VerticalConfig, folder: Path, device: torch.device, console
         run_packs(plan, folder, device, config.workers, not console.is_interactive, "attacks in split trainings")
     finally:
         results = leave_results(
-            folder, partial(rows_of, ids, folder), config.redact, SUMMARY_KEYS, lambda rows: _write_norms(folder)
+            folder,
+            lambda: beside_own_columns(rows_of(ids, folder)),
+            config.redact,
+            SUMMARY_KEYS,
+            lambda rows: _write_norms(folder),
         )
     print_vertical_summary(results, console)
     return results
@@ -104,8 +109,7 @@ def _check_attacks(
     ids = world.train.ids.sort().values
     nothing = torch.zeros(len(ids), config.target.output_width)
     results = dict.fromkeys(VISIBLE[adversary], nothing)
-    own = world.rows_of(ids, world.arrangement.adversary)
-    seen = IntermediateResults(adversary, ids, results, auxiliary, facts_of(config, world, epoch=0), own)
+    seen = observation_of(config, world, auxiliary, adversary, 0, ids, results)
     for label, attack in attacks.items():
         try:
             attack.check(seen)

@@ -60,6 +60,10 @@ class World:
         order = self.train.ids.argsort()
         return order[torch.searchsorted(self.train.ids[order], ids)]
 
+    def labels_of(self, ids: Tensor) -> Tensor:
+        """Labels of the training rows ``ids``, LongTensor."""
+        return self.train.labels[self.positions(ids)]
+
     def rows_of(self, ids: Tensor, party: int) -> Tensor:
         """A party's encoded columns of the training rows ``ids``, ``[m, d_k]``."""
         # Columns first: an observation must not hold the storage of the other parties' columns.

@@ -64,6 +64,20 @@ class VerticalDefense(ABC):
         """What acts on the exchange of one training; a transform draws new noise at every step and serves once."""
         return Transform()
 
+    def share_before(self, share: float) -> float:
+        """Invert what the defence does to the share of records with the property.
+
+        An adversary who knows the defence and its strength, but not which rows it touched, applies it to an estimate
+        from the exchange. Increasing in ``share``; the default is for a defence that leaves the share as it is.
+
+        Args:
+            share: share of the records that are trained on, in [0, 1].
+
+        Returns:
+            The share before the defence.
+        """
+        return share
+
     @property
     @abstractmethod
     def strength(self) -> float | None:

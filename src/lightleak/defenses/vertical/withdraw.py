@@ -71,6 +71,14 @@ class WithdrawDefense(VerticalDefense):
         left = VerticalRows(rows.inputs[source], rows.labels[source], rows.ids[source], rows.widths)
         return PreparedRows(left, source, has_property[source])
 
+    def share_before(self, share: float) -> float:
+        """See `VerticalDefense`: of a share p, (1 - ratio) p / (1 - ratio p) is left.
+
+        >>> round(WithdrawDefense(0.5).share_before(0.5), 3)  # 200 of 300 rows, of which 100 are withdrawn
+        0.667
+        """
+        return share / (1 - self.ratio + self.ratio * share)
+
     @property
     def strength(self) -> float:
         """See `VerticalDefense`."""

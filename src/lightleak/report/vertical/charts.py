@@ -60,23 +60,18 @@ class Trace:
     style: Style
 
 
-def interval_chart(
-    name: str, rows: Sequence[IntervalRow], true: tuple[float, float, float] | None, guess: float | None
-) -> Markup:
+def interval_chart(name: str, rows: Sequence[IntervalRow], true: tuple[float, float, float] | None) -> Markup:
     """Rows of estimated shares with intervals along one axis that is cut to where they lie.
 
-    ``true`` is the mean truth and the least and the greatest of a seed: a solid line in a band. ``guess`` is dashed.
+    ``true`` is the mean truth and the least and the greatest of a seed: a solid line in a band.
     """
     ends = [end for row in rows for end in (row.value.mean, row.value.low, row.value.high)]
-    ends += [value for row in rows for value, _ in row.seeds] + list(true or ()) + [guess]
+    ends += [value for row in rows for value, _ in row.seeds] + list(true or ())
     axis = Axis.around([min(max(end, 0.0), 1.0) for end in ends if end is not None])
     top = 40
     bottom = top + sum(ROW + (HEADING if row.heading else 0) for row in rows) + 6
     shapes = [line(at, top, at, bottom, "grid") for at, _ in axis.ticks]
     shapes += [text(label, at, bottom + 18) for at, label in axis.ticks]
-    if guess is not None:
-        shapes.append(line(axis.at(guess), 18, axis.at(guess), bottom, "guess faint"))
-        shapes.append(_end_text(f"guess {percent(guess)}", axis.at(guess), 12, "tick"))
     if true is not None:
         mean, low, high = (axis.at(value) for value in true)
         band = element("rect", x=across(low), y=top, width=across(high - low), height=bottom - top, class_="band")
@@ -112,11 +107,14 @@ def density_chart(name: str, edges: Sequence[float], having: Sequence[float], la
     return chart(name, base + 24, plot, line(0, base, 1, base, "axis-line"), *ticks)
 
 
-def scatter_chart(name: str, traces: Sequence[Trace], guess: float | None) -> Markup:
-    """The attacker's error (upwards) against the AUC (rightwards), with intervals; ``guess`` is a dashed line."""
+def scatter_chart(name: str, traces: Sequence[Trace], own: float | None) -> Markup:
+    """The attacker's error (upwards) against the AUC (rightwards), with intervals.
+
+    ``own``, what the adversary's own columns alone are off by, is a dashed line.
+    """
     points = [(x, y) for trace in traces for _, x, y in trace.points]
     xs = Axis.around([end for x, _ in points for end in (x.mean, x.low, x.high) if end is not None], digits=2)
-    highest = max([end for _, y in points for end in (y.mean, y.high) if end is not None] + [guess or 0.0])
+    highest = max([end for _, y in points for end in (y.mean, y.high) if end is not None] + [own or 0.0])
     ys = Axis.around([0.0, min(highest, 1.0)])
 
     def height(value: float) -> float:
@@ -128,9 +126,9 @@ def scatter_chart(name: str, traces: Sequence[Trace], guess: float | None) -> Ma
         shapes += [line(0, y, 1, y, "grid"), text(label.removesuffix("%"), 0, y + 4, anchor="end", dx=-8)]
     shapes += [text(label, at, SCATTER_HEIGHT + 29) for at, label in xs.ticks]
     shapes.append(text("AUC of the model", 0.5, SCATTER_HEIGHT + 50, "axis"))
-    if guess is not None:
-        shapes += [line(0, height(guess), 1, height(guess), "guess faint")]
-        shapes.append(text("guess", 1, height(guess) + 4, "tick", "start", dx=6))
+    if own is not None:
+        shapes += [line(0, height(own), 1, height(own), "guess faint")]
+        shapes.append(text("own", 1, height(own) + 4, "tick", "start", dx=6))
     taken = [(xs.at(x.mean), height(y.mean)) for x, y in points]
     for trace in traces:
         shapes.append(_trace(trace, xs, height, taken))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lightleak.report.headline import Tile
-from lightleak.report.vertical.comparison import Group, Property, attacks, most_telling
+from lightleak.report.vertical.comparison import Group, Property, attacks, chosen_on_other_seeds, most_telling
 from lightleak.report.vertical.wording import (
     defense_name,
     listed,
@@ -21,8 +21,10 @@ LIMITS = (
     "It is the share of records with a property, not who has it: no record and no person was reconstructed.",
     "Every attack here is assumed to hold an auxiliary sample: rows of which it knows who has the property. A company "
     "without such a sample cannot run them.",
-    "Guessing means answering with the share in that sample, often one half by construction. Whoever knows public "
-    "statistics guesses better, so an estimate that is far better than guessing need not be news.",
+    "Learned from the exchange is only what an attack is closer to the truth than the same kind of classifier on the "
+    "adversary's own columns (of the company with the labels on these as well). An attacker who reads both together "
+    "may do better than either.",
+    "Half of the auxiliary sample has the property by construction, so that its share says nothing and is no baseline.",
     "An interval over seeds describes other splits and other trainings on this same table, not other data, networks or "
     "splits of the columns.",
     "It is a lower bound: another attack may come closer, so a large error is no proof of safety.",
@@ -34,8 +36,8 @@ class Headline:
     """The opening of a report.
 
     Attributes:
-        sentence: what could be told, and by whom.
-        verdict: lines on what that means beside guessing, and on what could not be told.
+        sentence: what was learned from the exchange, and by whom.
+        verdict: lines on what that is worth, and on what was not shown to be learned.
         tiles: the numbers of the sentence.
         selection: how the property and the attacks were chosen among those measured.
         limits: what the numbers do not show.
@@ -49,55 +51,36 @@ class Headline:
 
 
 def headline(properties: Sequence[Property], n_rows: int, redact: bool = False) -> Headline:
-    """Say what can be told of the property that comes out best, who can, and what cannot be told.
+    """Say of which property the exchange tells most, to whom, and of which it was not shown to tell anything.
 
     Args:
         properties: what was measured (`comparison.properties`).
         n_rows: rows of all runs, guesses too.
-        redact: leave out every share, estimated or true.
+        redact: leave out every share, estimated or true, and with it how far off the adversary's own columns are.
     """
-    everything = [group for one in properties for group in one.groups]
-    main = most_telling(everything)
+    everything = [group for one in properties for group in attacks(one.groups)]
+    places = [group for one in properties for group in one.best]
+    main = most_telling(places)
     if main is None:
         return Headline(_nothing_measured(everything, n_rows, redact), limits=LIMITS if everything else ())
-    chosen = next(one for one in properties if main in one.groups)
-    best = [group for name in chosen.adversaries if (group := most_telling(chosen.of(name))) is not None]
+    chosen = next(one for one in properties if main in one.best)
     lines = [
-        *(
-            line
-            for one in best
-            for line in (_verdict(one, redact), _keeping_to_the_protocol(chosen.of(one.adversary), one))
-        ),
-        *_over_all(properties),
+        *(line for one in chosen.best for line in _verdict(chosen, one, len(places), redact)),
+        *_over_all(properties, len(places)),
     ]
     return Headline(
-        sentence=_sentence(chosen, best, redact),
-        verdict=tuple(line for line in lines if line),
-        tiles=_tiles(chosen, best, properties, redact),
-        selection=_selection(main, best, everything),
+        sentence=_sentence(chosen, len(places), redact),
+        verdict=tuple(lines),
+        tiles=_tiles(chosen, properties, len(places), redact),
+        selection=_selection(chosen, places, everything),
         limits=LIMITS,
     )
-
-
-def manipulates(group: Group) -> bool:
-    """Whether the attack departs from the protocol: it replaces labels or trains its network for the attack as well."""
-    return group.attack == "provfl_m" or not {"LR", "MR"}.isdisjoint(group.variant.split("+"))
-
-
-def unbeaten(properties: Sequence[Property]) -> list[str]:
-    """Properties on which at least two seeds were measured and no attack of any adversary beat guessing."""
-    return [
-        one.name
-        for one in properties
-        if any((gain := group.gain) is not None and gain.has_interval for group in one.groups)
-        and not any(group.beats_guessing for group in one.groups)
-    ]
 
 
 def _nothing_measured(groups: Sequence[Group], n_rows: int, redact: bool) -> str:
     if not groups:
         return (
-            "Only guessing has finished: no attack has been measured yet."
+            "Only what reads nothing of the exchange has finished: no attack on it has been measured yet."
             if n_rows
             else "No attack has finished yet: this run holds no results."
         )
@@ -115,117 +98,162 @@ def _nothing_measured(groups: Sequence[Group], n_rows: int, redact: bool) -> str
     )
 
 
-def _sentence(chosen: Property, best: Sequence[Group], redact: bool) -> str:
+def _sentence(chosen: Property, places: int, redact: bool) -> str:
     start = "From what companies exchange while they train one model together, "
     told = f"what share of the other's records has {chosen.name}"
     parts = []
-    for group in best:
-        error = group.error
-        assert error is not None  # most_telling keeps only groups with an error
+    for group in chosen.best:
+        error, learned = group.error, group.learned
+        assert error is not None  # `chosen_on_other_seeds` keeps only groups with an error
         average = " on average" if error.n > 1 else ""
-        how = f" ({group.adversary}){', if it manipulates the training,' if manipulates(group) else ''}"
-        if group.beats_guessing or not (group.gain and group.gain.has_interval):
-            verb = "could tell" if group.beats_guessing else "estimated"
+        within = f"{off_by_points(error.mean)}{average}{with_interval(error)}"
+        how = f" ({group.adversary}){', if it manipulates the training,' if group.manipulates else ''}"
+        if group.leaks_among(places):
+            parts.append(f"{role(group.adversary)}{how} learned {told} to within {within}{_beside(group, redact)}")
+        elif learned is None or not learned.has_interval:
+            why = "its own columns alone were not measured" if learned is None else "one seed is too few"
             parts.append(
-                f"{role(group.adversary)}{how} {verb} {told} "
-                f"to within {off_by_points(error.mean)}{average}{with_interval(error)}"
+                f"{role(group.adversary)}{how} estimated {told} to within {within}; {why}, so that nothing shows that "
+                "the exchange gave any of it away"
             )
         else:
             parts.append(
-                f"{role(group.adversary)}{how} was not shown to tell {told} better than by guessing: it was "
-                f"{off_by_points(error.mean)} off{average}{with_interval(error)}"
+                f"{role(group.adversary)}{how} was not shown to learn {told}: it was {within} off"
+                f"{_beside(group, redact)}"
             )
         told = "it"
-    true, estimated = best[0].true, best[0].estimated
+    true, estimated = chosen.best[0].true, chosen.best[0].estimated
     shares = ""
     if true is not None and estimated is not None and not redact:
-        shares = f" The true share is {percent(true.mean)}; {best[0].adversary} estimated {percent(estimated.mean)}."
+        shares = f" The true share is {percent(true.mean)}; {chosen.best[0].adversary} estimated "
+        shares += f"{percent(estimated.mean)}."
     return start + "; ".join(parts) + "." + shares
 
 
-def _verdict(group: Group, redact: bool) -> str:
-    """One sober line for each adversary, from the paired difference to guessing."""
-    gain, guess = group.gain, group.guess_error
-    if gain is None or guess is None:
-        return f"{group.adversary}: the auxiliary share is not known, so nothing says whether guessing does as well."
-    guessing = "guessing the auxiliary share" + ("" if redact else f", which is {off_by_points(guess.mean)} off")
-    by = "" if redact else f" {off_by_points(abs(gain.mean))}"
-    if gain.low is None or gain.high is None:
-        side = "closer than" if gain.mean > 0 else "no closer than"
-        return f"{group.adversary} came {side} {guessing}, but one seed is too few to tell whether that is chance."
-    if gain.low > 0:
-        spread = "" if redact else with_interval(gain, -1)
-        return f"{group.adversary} came{by}{spread} closer to the truth than {guessing}."
-    if gain.high < 0:
-        return f"{group.adversary} came{by} further from the truth than {guessing}."
-    difference = "" if redact else f" of {points(gain.mean)} points{with_interval(gain, -1)}"
-    return f"{group.adversary} was not measurably better than {guessing}: the difference{difference} may be chance."
-
-
-def _keeping_to_the_protocol(groups: Sequence[Group], best: Group) -> str:
-    """What the adversary reaches without manipulating, where the best attack manipulates; else empty."""
-    if not manipulates(best):
+def _beside(group: Group, redact: bool) -> str:
+    """The error of the adversary's own columns, after a comma."""
+    own = group.own_error
+    if own is None or redact:
         return ""
-    found = most_telling([group for group in groups if not manipulates(group)])
-    if found is None or found.error is None:
-        return ""
-    return (
-        f"Without manipulating the training, {best.adversary} came to within {off_by_points(found.error.mean)}"
-        f"{with_interval(found.error)} by {found.title}."
-    )
+    return f", by its own columns alone {off_by_points(own.mean)}{with_interval(own)}"
 
 
-def _over_all(properties: Sequence[Property]) -> list[str]:
-    """What could and what could not be told, where several properties were measured."""
-    if len(properties) < 2:
-        return []
-    beaten = [one.name for one in properties if any(group.beats_guessing for group in one.groups)]
-    not_beaten = unbeaten(properties)
-    found = [f"Of {len(properties)} properties, some attack was measurably closer than guessing on {len(beaten)}."]
-    if not_beaten:
-        found.append(f"No attack was shown to do better than guessing on {listed(not_beaten)}.")
+def _verdict(chosen: Property, group: Group, places: int, redact: bool) -> list[str]:
+    """What one adversary learned, what that is worth, and what it gets without manipulating."""
+    found = [_difference(group, places, redact)]
+    if group.worth is not None and not redact:
+        own = "" if group.own_worth is None else f", that of its own columns alone {group.own_worth.words}"
+        found.append(
+            f"As good as a random sample of records whose property is known: {group.adversary}'s estimate is worth "
+            f"{group.worth.words} records{own}."
+        )
+    if group.manipulates:
+        honest = chosen_on_other_seeds([one for one in chosen.of(group.adversary) if not one.manipulates])
+        if honest is not None and honest.error is not None:
+            found.append(
+                f"Without manipulating the training, {group.adversary} came to within "
+                f"{off_by_points(honest.error.mean)}{with_interval(honest.error)} by {honest.title}."
+            )
     return found
 
 
-def _tiles(
-    chosen: Property, best: Sequence[Group], properties: Sequence[Property], redact: bool
-) -> tuple[Tile, ...]:  # fmt: skip
+def _difference(group: Group, places: int, redact: bool) -> str:
+    """One sober line from the paired difference to the adversary's own columns."""
+    learned = group.learned_among(places)
+    if learned is None:
+        return (
+            f"{group.adversary}: what its own columns alone tell is not part of this run, so nothing says how much of "
+            "the estimate comes from the exchange."
+        )
+    own = "its own columns alone"
+    if learned.low is None or learned.high is None:
+        side = "closer than" if learned.mean > 0 else "no closer than"
+        return f"{group.adversary} came {side} {own}, but one seed is too few to tell whether that is chance."
+    spread = "" if redact else with_interval(learned, -1)
+    by = "" if redact else f" {off_by_points(abs(learned.mean))}{spread}"
+    if learned.low > 0:
+        return f"Learned from the exchange: {group.adversary} came{by} closer to the truth than {own}."
+    if learned.high < 0:
+        return f"{group.adversary} came{'' if redact else f' {off_by_points(-learned.mean)}'} further off than {own}."
+    difference = "" if redact else f" of {points(learned.mean)} points{spread}"
+    most = "" if redact else f", and up to {off_by_points(learned.high)} cannot be excluded with {learned.n} seeds"
+    return f"{group.adversary} was not measurably closer than {own}: the difference{difference} may be chance{most}."
+
+
+def _over_all(properties: Sequence[Property], places: int) -> list[str]:
+    """What was and what was not shown to be learned, where several properties were measured."""
+    if len(properties) < 2:
+        return []
+    found = [
+        f"Of {len(properties)} properties, the exchange measurably gave something away on "
+        f"{_leaking(properties, places)}."
+    ]
+    if names := not_shown(properties, places):
+        found.append(f"Nothing was shown to be learned from the exchange on {listed(names)}.")
+    return found
+
+
+def _leaking(properties: Sequence[Property], places: int) -> int:
+    return sum(any(group.leaks_among(places) for group in one.best) for one in properties)
+
+
+def not_shown(properties: Sequence[Property], places: int) -> list[str]:
+    """Properties on which at least two seeds were measured and no adversary learned anything from the exchange."""
+    return [
+        one.name
+        for one in properties
+        if any((learned := group.learned) is not None and learned.has_interval for group in one.best)
+        and not any(group.leaks_among(places) for group in one.best)
+    ]
+
+
+def _tiles(chosen: Property, properties: Sequence[Property], places: int, redact: bool) -> tuple[Tile, ...]:
     tiles = []
-    for group in best:
-        error = group.error
-        assert error is not None
+    for group in chosen.best:
+        error, own = group.error, group.own_error
+        assert error is not None  # `chosen_on_other_seeds` keeps only groups with an error
         interval = with_interval(error).strip(" ()") or "one seed, no interval"
         tiles.append(
             Tile(off_by(error.mean), f"points off: {chosen.name}, {group.adversary}", f"{group.title}, {interval}")
         )
-    guess = chosen.guess_error
-    if guess is not None and not redact:
-        tiles.append(
-            Tile(off_by(guess.mean), "points off by guessing", "answering with the share in the auxiliary sample")
-        )
+        if own is not None and not redact:
+            tiles.append(
+                Tile(
+                    off_by(own.mean),
+                    f"points off: {group.adversary}'s own columns alone",
+                    with_interval(own).strip(" ()") or "one seed, no interval",
+                )
+            )
     if len(properties) > 1:
-        beaten = sum(any(group.beats_guessing for group in one.groups) for one in properties)
         tiles.append(
-            Tile(f"{beaten} of {len(properties)}", "properties told better than by guessing", "95% interval above zero")
+            Tile(
+                f"{_leaking(properties, places)} of {len(properties)}",
+                "properties learned from the exchange",
+                f"interval above zero, for {places} comparisons",
+            )
         )
     return tuple(tiles)
 
 
-def _selection(main: Group, best: Sequence[Group], everything: Sequence[Group]) -> str:
-    seeds = len(main.results)
-    used = []
-    for group in best:
-        conduct = "departs from" if manipulates(group) else "follows"
-        used.append(f"{group.adversary} used {group.title}, which {conduct} the protocol")
-    text = f"Measured with {seeds} seed{'s' if seeds != 1 else ''}; {defense_name(main.setting.defense)}"
+def _selection(chosen: Property, places: Sequence[Group], everything: Sequence[Group]) -> str:
+    setting, seeds = chosen.best[0].setting, max(len(group.results) for group in chosen.best)
+    used = [
+        f"{group.adversary} used {group.title}, which {'departs from' if group.manipulates else 'follows'} the protocol"
+        for group in chosen.best
+    ]
+    text = f"Measured with {seeds} seed{'s' if seeds != 1 else ''}; {defense_name(setting.defense)}"
     differing = [name for name in varying(group.setting for group in everything) if name != "defense"]
     if differing:
-        text += f" ({', '.join(setting_words(main.setting, differing))})"
+        text += f" ({', '.join(setting_words(setting, differing))})"
     text += f". {'; '.join(used)}."
-    n = len(attacks(everything))
-    if n > 1:
+    among = max(group.chosen_among for group in chosen.best)
+    if among > 1:
+        how = "for each seed the one that was closest on the other seeds" if seeds > 1 else "afterwards, on this seed"
+        text += f" The attack was chosen among {among}: {how}."
+    if len(places) > 1:
+        picked = " The property was picked afterwards." if len({one.property_name for one in places}) > 1 else ""
         text += (
-            f" The property and the attacks are those that came closest among {n} combinations measured, of those "
-            "better than guessing if any is; picked afterwards, they flatter the attacker a little."
+            f"{picked} What is called learned holds for all {len(places)} combinations of property and adversary at "
+            "once (Bonferroni)."
         )
     return text

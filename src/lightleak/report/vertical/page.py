@@ -28,7 +28,7 @@ from lightleak.report.vertical.wording import (
 )
 
 TEMPLATE = "vertical.html.j2"
-FILTERS = {"off_by": off_by, "score": score}
+FILTERS = {"off_by": off_by, "score": score, "defense_name": defense_name}
 _NUMBER = re.compile(r"(?<![A-Za-z])\d[\d.,]*(?:e[-+]?\d+)?")
 """Not the digit of a name such as C1."""
 
@@ -38,7 +38,7 @@ def vertical_context(runs: Sequence[VerticalRun], redact: bool = False) -> dict[
     results = [result for run in runs for result in run.results]
     groups = compare(results)
     measured = tuple(one for one in properties(groups) if one.groups)
-    main = most_telling([group for one in measured for group in one.groups])
+    main = most_telling([group for one in measured for group in one.best])
     kinds = kind_table(measured)
     defenses = defense_panels(groups, redact)
     return {
@@ -52,7 +52,7 @@ def vertical_context(runs: Sequence[VerticalRun], redact: bool = False) -> dict[
         "threat_models": _threat_models(groups),
         "shares": () if redact else share_panels(measured),
         "several_seeds": any(len(group.results) > 1 for group in groups),
-        "tables": error_tables(measured),
+        "tables": error_tables(measured, redact),
         "kinds": kinds,
         "kind_columns": shown_kinds(kinds),
         "kind_titles": KIND_TITLES,

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 
 from lightleak.report.plain import NO_PROOF, THIS_ALONE, counted
 from lightleak.report.vertical.comparison import Group
-from lightleak.report.vertical.headline import manipulates
 from lightleak.report.vertical.wording import defense_name, listed
 
 WHO = {
@@ -31,13 +30,14 @@ DEFENSES = {
 
 TERMS = (
     "“Customers” are the people whom the tables are about. A “trait” is a value in one of the other company's columns, "
-    "written column=value. “Seeing nothing” is the answer of someone who is given only a sample of customers, and "
-    "names the share in that sample. “AUC” says how good the model is: of 100 pairs of customers with different "
-    "outcomes, how many it puts in the right order; 50 is no better than tossing a coin."
+    "written column=value. “Own columns alone” is what the same company would tell from its own columns, without "
+    "the exchange; what it comes closer than that is learned from the exchange. “AUC” says how good the model is: of "
+    "100 pairs of customers with different outcomes, how many it puts in the right order; 50 is no better than tossing "
+    "a coin."
 )
 LIMITS = (
-    "Whoever knows public statistics may guess better than the sample does, which often holds as many customers with "
-    "the trait as without it: an estimate close to the truth need not be news.",
+    "Whoever knows public statistics may know the share already: an estimate close to the truth need not be news.",
+    "An attacker who reads its own columns and the exchange together may come closer than by either.",
     NO_PROOF,
     THIS_ALONE,
 )
@@ -57,7 +57,7 @@ def defense_words(name: str) -> str:
 def attacker(groups: Sequence[Group]) -> tuple[tuple[str, str], ...]:
     """Questions and answers that make up the threat model, without jargon."""
     names = sorted({group.adversary for group in groups if group.adversary})
-    bends = [manipulates(group) for group in groups]
+    bends = [group.manipulates for group in groups]
     conduct = "It follows the agreed procedure and only looks closely at what it receives."
     if any(bends):
         who_bends = "It" if all(bends) else "In some of the attacks it"

@@ -34,12 +34,15 @@ class PropertyResult:
         property_name: the property, as ``column=value``.
         defense_strength: the defence's setting, where it is a number.
         seed: of the split, the training and the attack.
-        true: share of the victim's records with the property; None where the run has no truth.
-        estimated: the attack's estimate.
-        low: lower end of the attack's own 95% interval.
+        true: share of the victim's records with the property, before a defence; None where the run has no truth.
+        trained: the same among the records that were trained on.
+        estimated: the estimate of an adversary who knows the defence and its strength.
+        unaware: that of one who does not; it differs under a defence that changes the share.
+        low: lower end of the attack's own 95% interval around ``estimated``.
         high: upper end.
-        prior: share among the auxiliary rows, the guess of an attacker that observes nothing.
-        by_kind: estimate by kind of intermediate result.
+        prior: share among the auxiliary rows, one half by construction.
+        own_error: how far off the adversary's own columns alone are in the same training; None where not measured.
+        by_kind: estimate by kind of intermediate result, of an adversary who knows the defence.
         auc: AUC of the target on its test rows.
         accuracy: its accuracy.
         seconds: wall time of the attack.
@@ -57,10 +60,13 @@ class PropertyResult:
     seed: Any
     defense_strength: float | None = None
     true: float | None = None
+    trained: float | None = None
     estimated: float | None = None
+    unaware: float | None = None
     low: float | None = None
     high: float | None = None
     prior: float | None = None
+    own_error: float | None = None
     by_kind: Mapping[str, float] = field(default_factory=dict)
     auc: float | None = None
     accuracy: float | None = None
@@ -75,15 +81,20 @@ class PropertyResult:
         return _distance(self.estimated, self.true)
 
     @property
-    def prior_error(self) -> float | None:
-        """Absolute error of the auxiliary share: what guessing would have been off by."""
-        return _distance(self.prior, self.true)
+    def unaware_error(self) -> float | None:
+        """Absolute error of an adversary who does not know the defence."""
+        return _distance(self.unaware, self.true)
 
     @property
-    def gain(self) -> float | None:
-        """How much closer than guessing the estimate is; negative where guessing is closer."""
-        error, guess = self.error, self.prior_error
-        return None if error is None or guess is None else guess - error
+    def trained_error(self) -> float | None:
+        """Distance of that adversary's estimate from the share that was trained on."""
+        return _distance(self.unaware, self.trained)
+
+    @property
+    def learned(self) -> float | None:
+        """How much closer than the adversary's own columns alone; negative where they are closer."""
+        error, own = self.error, self.own_error
+        return None if error is None or own is None else own - error
 
     @property
     def covered(self) -> bool | None:
@@ -108,7 +119,8 @@ def parse_result(raw: Any, run: str, where: str) -> PropertyResult:
     """
     if not isinstance(raw, Mapping) or not all(isinstance(raw.get(name), str) for name in ("attack", "property")):
         raise UsageError(f"{where}: expected a mapping with the names of an 'attack' and a 'property', got {raw!r}")
-    kinds, options, warnings = raw.get("by_kind"), raw.get("options"), raw.get("warnings")
+    informed = "informed_" if number(raw.get("informed_fraction")) is not None else ""
+    kinds, options, warnings = raw.get(f"{informed}by_kind"), raw.get("options"), raw.get("warnings")
     return PropertyResult(
         run=run,
         setting=Setting(
@@ -124,10 +136,13 @@ def parse_result(raw: Any, run: str, where: str) -> PropertyResult:
         seed=raw.get("seed"),
         defense_strength=number(raw.get("defense_strength")),
         true=number(raw.get("true_fraction")),
-        estimated=number(raw.get("estimated_fraction")),
-        low=number(raw.get("low")),
-        high=number(raw.get("high")),
+        trained=number(raw.get("trained_fraction")),
+        estimated=number(raw.get(f"{informed or 'estimated_'}fraction")),
+        unaware=number(raw.get("estimated_fraction")),
+        low=number(raw.get(f"{informed}low")),
+        high=number(raw.get(f"{informed}high")),
         prior=number(raw.get("prior")),
+        own_error=number(raw.get("own_columns_error")),
         by_kind=_by_kind(kinds) if isinstance(kinds, Mapping) else {},
         auc=number(raw.get("auc")),
         accuracy=number(raw.get("accuracy")),

@@ -43,7 +43,7 @@ def share_panels(properties: Sequence[Property]) -> tuple[SharePanel, ...]:
             before = group.adversary
         if rows:
             name = f"Estimated share of records with {one.name}, by attack, against the true share"
-            found.append(SharePanel(titles[one], interval_chart(name, rows, _truth(one), _guess(one))))
+            found.append(SharePanel(titles[one], interval_chart(name, rows, _truth(one))))
     return tuple(found)
 
 
@@ -74,8 +74,3 @@ def _hover(one: PropertyResult) -> str:
 def _truth(one: Property) -> tuple[float, float, float] | None:
     known = [result.true for result in one.results if result.true is not None]
     return (sum(known) / len(known), min(known), max(known)) if known else None
-
-
-def _guess(one: Property) -> float | None:
-    known = [result.prior for result in one.results if result.prior is not None]
-    return sum(known) / len(known) if known else None

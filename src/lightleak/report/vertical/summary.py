@@ -1,7 +1,6 @@
 """The first page of a vertical audit, for a data-protection officer: what is learned, what helps, what it costs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
@@ -25,48 +24,13 @@ from lightleak.report.plain import (
     signed_cell,
 )
 from lightleak.report.vertical.comparison import Group, attacks, most_telling
-from lightleak.report.vertical.headline import manipulates
+from lightleak.report.vertical.defended import Line, Lines, Place, compared_lines, lines_of, place_of, reference_of
 from lightleak.report.vertical.plain import LIMITS, TERMS, attacker, defense_words, short, traits, who
 from lightleak.report.vertical.result import NO_DEFENSE
-from lightleak.report.vertical.tables import paired
 from lightleak.report.vertical.wording import defense_name
 from lightleak.report.wording import points
 
-COLUMNS = ("Off by, points", "Seeing nothing, points", "Closer than seeing nothing, points", "AUC, of 100")
-
-Place = tuple[str | None, str, str]
-"""Table, property and adversary."""
-
-
-@dataclass(frozen=True)
-class Line:
-    """The attack that comes closest on one property, by one adversary, under one defence.
-
-    Attributes:
-        group: that attack.
-        rise: how much further off the defence leaves the closest of the attacks that were tried with and without it;
-            None where none was, or without a defence.
-        cost: what the defence does to the model's AUC, after minus before, over the same trainings.
-    """
-
-    group: Group
-    rise: Estimate | None = None
-    cost: Estimate | None = None
-
-    @property
-    def error(self) -> Estimate:
-        """How far off it is."""
-        found = self.group.error
-        assert found is not None  # `most_telling` keeps only groups with an error
-        return found
-
-    @property
-    def helps(self) -> bool:
-        """Whether the defence measurably leaves the attacker further off."""
-        return self.rise is not None and self.rise.low is not None and self.rise.low > 0
-
-
-Lines = dict[Place, Line]
+COLUMNS = ("Off by, points", "Own columns alone, points", "Learned from the exchange, points", "AUC, of 100")
 
 
 def summary(groups: Sequence[Group], redact: bool = False) -> Summary:
@@ -74,24 +38,24 @@ def summary(groups: Sequence[Group], redact: bool = False) -> Summary:
 
     Args:
         groups: attacks and guesses (`comparison.compare`).
-        redact: leave out every share, and with it how far off guessing is.
+        redact: leave out every share, and with it how far off the adversary's own columns alone are.
     """
     tried = attacks(groups)
     if not tried:
         return Summary(("Nothing can be said yet: no attack has finished.",))
-    names = list(dict.fromkeys(group.setting.defense for group in tried))
-    reference = NO_DEFENSE if NO_DEFENSE in names else names[0]
-    own = _lines([group for group in tried if group.setting.defense == reference])
+    reference = reference_of(tried)
+    own = lines_of(tried, reference)
     main = most_telling([line.group for line in own.values()])
     if main is None:
         unknown = (
             "The true shares are not part of this report, so nothing says how close an attacker's estimate would come."
         )
         return Summary((unknown,), attacker=attacker(tried), notes=LIMITS)
-    by_defense = {name: _defended(tried, reference, name) for name in names if name != reference}
-    place = _place(main)
+    names = dict.fromkeys(group.setting.defense for group in tried)
+    by_defense = {name: compared_lines(tried, reference, name) for name in names if name != reference}
+    place = place_of(main)
     return Summary(
-        sentences=_sentences(own, main, tried, redact),
+        sentences=_sentences(own, main, redact),
         tiles=_tiles(main, place, by_defense, redact),
         terms=(TERMS,),
         defences=_defences(reference, own[place], place, by_defense),
@@ -101,92 +65,81 @@ def summary(groups: Sequence[Group], redact: bool = False) -> Summary:
     )
 
 
-def _place(group: Group) -> Place:
-    return group.setting.dataset, group.property_name, group.adversary
-
-
-def _lines(groups: Sequence[Group]) -> Lines:
-    found = {}
-    for place in dict.fromkeys(map(_place, groups)):
-        closest = most_telling([group for group in groups if _place(group) == place])
-        if closest is not None:
-            found[place] = Line(closest)
-    return found
-
-
-def _defended(tried: Sequence[Group], reference: str, name: str) -> Lines:
-    """Lines under one defence, each compared over the attacks that were tried with and without it."""
-    under = [group for group in tried if group.setting.defense == name]
-    without = [group for group in tried if group.setting.defense == reference]
-    found = {}
-    for place, line in _lines(under).items():
-        here, there = ([one for one in groups if _place(one) == place] for groups in (under, without))
-        shared = {_attack(one) for one in here} & {_attack(one) for one in there}
-        after, before = (most_telling([one for one in groups if _attack(one) in shared]) for groups in (here, there))
-        found[place] = Line(
-            line.group,
-            paired(after, before, lambda one: one.error),
-            _cost(here, there, shared),
-        )
-    return found
-
-
-def _attack(group: Group) -> tuple[object, ...]:
-    return group.attack, group.variant, group.detail, group.setting.target, group.setting.epoch
-
-
-def _cost(here: Sequence[Group], there: Sequence[Group], shared: set[tuple[object, ...]]) -> Estimate | None:
-    """AUC after minus before, in the training of an attack that only watches where there is one."""
-    chosen = sorted((one for one in here if _attack(one) in shared), key=manipulates)
-    if not chosen:
-        return None
-    return paired(chosen[0], next(one for one in there if _attack(one) == _attack(chosen[0])), lambda one: one.auc)
-
-
-def _sentences(own: Lines, main: Group, tried: Sequence[Group], redact: bool) -> tuple[str, ...]:
-    error, gain, guess = own[_place(main)].error, main.gain, main.guess_error
-    share = f"the share of the other company's customers with {traits([main.property_name])}"
-    spread = f" ({interval_of(error)})" if error.has_interval else " (one training: no interval)"
-    under = "" if main.setting.defense == NO_DEFENSE else f"With {defense_name(main.setting.defense)}, "
-    if main.beats_guessing or not (gain and gain.has_interval):
-        average = " on average" if error.n > 1 else ""
-        first = f"{who(main.adversary)} could estimate {share} to within {_points(error)}{average}{spread}."
-    else:
-        first = (
-            f"{who(main.adversary)} was not shown to know {share} better than someone who saw nothing: its estimate "
-            f"was {_points(error)} off{spread}."
-        )
-    found = [under + first if under else capital(first), "A point is one customer in 100."]
-    if gain is None or guess is None:
-        found.append("How far off someone would be who saw nothing of the exchange is not known.")
-    elif not redact:
-        chance = ", which may be chance" if gain.has_interval and sign_of(gain) == UNSURE else ""
+def _sentences(own: Lines, main: Group, redact: bool) -> tuple[str, ...]:
+    places = len(own)
+    found = [_first(main, own[place_of(main)].error, places), "A point is one customer in 100."]
+    if main.own_error is None:
         found.append(
-            f"Someone who saw nothing of the exchange, and named the share in a sample, would be {of_hundred(guess)} "
-            f"points off: {points(abs(gain.mean)).lstrip('+')} points {'more' if gain.mean >= 0 else 'less'} "
-            f"({interval_of(gain, -1.0)}{chance})."
+            "What it can tell from its own columns, without the exchange, is not known: nothing shows that the "
+            "exchange gives it away."
         )
+    elif not redact:
+        found += _beside_own_columns(main, places)
     if main.true is not None and main.estimated is not None and not redact:
         found.append(
             f"In truth {of_hundred(main.true)} of 100 have it; the estimates say {of_hundred(main.estimated)}."
         )
-    if manipulates(main):
+    if main.manipulates:
         found.append("To come so close it departs from the agreed procedure and bends its own part of the training.")
-    if len(own) > 1:
-        beaten = sum(line.group.beats_guessing for line in own.values())
+    if places > 1:
+        leaking = sum(line.group.leaks_among(places) for line in own.values())
         found.append(
-            f"Of {len(own)} combinations of company and trait, an attack was measurably closer than someone who saw "
-            f"nothing in {beaten}."
+            f"Of {places} combinations of company and trait, something was measurably learned from the exchange in "
+            f"{leaking}; the one above is picked afterwards, and the ranges of what was learned allow for that."
         )
-    same = [group for group in tried if group.setting.defense == main.setting.defense]
-    picked = (
-        f" It is the attack that came closest of {len(same)} that were measured; picked afterwards, it looks a little "
-        "better than it is."
-        if len(same) > 1
-        else ""
-    )
-    found.append(f"Measured in {counted(len(main.results), 'training')}, each with other customers.{picked}")
+    found.append(f"Measured in {counted(len(main.results), 'training')}, each with other customers.{_picked(main)}")
     return tuple(found)
+
+
+def _first(main: Group, error: Estimate, places: int) -> str:
+    share = f"the share of the other company's customers with {traits([main.property_name])}"
+    spread = f" ({interval_of(error)})" if error.has_interval else " (one training: no interval)"
+    under = "" if main.setting.defense == NO_DEFENSE else f"With {defense_name(main.setting.defense)}, "
+    if main.leaks_among(places):
+        text = (
+            f"{who(main.adversary)} could learn {share} from what is exchanged, to within {_points(error)} on average"
+            f"{spread}."
+        )
+    elif main.learned is None or not main.learned.has_interval:
+        average = " on average" if error.n > 1 else ""
+        text = f"{who(main.adversary)} could estimate {share} to within {_points(error)}{average}{spread}."
+    else:
+        text = (
+            f"{who(main.adversary)} was not shown to learn {share} from what is exchanged: its estimate was "
+            f"{_points(error)} off{spread}, not measurably closer than what its own columns tell."
+        )
+    return under + text if under else capital(text)
+
+
+def _beside_own_columns(main: Group, places: int) -> list[str]:
+    own, learned = main.own_error, main.learned_among(places)
+    if own is None or learned is None:
+        return []
+    chance = learned.has_interval and sign_of(learned) == UNSURE
+    text = (
+        f"From its own columns alone, without the exchange, it would be {of_hundred(own)} points off: "
+        f"{points(abs(learned.mean)).lstrip('+')} points {'more' if learned.mean >= 0 else 'less'} "
+        f"({interval_of(learned, -1.0)}{', which may be chance: more trainings would tell' if chance else ''})."
+    )
+    if main.worth is None:
+        return [text]
+    beside = "" if main.own_worth is None else f", its own columns alone {main.own_worth.words}"
+    return [
+        text,
+        f"Someone who asked customers drawn at random would have to ask {main.worth.words} of them to come as close"
+        f"{beside}.",
+    ]
+
+
+def _picked(main: Group) -> str:
+    if main.chosen_among < 2:
+        return ""
+    how = (
+        "picked for each training by the other trainings"
+        if len(main.results) > 1
+        else "picked afterwards, so that it looks a little better than it is"
+    )
+    return f" The attack is one of {main.chosen_among}, {how}."
 
 
 def _points(value: Estimate) -> str:
@@ -195,12 +148,12 @@ def _points(value: Estimate) -> str:
 
 
 def _tiles(main: Group, place: Place, by_defense: dict[str, Lines], redact: bool) -> tuple[Tile, ...]:
-    error, guess = main.error, main.guess_error
-    assert error is not None  # `most_telling` keeps only groups with an error
+    error, own = main.error, main.own_error
+    assert error is not None  # `chosen_on_other_seeds` keeps only groups with an error
     who_does = joined(short(main.adversary), interval_of(error))
     tiles = [Tile(of_hundred(error), "points off the true share", who_does)]
-    if guess is not None and not redact:
-        tiles.append(Tile(of_hundred(guess), "points off, seeing nothing", "naming the share in the sample"))
+    if own is not None and not redact:
+        tiles.append(Tile(of_hundred(own), "points off by its own columns alone", interval_of(own)))
     best = _most_protective(place, by_defense)
     if best is not None:
         name, line = best
@@ -254,8 +207,8 @@ def _defence(name: str, line: Line, before: Line) -> str:
     rise = line.rise
     assert rise is not None  # it helps
     return (
-        f"{capital(defense_words(name))} helps: the attacker is then {of_hundred(line.error)} points off instead of "
-        f"{of_hundred(before.error)} ({change_of(rise)}). {_price(line)}"
+        f"{capital(defense_words(name))} helps: an attacker who knows of it is then {of_hundred(line.error)} points "
+        f"off instead of {of_hundred(before.error)} ({change_of(rise)}). {_price(line)}"
     )
 
 
@@ -271,8 +224,8 @@ def _table(reference: str, own: Lines, place: Place, by_defense: dict[str, Lines
     """By trait and company, with a line for each defence; of many, the trait that comes out best."""
     every = {reference: own} | by_defense
     note = (
-        "In each line the attack that came closest. Small figures are 95% intervals over trainings, each of other "
-        "customers."
+        "In each line the attack picked for each training by the other trainings. Small figures are 95% intervals over "
+        "trainings, each of other customers, for one line by itself."
     )
     if by_defense:
         note += f" ▲ measurably more, ▼ measurably less, ○ not measurably different from {defense_name(reference)}."
@@ -320,7 +273,7 @@ def _error_at(lines: Lines, place: Place) -> float:
 
 def _row(title: str, line: Line, redact: bool) -> Row:
     group = line.group
-    between = () if redact else (cell_of(group.guess_error), signed_cell(group.gain))
+    between = () if redact else (cell_of(group.own_error), signed_cell(group.learned))
     cells = (cell_of(line.error, line.rise), *between, cell_of(group.auc, line.cost))
     return Row(title, counted(len(group.results), "training"), cells)
 
@@ -329,7 +282,8 @@ def _notes(by_defense: dict[str, Lines]) -> tuple[str, ...]:
     notes = [INTERVAL, *LIMITS]
     if by_defense:
         notes.append(
-            "A change compares the attacks that were tried both with and without a defence, training by training; it "
-            "need not equal the difference of two figures."
+            "The attacker is assumed to know which defence is used, and how strong. A change compares the attacks that "
+            "were tried both with and without a defence, training by training; it need not equal the difference of two "
+            "figures."
         )
     return tuple(notes)

@@ -1,17 +1,18 @@
 """The tables of a vertical report: error by attack, error by kind of result, and defences."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from lightleak.core.intermediate_results import KINDS
 from lightleak.report.charts import Style, series_style
-from lightleak.report.estimate import Estimate, estimate
+from lightleak.report.estimate import Estimate
 from lightleak.report.vertical.charts import Trace, scatter_chart
 from lightleak.report.vertical.comparison import Group, Property, attacks
-from lightleak.report.vertical.result import NO_DEFENSE, PropertyResult
+from lightleak.report.vertical.defended import Line, compared_lines, lines_of, place_of, reference_of
+from lightleak.report.vertical.result import NO_DEFENSE
 from lightleak.report.vertical.wording import attack_name, defense_name, defense_parts, setting_words, varying
 
 UNDEFENDED_STYLE = Style("validation", "cross")
@@ -32,6 +33,11 @@ class AttackRow:
     is_best: frozenset[str]
 
     @property
+    def reads_exchange(self) -> bool:
+        """Whether it reads anything of what is exchanged."""
+        return all(group.reads_exchange for group in self.cells.values())
+
+    @property
     def n_seeds(self) -> list[int]:
         """Numbers of seeds, each once."""
         return sorted({len(group.results) for group in self.cells.values()})
@@ -39,11 +45,10 @@ class AttackRow:
 
 @dataclass(frozen=True)
 class PropertyTable:
-    """All attacks on one property, the closest first; ``guess`` is the error of guessing."""
+    """All attacks on one property, the closest first, and after them what reads no exchange."""
 
     title: str
     rows: tuple[AttackRow, ...]
-    guess: Estimate | None
 
 
 def property_titles(properties: Sequence[Property]) -> dict[Property, str]:
@@ -58,14 +63,18 @@ def group_titles(groups: Sequence[Group]) -> dict[Group, str]:
     return {group: " · ".join([group.title, *setting_words(group.setting, differing)]) for group in groups}
 
 
-def error_tables(properties: Sequence[Property]) -> tuple[PropertyTable, ...]:
-    """One part of the table for each property that has a finished attack."""
+def error_tables(properties: Sequence[Property], redact: bool = False) -> tuple[PropertyTable, ...]:
+    """One part of the table for each property that has a finished attack; ``redact`` leaves out what reads no exchange.
+
+    Its error would tell the share: where own columns say nothing, their answer is known.
+    """
     titles = property_titles(properties)
     found = []
     for one in properties:
-        rows = _attack_rows(one)
+        rows = [row for row in _attack_rows(one) if row.reads_exchange or not redact]
         if rows:
-            found.append(PropertyTable(titles[one], tuple(sorted(rows, key=_least_error)), one.guess_error))
+            ordered = sorted(rows, key=lambda row: (not row.reads_exchange, _least_error(row)))
+            found.append(PropertyTable(titles[one], tuple(ordered)))
     return tuple(found)
 
 
@@ -76,7 +85,7 @@ def _attack_rows(one: Property) -> list[AttackRow]:
     for group in one.groups:
         by_attack[group.attack, group.detail, *setting_words(group.setting, differing)].append(group)
     best = {
-        name: min((group for group in one.of(name) if group.error), key=_error, default=None)
+        name: min((group for group in attacks(one.of(name)) if group.error), key=_error, default=None)
         for name in one.adversaries
     }
     rows = []
@@ -85,7 +94,7 @@ def _attack_rows(one: Property) -> list[AttackRow]:
         for same in shared:
             title = _shared_title(attack, same) + (f" ({detail})" if detail else "")
             cells = {group.adversary: group for group in same}
-            closest = frozenset(name for name, group in cells.items() if group is best[name])
+            closest = frozenset(name for name, group in cells.items() if group is best.get(name))
             rows.append(AttackRow(" · ".join([title, *setting]), cells, closest))
     return rows
 
@@ -140,101 +149,50 @@ def shown_kinds(table: Sequence[tuple[str, Sequence[KindRow]]]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class DefenseRow:
-    """One defence against one attack.
-
-    Attributes:
-        title: name of the defence.
-        group: the attack under it.
-        rise: its error minus the same attack's without defence, paired by seed; None without an undefended one.
-        closest: the attack that came closest under this defence, where it is another one.
-        loss: AUC lost, paired by seed.
-    """
-
-    title: str
-    group: Group
-    rise: Estimate | None
-    closest: Group | None
-    loss: Estimate | None
-
-    @property
-    def is_defended(self) -> bool:
-        """Whether this is not the row without a defence."""
-        return self.group.setting.defense != NO_DEFENSE
-
-
-@dataclass(frozen=True)
 class DefensePanel:
-    """All defences against the attack on one property that came closest without them."""
+    """All defences against one adversary's attempt on one property; ``lines`` by name of the defence."""
 
     title: str
-    rows: tuple[DefenseRow, ...]
+    lines: tuple[tuple[str, Line], ...]
     drawing: Markup | None
     styles: dict[str, Style]
 
     @property
-    def has_rivals(self) -> bool:
-        """Whether another attack came closer under some defence."""
-        return any(row.closest is not None for row in self.rows)
+    def changes_share(self) -> bool:
+        """Whether, under some defence, it makes a difference to know it."""
+        return any(line.group.unaware_error != line.group.error for _, line in self.lines)
 
 
 def defense_panels(groups: Sequence[Group], redact: bool = False) -> tuple[DefensePanel, ...]:
     """One panel for each property and adversary that was attacked under some defence."""
-    same_place: dict[tuple[str | None, str, str], list[Group]] = defaultdict(list)
-    for group in attacks(groups):
-        same_place[group.setting.dataset, group.property_name, group.adversary].append(group)
-    several = len({dataset for dataset, _, _ in same_place}) > 1
-    families = dict.fromkeys(defense_parts(group.setting.defense)[0] for group in attacks(groups))
+    tried = attacks(groups)
+    if all(group.setting.defense == NO_DEFENSE for group in tried):
+        return ()
+    families = dict.fromkeys(defense_parts(group.setting.defense)[0] for group in tried)
     families.pop(NO_DEFENSE, None)
     styles = {family: series_style(index) for index, family in enumerate(families)} | {NO_DEFENSE: UNDEFENDED_STYLE}
+    reference = reference_of(tried)
+    by_defense = {
+        name: lines_of(tried, name) if name == reference else compared_lines(tried, reference, name)
+        for name in dict.fromkeys(group.setting.defense for group in tried)
+    }
+    several = len({group.setting.dataset for group in tried}) > 1
     found = []
-    for (dataset, name, adversary), members in same_place.items():
-        if all(group.setting.defense == NO_DEFENSE for group in members):
-            continue
-        lead = _leading(members)
-        title = f"{name} · {adversary} · {lead[0].title}"
-        if several:
-            title = f"{dataset or 'dataset not stated'}: {title}"
-        found.append(_panel(title, lead, members, styles, redact))
+    for place in dict.fromkeys(map(place_of, tried)):
+        dataset, name, adversary = place
+        lines = tuple((defense, of[place]) for defense, of in by_defense.items() if place in of)
+        if any(defense != NO_DEFENSE for defense, _ in lines):
+            title = f"{name} · {adversary}"
+            title = f"{dataset or 'dataset not stated'}: {title}" if several else title
+            found.append(_panel(title, lines, styles, redact))
     return tuple(found)
 
 
-def _leading(members: Sequence[Group]) -> list[Group]:
-    """The attack tried under most defences; among several the one that comes closest without a defence."""
-    by_attack: dict[tuple[str, ...], list[Group]] = defaultdict(list)
-    for group in members:
-        by_attack[group.title, str(group.setting.target), str(group.setting.epoch)].append(group)
-    most = max(map(len, by_attack.values()))
-    full = [same for same in by_attack.values() if len(same) == most]
-    return min(full, key=_undefended_error)
-
-
-def _undefended_error(same: Sequence[Group]) -> float:
-    return min((e.mean for group in same if group.setting.defense == NO_DEFENSE and (e := group.error)), default=2.0)
-
-
-def _panel(
-    title: str, lead: Sequence[Group], members: Sequence[Group], styles: dict[str, Style], redact: bool
-) -> DefensePanel:
-    base = next((group for group in lead if group.setting.defense == NO_DEFENSE), None)
-    rows = []
-    for group in lead:
-        defended = group is not base
-        rivals = [other for other in members if other.setting == group.setting]
-        closest = min((other for other in rivals if other.error), key=_error, default=None)
-        rows.append(
-            DefenseRow(
-                title=defense_name(group.setting.defense),
-                group=group,
-                rise=paired(group, base, lambda one: one.error) if defended else None,
-                closest=closest if closest is not group else None,
-                loss=paired(base, group, lambda one: one.auc) if defended else None,
-            )
-        )
-    traces = _traces(lead, styles)
-    guess = None if redact else estimate(one.prior_error for group in lead[:1] for one in group.results)
-    drawing = scatter_chart(f"Error against AUC: {title}", traces, guess.mean if guess else None) if traces else None
-    return DefensePanel(title, tuple(rows), drawing, {trace.label: trace.style for trace in traces})
+def _panel(title: str, lines: tuple[tuple[str, Line], ...], styles: dict[str, Style], redact: bool) -> DefensePanel:
+    traces = _traces([line.group for _, line in lines], styles)
+    own = None if redact else lines[0][1].group.own_error
+    drawing = scatter_chart(f"Error against AUC: {title}", traces, own.mean if own else None) if traces else None
+    return DefensePanel(title, lines, drawing, {trace.label: trace.style for trace in traces})
 
 
 def _error(group: Group) -> float:
@@ -242,9 +200,9 @@ def _error(group: Group) -> float:
     return error.mean if error else 2.0
 
 
-def _traces(lead: Sequence[Group], styles: dict[str, Style]) -> list[Trace]:
+def _traces(groups: Sequence[Group], styles: dict[str, Style]) -> list[Trace]:
     by_family: dict[str, list[tuple[float, str, Estimate, Estimate]]] = defaultdict(list)
-    for group in lead:
+    for group in groups:
         family, label = defense_parts(group.setting.defense)
         auc, error = group.auc, group.error
         if auc is not None and error is not None:
@@ -259,14 +217,3 @@ def _traces(lead: Sequence[Group], styles: dict[str, Style]) -> list[Trace]:
         # What the others are compared with is drawn last, over them.
         for family, points in sorted(by_family.items(), key=lambda pair: pair[0] == NO_DEFENSE)
     ]
-
-
-def paired(
-    group: Group | None, other: Group | None, value: Callable[[PropertyResult], float | None]
-) -> Estimate | None:
-    """Mean of the first group's value minus the second's over the seeds they share."""
-    if group is None or other is None:
-        return None
-    known = {str(one.seed): value(one) for one in other.results}
-    pairs = [(value(one), known.get(str(one.seed))) for one in group.results]
-    return estimate(a - b for a, b in pairs if a is not None and b is not None)
