@@ -161,7 +161,9 @@ class RunMaker:
 
     def _certificate(self, attack: str, size: int) -> dict[str, Any]:
         if attack != "audit_max":
-            return dict.fromkeys(("certified_rows", "certified_share", "expected", "row_status"))
+            return dict.fromkeys(
+                ("certified_rows", "certified_share", "certified_digits_share", "expected", "row_status")
+            )
         status = self.statuses(size)
         certified = status.count("certified")
         right = 1.0 if certified else None

@@ -32,7 +32,12 @@ def defended(tmp_path: Path) -> Callable[..., Path]:
                 continue
             row |= {metric: kept * row[metric] for metric in WEAKER}
             if row["row_status"] is not None and kept < 1:
-                row |= {"certified_rows": 0, "certified_share": 0.0, "row_status": ["likely"] * len(row["row_status"])}
+                row |= {
+                    "certified_rows": 0,
+                    "certified_share": 0.0,
+                    "certified_digits_share": 0.0,
+                    "row_status": ["likely"] * len(row["row_status"]),
+                }
         (copy / "results.json").write_text(json.dumps(raw))
         config = yaml.safe_load((copy / "config.yaml").read_text())
         config["defense"] = {"name": "gaussian_noise", "options": {"scale": 0.01}}

@@ -11,7 +11,7 @@ from lightleak.report.plain import LESS, MORE, sign_of
 from lightleak.report.result import Result
 from lightleak.report.run_folder import RunFolder
 
-AT_RISK = ("exact_match_rate", "certified_share")
+AT_RISK = ("exact_match_rate", "certified_digits_share")
 """Metrics of which the higher one says what share of an update's rows is at risk."""
 
 
@@ -27,8 +27,8 @@ class Exposure:
         batch_size: rows behind an update.
         moment: when the updates were sent.
         results: of all attacks, guessing apart.
-        at_risk: share of an update's rows that came back with every value right, or certified, by update.
-        proven: share that is certified, by update; empty where no attack certifies.
+        at_risk: share of an update's rows that came back with every value right, or certified whole, by update.
+        proven: share that is certified with its numbers, by update; empty where no attack certifies.
         cells: share of values recovered, by update; empty where the truth is unknown.
         guesses: the same by guessing; empty where it was not measured.
         knows_truth: whether rows were compared with the true ones, so that uncertified ones count as well.
@@ -137,7 +137,7 @@ def _exposure(run: RunFolder, moment: Moment, size: int | None, results: list[Re
         moment=moment,
         results=tuple(attacks),
         at_risk=at_risk,
-        proven=_highest(attacks, ("certified_share",)),
+        proven=_highest(attacks, ("certified_digits_share",)),
         cells=_highest(attacks, ("cell_accuracy",)),
         guesses=_highest((result for result in results if result.attack == BASELINE), ("cell_accuracy",)),
         knows_truth=any("exact_match_rate" in result.metrics for result in attacks),
