@@ -130,7 +130,8 @@ def test_environment_says_what_the_numbers_depend_on(finished: Path) -> None:
 def test_reconstructions_agree_with_the_rows(finished: Path) -> None:
     for row in results_of(finished)["rows"]:
         cells = pd.read_csv(finished / row["reconstruction"], dtype=str)
-        assert list(cells.columns) == ["row", "column", "true", "reconstructed", "correct", "entropy", "status"]
+        known = ["status", "digits"]
+        assert list(cells.columns) == ["row", "column", "true", "reconstructed", "correct", "entropy", *known]
         assert len(cells) == row["batch_size"] * 4
         assert (cells["correct"] == "True").mean() == pytest.approx(row["cell_accuracy"])
         same = cells[cells["column"].isin(["d0", "d1"])]

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from lightleak.report.budget import NOTHING_FOLLOWS, budget, fewer
+from lightleak.report.budget import BASELINES, NOTHING_FOLLOWS, budget, fewer
 
 
 @dataclass
@@ -37,7 +37,7 @@ def test_every_attack_stands_beside_its_published_budget(found: Found, sentence:
 
 
 def test_guesses_and_trainings_have_no_budget() -> None:
-    guesses = [Found(name) for name in ("random", "prior", "public_random", "public_pseudo_labelled", None)]
+    guesses = [Found(name) for name in (*BASELINES, None)]
     assert budget(guesses).sentence == "" and not budget(guesses).is_weak
 
 

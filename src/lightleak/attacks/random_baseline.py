@@ -1,7 +1,7 @@
 """The no-information baseline: rows guessed from one-way marginals, the update unread.
 
 TabLeak's Random (Sec. 4) draws every cell from its column's marginal. That is not the best guess: draws from sharpened
-marginals recover 5 to 7 points more of Adult's cells at 8 to 32 rows, and so does the modal row, repeated, at one row
+marginals recover 6 to 7 points more of Adult's cells at 8 to 32 rows, and the modal row 10 more of a single row
 (``benchmarks/RESULTS.md``). Leakage is what an attack gains on the best of these guesses.
 """
 

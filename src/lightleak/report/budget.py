@@ -14,8 +14,8 @@ from lightleak.report.wording import attack_title
 WORK = ("restarts", "steps", "chains", "sweeps", "iterations", "trials", "samples", "queries", "n_shadows")
 """Settings of which more is more work, and no less is recovered on average."""
 
-BASELINES = ("random", "prior", "public_random", "public_pseudo_labelled")
-"""Guesses, which spend nothing."""
+BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labelled")
+"""Guesses and other nulls, from which nothing about an attack's budget follows."""
 
 NOTHING_FOLLOWS = (
     "That is less than published, so no conclusion is drawn about what was not recovered, nor about what a defense "

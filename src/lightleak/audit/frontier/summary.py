@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as Grid
 
+from lightleak.report.budget import budget
 from lightleak.report.estimate import Estimate
 from lightleak.report.frontier.comparison import compare
 from lightleak.report.frontier.result import parse_result
@@ -23,7 +24,8 @@ def print_frontier(results: dict[str, Any], console: Console) -> None:
         "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
         "cells minus guessing, in points; *: Pareto-best"
     )
-    console.print(told, soft_wrap=True, highlight=False)
+    spent = budget(one for frontier in frontiers for point in frontier.points for one in point.results)
+    console.print(f"{told}. {spent.sentence}", soft_wrap=True, highlight=False)
     for frontier in frontiers:
         grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
         for name in ("", "defence", "epsilon", "accuracy", "cells", "leak"):
@@ -31,7 +33,6 @@ def print_frontier(results: dict[str, Any], console: Console) -> None:
         for row in table_rows(frontier):
             grid.add_row(*_cells(row))
         console.print(grid, highlight=False)
-        console.print(frontier.budget.sentence, soft_wrap=True, highlight=False)
 
 
 def _cells(row: Row) -> list[str]:
