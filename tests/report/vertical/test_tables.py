@@ -72,7 +72,7 @@ def test_kinds_are_compared_where_there_are_several() -> None:
 
 
 def test_a_defence_is_measured_against_the_same_seeds() -> None:
-    found = rows((0.01, 0.02, 0.9)) + rows((0.11, 0.32), setting=DEFENDED, auc=0.85, defense_strength=0.5)
+    found = rows((0.11, 0.32), setting=DEFENDED, auc=0.85, defense_strength=0.5) + rows((0.01, 0.02, 0.9))
     (panel,) = defense_panels(compare(found))
     assert panel.title == "sex=Male · C1" and not panel.changes_share
     (name, plain), (other, defended) = panel.lines

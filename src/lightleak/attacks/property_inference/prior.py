@@ -1,4 +1,4 @@
-"""The no-information baseline: the share among the auxiliary rows, the intermediate results unread."""
+"""The share among the auxiliary rows, the intermediate results unread: one half by construction, and no baseline."""
 
 import time
 from typing import Any
@@ -14,7 +14,10 @@ FACTS = Facts(
     "answers the share among the auxiliary rows, nothing observed",
     sees="Knows the property of the auxiliary rows and reads nothing else.",
     needs=("Auxiliary rows whose property is known.",),
-    deviates=("The paper has no such baseline; leakage is what an attack gains on it.",),
+    deviates=(
+        "The paper has none. Of a balanced sample the answer is one half whatever the truth: leakage is what an attack "
+        "is closer than `aia_raw_adjusted`, not than this.",
+    ),
 )
 
 

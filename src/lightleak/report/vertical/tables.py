@@ -174,7 +174,7 @@ def defense_panels(groups: Sequence[Group], redact: bool = False) -> tuple[Defen
     reference = reference_of(tried)
     by_defense = {
         name: lines_of(tried, name) if name == reference else compared_lines(tried, reference, name)
-        for name in dict.fromkeys(group.setting.defense for group in tried)
+        for name in dict.fromkeys((reference, *(group.setting.defense for group in tried)))
     }
     several = len({group.setting.dataset for group in tried}) > 1
     found = []
