@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.fedavg.agreement import Agreed
 from lightleak.attacks.gradient_inversion.exact.fedavg.config import ExactFedAvgConfig
 from lightleak.attacks.gradient_inversion.exact.fedavg.counts import (
     LEAST,
@@ -80,10 +81,8 @@ def invert(
     space = infer_space(observed.gradient[0], encoder, prior, n_rows, noise=observed.noise)
     equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
     _, rows = gather(observed, equations, config.limits, generator)
-    if len(rows) == equations.rank > 0:
-        found = decompose(equations, rows.vectors)
-        if found.left >= COMPLETE_BELOW:
-            found = refine(observed, equations, rows.codes, rows.numbers)
+    if 0 < equations.rank <= len(rows) + 1:
+        found = _decomposed(observed, equations, rows)
         sharp = sharpened(observed, space, found)
         # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
         if sharp.left < (COMPLETE_BELOW if equations.rank == n_rows else EXPLAINED):
@@ -94,6 +93,16 @@ def invert(
     fixed = rows.unique & (single.misfit < MATCHES)
     known = Known(rows.codes, rows.numbers, single.counts.argmax(1), fixed, rows.precise)
     return _fitted(observed, equations, known, n_rows, config, generator)
+
+
+def _decomposed(observed: WeightUpdate, equations: RowEquations, rows: Agreed) -> Decomposition:
+    """The update as rows, given all duals; or all but one, whose dual is what is orthogonal to the other rows."""
+    vectors = rows.vectors
+    if len(rows) < equations.rank:
+        others = equations.coordinates(rows.codes, rows.numbers)
+        vectors = torch.cat([vectors, equations.orthogonal_to(others).span])
+    found = decompose(equations, vectors)
+    return found if found.left < COMPLETE_BELOW else refine(observed, equations, found.codes, found.numbers)
 
 
 def sharpened(observed: WeightUpdate, space: RowSpace, found: Decomposition) -> Fit:

@@ -178,7 +178,7 @@ def _settled(observed: WeightUpdate, space: RowSpace, fit: Fit) -> tuple[Tensor,
         return ~none, ~none
     if len(fit.x) * len(directions) > MOST_UNKNOWN:
         return none, none
-    step, error = least_squares(fit, directions / allowed.unsqueeze(1))
+    step, error = least_squares(fit, directions * allowed.unsqueeze(1))
     within = (step.abs() + STANDARD_ERRORS * observed.noise * error < 1).view(len(fit.x), -1)
     return within[:, :n_categories].all(1), within[:, n_categories:].all(1)
 

@@ -21,6 +21,13 @@ DEPENDENT = 1e-6
 DETERMINED = 1e-6
 """Part of a share that may lie in such dependencies while it counts as determined."""
 
+UNEXPLAINED = 3.0
+"""Times what rounding leaves of a unit's update that rows may leave: beyond, one that was taken for silent is not."""
+
+MARGINS = (0.0, 0.03, 0.1, 0.3)
+"""Parts of what a deviation of every number moves a unit by; rows that are silent by less may be active after all. The
+first that explains a unit is taken, and all are silent where none does: then numbers are at fault."""
+
 JITTER = 1e-13
 """Added to the normal matrix, its diagonal scaled to 1: what is not determined comes out with large errors, not with
 infinite ones."""
@@ -57,23 +64,49 @@ class Fit:
 def fit_shares(observed: WeightUpdate, space: RowSpace, codes: Tensor, numbers: Tensor) -> Fit:
     """The best shares of rows ``[r, K]`` and ``[r, F]`` that vanish on the units which they surely leave silent."""
     x = space.rows.of(codes, numbers)
-    gradient, rows = observed.gradient[0], with_one(x)
-    active = silence(observed, x) <= 0
-    shares, known = torch.zeros_like(active, dtype=x.dtype), torch.zeros_like(active)
+    gradient, rows, below = observed.gradient[0], with_one(x), silence(observed, x)
+    reach = (space.rows.numbers @ observed.start.weights[0].T).norm(dim=0)
+    shares, known = torch.zeros_like(below), torch.zeros_like(below, dtype=torch.bool)
     remains, spans, spare = gradient.clone(), [], 0
-    for unit in range(len(gradient)):
-        some = active[:, unit].nonzero().flatten()
-        across, singular, along = torch.linalg.svd(rows[some], full_matrices=False)
-        kept = singular > DEPENDENT * singular[:1].sum()
-        across, singular, along = across[:, kept], singular[kept], along[kept]
-        part = along @ gradient[unit]
-        shares[some, unit] = (across / singular) @ part
-        known[some, unit] = across.square().sum(1) > 1 - DETERMINED
-        remains[unit] -= part @ along
-        spans.append(along.T)
-        spare += gradient.shape[1] - len(singular)
+    allowed = UNEXPLAINED * observed.noise * gradient.shape[1] ** 0.5
+    for unit, update in enumerate(gradient):
+        fits = [_of_unit(rows, below[:, unit] <= margin * reach[unit], update) for margin in MARGINS[:1]]
+        if fits[0].left > allowed:
+            fits += [_of_unit(rows, below[:, unit] <= margin * reach[unit], update) for margin in MARGINS[1:]]
+        best = next((one for one in fits if one.left <= allowed), fits[0])
+        shares[best.rows, unit] = best.shares
+        known[best.rows, unit] = best.known
+        remains[unit] = best.remains
+        spans.append(best.span)
+        spare += gradient.shape[1] - best.span.shape[1]
     rounding = max(observed.noise * max(1, spare) ** 0.5, torch.finfo(x.dtype).tiny)
     return Fit(codes, numbers, x, shares, known, remains, tuple(spans), float(remains.norm()) / rounding)
+
+
+@dataclass(frozen=True)
+class _UnitFit:
+    """Shares of the rows active at one unit, which of them are determined, the rows' span, and what remains."""
+
+    rows: Tensor
+    shares: Tensor
+    known: Tensor
+    span: Tensor
+    remains: Tensor
+
+    @property
+    def left(self) -> float:
+        return float(self.remains.norm())
+
+
+def _of_unit(rows: Tensor, active: Tensor, update: Tensor) -> _UnitFit:
+    """Least squares for one unit's update ``[d + 1]`` with the active ones of rows ``[r, d + 1]``."""
+    some = active.nonzero().flatten()
+    across, singular, along = torch.linalg.svd(rows[some], full_matrices=False)
+    kept = singular > DEPENDENT * singular[:1].sum()
+    across, singular, along = across[:, kept], singular[kept], along[kept]
+    part = along @ update
+    known = across.square().sum(1) > 1 - DETERMINED
+    return _UnitFit(some, (across / singular) @ part, known, along.T, update - part @ along)
 
 
 def with_better_numbers(observed: WeightUpdate, space: RowSpace, fit: Fit) -> Fit:
