@@ -118,9 +118,13 @@ def is_whole(capture: Path) -> bool:
 def redact_captures(root: Path) -> None:
     """Take the rows and the marginals, which list values of rows, out of all captures under ``root``.
 
+    Captures that were damaged, and so set aside, are removed.
+
     What stays is the update, with the labels where the client shared them, and the encoder: schema, bounds of the
     numerical columns, means and standard deviations. No attack that needs marginals can be run on it any more.
     """
+    for damaged in root.glob(f"*{DAMAGED}*"):
+        shutil.rmtree(damaged)
     for folder in list_captures(root) if root.is_dir() else []:
         if (folder / "truth").is_dir():
             shutil.rmtree(folder / "truth")
