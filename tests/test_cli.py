@@ -1,6 +1,7 @@
 """The command: exit codes, one message per error, and what each command prints."""
 
 import json
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.vertical import VERTICAL_DEFENSES
 from lightleak.metrics import METRICS
 from lightleak.targets import NETWORKS
+from lightleak.targets.classifier import TabularClassifier
 
 CONFIG: dict[str, Any] = {
     "data": {"name": "synthetic", "options": {"n_discrete": 1, "n_continuous": 1, "n_rows": 60}},
@@ -183,6 +185,31 @@ def test_what_broke_off_says_how_to_go_on(
     code, out, err = lightleak_command("audit", "--resume", "new")
     assert (code, err) == (0, "")
     assert "report: new/report.html" in out
+
+
+@pytest.mark.parametrize("ignored", [False, True], ids=["", "Ctrl-C is ignored"])
+def test_sigterm_ends_a_training_as_ctrl_c_does(
+    lightleak_command: Command, monkeypatch: pytest.MonkeyPatch, ignored: bool
+) -> None:
+    plain, before = TabularClassifier.training_step, signal.getsignal(signal.SIGTERM)
+
+    def step(self: TabularClassifier, batch: Any, batch_index: int) -> Any:
+        if self.trainer.current_epoch == 1:
+            signal.raise_signal(signal.SIGTERM)
+        return plain(self, batch, batch_index)
+
+    on_ctrl_c = signal.signal(signal.SIGINT, signal.SIG_IGN if ignored else signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(TabularClassifier, "training_step", step)
+            code, _, err = lightleak_command(*AUDIT, "--training.epochs", "3")
+    finally:
+        signal.signal(signal.SIGINT, on_ctrl_c)
+    assert code == 143
+    assert err == ("lightleak: terminated. What is finished is kept in new; go on with: lightleak audit --resume new\n")
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert Path("new/checkpoints/last.ckpt").is_file() and not Path("new/training.json").exists()
+    assert lightleak_command("audit", "--resume", "new")[0] == 0
 
 
 def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(

@@ -113,6 +113,17 @@ def test_a_damaged_capture_is_captured_again(run: Path, resumed: Any) -> None:
     assert found == {f"captures/{capture.name}.damaged-1" for capture in (first, second)}
 
 
+def test_a_redacted_run_keeps_no_capture_that_was_set_aside(tiny: Any, tmp_path: Path, silent: Console) -> None:
+    run_audit(config := tiny(redact=True, initial__batches=0), tmp_path / "run", console=silent)
+    first, second = sorted((tmp_path / "run" / "captures").iterdir())
+    cut(first / "observation" / "facts.json")
+    expected = rows(tmp_path / "run")
+    run_audit(config, tmp_path / "run", console=silent)
+    assert rows(tmp_path / "run") == expected
+    assert sorted((tmp_path / "run" / "captures").iterdir()) == [first, second]
+    assert not list((tmp_path / "run").rglob("truth"))
+
+
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.99])
 def test_a_run_of_which_every_file_is_cut_is_made_again(run: Path, resumed: Any, share: float) -> None:
     for file in run.rglob("*"):

@@ -13,8 +13,8 @@ from lightleak.audit.campaign import CLAIMS
 from lightleak.audit.results import RESULTS_FILE
 from lightleak.audit.unit import unit_file
 from lightleak.core.claims import Claims
-from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.stored import FOLDER_MODE, read_tensors, set_aside
+from lightleak.core.errors import UsageError
+from lightleak.core.stored import FOLDER_MODE, is_tensor_file, set_aside
 
 
 def begin_folder(
@@ -68,7 +68,7 @@ def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:
         damaged = [file for file in run.glob("*.json") if file not in about and not _is_json(file)]
         damaged += [file for file in run.glob("*/*.json") if not _is_json(file)]
         damaged += [file for file in run.glob("reconstructions/*.csv") if not _ends(file)]
-        damaged += [file for file in run.glob("models/*/*.safetensors") if not _is_tensors(file)]
+        damaged += [file for file in run.glob("models/*/*.safetensors") if not is_tensor_file(file)]
         for file in damaged:
             for unit in (file.stem, file.parent.name, f"model-{file.parent.name}"):
                 kept = unit_file(run, unit)
@@ -96,11 +96,3 @@ def _ends(file: Path) -> bool:
     except FileNotFoundError:
         return True
     return content.endswith(b"\n") and b"\0" not in content
-
-
-def _is_tensors(file: Path) -> bool:
-    try:
-        read_tensors(file)
-    except ObservationError:
-        return False
-    return True

@@ -59,7 +59,7 @@ def kind_of_config(path: Path, overrides: Mapping[str, Any] | None = None) -> Ki
     if "study" in content:
         raise UsageError(f"{path} is a study; run it by lightleak tune")
     name = (overrides or {}).get("kind", content.get("kind")) or "horizontal"
-    if name not in KINDS:
+    if not isinstance(name, str) or name not in KINDS:
         raise UsageError(f"{path}: kind must be one of {', '.join(KINDS)}, got {name!r}")
     return KINDS[name]
 

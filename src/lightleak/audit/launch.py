@@ -29,6 +29,7 @@ from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
 from rich.console import Console
 
+from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
 from lightleak.targets.trainer import OneProcess, find_free_port, on_device, quiet_lightning
@@ -162,8 +163,9 @@ def check_one_device(settings: Mapping[str, Any], device: str) -> None:
     """Refuse to train on several devices where trainings run side by side, each in a process of a campaign.
 
     Raises:
-        UsageError: see the message.
+        UsageError: see the message, or no such device.
     """
+    resolve_device(device)
     places = places_of(settings, device)
     if places.world > 1:
         raise UsageError(

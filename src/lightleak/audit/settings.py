@@ -123,7 +123,11 @@ def named_settings(section: str, value: Any) -> dict[str, Any]:
         return {name: {} for name in names}
     if names is not None and not isinstance(names, dict):
         raise UsageError(f"{section} must be names, or a mapping of names to settings, got {value!r}")
-    return {name: {} if options is None else options for name, options in (names or {}).items()}
+    found = {name: {} if options is None else options for name, options in (names or {}).items()}
+    for name, options in found.items():
+        if not isinstance(options, dict):
+            raise UsageError(f"{section}.{name} must be a mapping of settings, got {options!r}")
+    return found
 
 
 def drop_empty(tree: dict[str, Any], but: Collection[str] = ()) -> None:

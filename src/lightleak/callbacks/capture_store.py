@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lightleak.core.arguments import require_kind, require_path
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.private_files import private_files
-from lightleak.core.stored import DAMAGED, read_tensors
+from lightleak.core.stored import DAMAGED, is_tensor_file
 from lightleak.protocols.recorded_aggregate import load_truth
 
 
@@ -103,24 +103,28 @@ def list_captures(root: Path | str) -> list[Path]:
 
 
 def is_whole(capture: Path) -> bool:
-    """Whether every file in the folder of a capture can be read; what they say is not looked at."""
+    """Whether no file in the folder of a capture, of whatever kind of audit, is cut; what they say is not looked at."""
     try:
-        for file in capture.rglob("*.safetensors"):
-            read_tensors(file)
+        tensors = all(is_tensor_file(file) for file in capture.rglob("*.safetensors"))
         facts = all(isinstance(json.loads(file.read_text()), dict) for file in capture.rglob("facts.json"))
-        return facts and all(file.read_bytes().endswith(b"PAR1") for file in capture.rglob("*.parquet"))
+        tables = all(file.read_bytes().endswith(b"PAR1") for file in capture.rglob("*.parquet"))
+        return tensors and facts and tables
     except FileNotFoundError:  # replaced by a process that trains
         return True
-    except (ObservationError, ValueError):
+    except ValueError:
         return False
 
 
 def redact_captures(root: Path) -> None:
     """Take the rows and the marginals, which list values of rows, out of all captures under ``root``.
 
+    Captures that were damaged, and so set aside, are removed.
+
     What stays is the update, with the labels where the client shared them, and the encoder: schema, bounds of the
     numerical columns, means and standard deviations. No attack that needs marginals can be run on it any more.
     """
+    for damaged in root.glob(f"*{DAMAGED}*"):
+        shutil.rmtree(damaged)
     for folder in list_captures(root) if root.is_dir() else []:
         if (folder / "truth").is_dir():
             shutil.rmtree(folder / "truth")

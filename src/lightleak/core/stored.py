@@ -7,7 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -92,6 +92,17 @@ def read_tensors(path: Path, max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, Ten
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise ObservationError(f"{path} is not a safetensors file: {error}") from error
+
+
+def is_tensor_file(path: Path) -> bool:
+    """Whether a safetensors file has a header and the length that it names; the tensors are not read."""
+    try:
+        with safe_open(path, "pt"):
+            return True
+    except FileNotFoundError:
+        raise
+    except (SafetensorError, OSError):
+        return False
 
 
 def _check_file(path: Path, what: str, max_bytes: int) -> None:

@@ -195,7 +195,10 @@ _Values.yaml_implicit_resolvers = {
 _Values.add_implicit_resolver(
     _FLOAT, re.compile(r"[-+]?[0-9][0-9_]*(\.[0-9_]*)?[eE][-+]?[0-9]+$"), list("-+0123456789")
 )
+_Values.yaml_constructors = {  # what is left out is written as an explicit tag; no setting takes such a value
+    tag: construct
+    for tag, construct in yaml.SafeLoader.yaml_constructors.items()
+    if tag is None or tag.rpartition(":")[2] in ("null", "bool", "str", "seq", "map")
+}
 for _tag in (_INT, _FLOAT):
     _Values.add_constructor(_tag, _Values.construct_number)
-for _name in ("timestamp", "binary", "set", "omap", "pairs"):  # written as explicit tags; no setting takes them
-    _Values.add_constructor(f"tag:yaml.org,2002:{_name}", _Values.construct_undefined)

@@ -14,11 +14,11 @@ import pandas as pd
 import yaml
 
 from lightleak.audit.results import SCHEMA_VERSION
-from lightleak.audit.settings import plain, read_settings
+from lightleak.audit.settings import plain
 from lightleak.audit.unit import without_nan, write_whole
 from lightleak.tuning.front import knee, pareto_front
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, SharedStudy
-from lightleak.tuning.trial import trial_folder, trial_tree
+from lightleak.tuning.trial import settled, trial_folder, trial_tree
 
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
 IMPORTANCE_TRIALS = 4
@@ -84,8 +84,8 @@ def default_trial(study: SharedStudy) -> Any | None:
 def tree_of(study: SharedStudy, trial: Any) -> dict[str, Any]:
     """The audit that a trial ran, its steps included."""
     tree = trial_tree(study.config, study.config.space.values(trial.params))
-    file = trial_folder(study.folder, tree).with_suffix(".yaml")
-    return read_settings(file) if file.is_file() else tree
+    folder = trial_folder(study.folder, tree)
+    return settled(study.config.study, tree, folder) if folder.with_suffix(".yaml").is_file() else tree
 
 
 def importance(study: SharedStudy) -> dict[str, dict[str, float]]:

@@ -48,7 +48,10 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "valid
     """
     tree = with_steps(config.space.fill(values), config.study.budget)
     if tree.get("kind", "horizontal") == "horizontal":
-        tree["initial"] = {**(tree.get("initial") or {}), "rows": rows}
+        initial = tree.get("initial") or {}
+        if not isinstance(initial, dict):
+            raise UsageError(f"initial must be a mapping of settings, got {initial!r}")
+        tree["initial"] = {**initial, "rows": rows}
     return tree
 
 

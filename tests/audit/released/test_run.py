@@ -226,6 +226,25 @@ def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], confi
     assert float(samples.loss.double().mean()) == pytest.approx(told["inversion_loss"], rel=1e-12)
 
 
+def test_what_is_damaged_is_made_again(done: tuple[Path, dict[str, Any]], config: ReleasedConfig) -> None:
+    folder, results = done
+    weights = folder / "models" / "target-s0" / "weights.safetensors"
+    rows = folder / "reconstructions" / "public_random-random-s0-e00.csv"
+    scores = folder / "inversion" / "public_pseudo_labelled-random-s0-e00.json"
+    whole = {file: file.read_bytes() for file in (weights, rows, scores)}
+    for file, content in whole.items():
+        file.write_bytes(content[: len(content) // 2])
+    again = run_released_audit(config, folder, [], SILENT)
+    assert untimed(again["rows"]) == untimed(results["rows"])
+    assert weights.read_bytes() == whole[weights] and rows.read_bytes() == whole[rows] and scores.is_file()
+    aside = {file.name for file in folder.rglob("*.damaged-1")}
+    assert aside == {f"{file.name}.damaged-1" for file in whole} | {
+        "model-target-s0.json.damaged-1",
+        "public_random-random-s0-e00.json.damaged-1",
+        "public_pseudo_labelled-random-s0-e00.json.damaged-1",
+    }
+
+
 def test_a_torn_capture_is_written_again(done: tuple[Path, dict[str, Any]], config: ReleasedConfig) -> None:
     folder, _ = done
     (folder / "captures" / "s0").rename(folder / "captures" / "s0.part")

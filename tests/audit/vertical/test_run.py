@@ -1,4 +1,5 @@
 import json
+import shutil
 import stat
 
 import pytest
@@ -107,6 +108,20 @@ def test_a_run_that_was_stopped_goes_on(finished, small, silent, tmp_path, monke
     run_vertical_audit(small(), folder, [], silent)
     assert len(left) == len(plan_jobs(small())) - 2
     assert comparable(rows_of(folder)) == comparable(rows_of(finished))
+
+
+def test_what_is_damaged_is_made_again(finished, small, silent, tmp_path):
+    folder = shutil.copytree(finished, tmp_path / "run")
+    norms, capture = next((folder / "norms").glob("*none*")), next((folder / "captures").glob("*half-passive*"))
+    unit = next((folder / "units").glob("prior*none*"))
+    for file in (norms, unit, capture / "truth" / "tensors.safetensors", folder / "norms.json"):
+        file.write_bytes(file.read_bytes()[:-20])
+    run_vertical_audit(small(), folder, console=silent)
+    assert comparable(rows_of(folder)) == comparable(rows_of(finished))
+    for file in (norms, folder / "norms.json"):
+        assert file.read_text() == (finished / file.relative_to(folder)).read_text()
+    assert (capture / "truth" / "tensors.safetensors").is_file()
+    assert {file.name.removesuffix(".damaged-1") for file in folder.rglob("*.damaged-1")} >= {norms.name, capture.name}
 
 
 def test_a_folder_of_another_run_is_refused(finished, small, silent):

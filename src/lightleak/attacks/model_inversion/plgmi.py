@@ -311,11 +311,13 @@ def settings_of(kind: type[T], value: Mapping[str, Any] | T | None, where: str) 
     """A dataclass of settings from plain values.
 
     Raises:
-        UsageError: an unknown setting or a value out of range.
+        UsageError: no mapping, an unknown setting or a value out of range.
     """
     if isinstance(value, kind):
         return value
-    given = dict(cast(Mapping[str, Any], value or {}))
+    if value is not None and not isinstance(value, Mapping):
+        raise UsageError(f"{where} must be a mapping of settings, got {value!r}")
+    given = dict(value or {})
     given = {key: tuple(entry) if isinstance(entry, list) else entry for key, entry in given.items()}
     known = [option.name for option in fields(cast(Any, kind))]
     for name in given:

@@ -22,6 +22,7 @@ from lightleak.audit.vertical.choices import attack_named, defense_named
 from lightleak.audit.vertical.config import VerticalConfig
 from lightleak.audit.vertical.rows import estimate_row, norm_entries
 from lightleak.audit.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
 from lightleak.core.intermediate_results import (
@@ -33,6 +34,7 @@ from lightleak.core.intermediate_results import (
     VerticalFacts,
 )
 from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
 from lightleak.defenses.vertical import VerticalDefense
@@ -74,13 +76,18 @@ class Job:
         """Epochs of training."""
         return float(self.config.training.epochs)
 
-    def forget_without_norms(self, folder: Path) -> None:
-        """Have a finished job run again whose distributions of norms are gone, as where they were damaged."""
-        kept = self.seed != self.config.seeds[0] or all(
-            self._norm_file(folder, epoch).is_file() for epoch in self.config.epochs_attacked
-        )
+    def forget_damaged(self, folder: Path) -> None:
+        """Have a finished job run again of which a capture is damaged or distributions of norms are gone."""
         units = [unit_file(folder, id) for id in self.ids]
-        if not kept and all(unit.is_file() for unit in units):  # else it is running, or still to be run
+        if not all(unit.is_file() for unit in units):  # it is running, or still to be run
+            return
+        is_first = self.seed == self.config.seeds[0]
+        missing = is_first and any(not self._norm_file(folder, e).is_file() for e in self.config.epochs_attacked)
+        captures = (folder / "captures").glob(f"{self._name}-*")
+        damaged = [capture for capture in captures if DAMAGED not in capture.name and not is_whole(capture)]
+        for capture in damaged:
+            set_aside(capture, "it is damaged; the training is repeated")
+        if missing or damaged:
             units[0].unlink(missing_ok=True)
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:

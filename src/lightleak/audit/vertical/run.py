@@ -61,7 +61,7 @@ def run_jobs(config: VerticalConfig, folder: Path, device: torch.device, console
     jobs, plan = plan_jobs(config), partial(plan_jobs, config)
     ids = [id for job in jobs for id in job.ids]
     for job in jobs:
-        job.forget_without_norms(folder)
+        job.forget_damaged(folder)
     try:
         run_packs(plan, folder, device, config.workers, not console.is_interactive, "attacks in split trainings")
     finally:
