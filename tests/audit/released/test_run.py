@@ -333,7 +333,9 @@ def test_an_interval_is_over_trainings_and_evaluations_are_averaged(
 ) -> None:
     (one,) = (s for s in done[1]["summary"] if (s["label"], s["class"]) == ("public_random", "all"))
     assert one["attack_accuracy"]["n"] == 1 and one["attack_accuracy"]["low"] is None
-    results = run_released_audit(changed(seeds=[0, 1], attacks={"public_random": {"top_n": 30}}), tmp_path / "two", [], SILENT)
+    results = run_released_audit(
+        changed(seeds=[0, 1], attacks={"public_random": {"top_n": 30}}), tmp_path / "two", [], SILENT
+    )
     rows = [row for row in results["rows"] if row["class"] == "all"]
     means = [fmean(row["attack_accuracy"] for row in rows if row["seed"] == seed) for seed in (0, 1)]
     (found,) = (s for s in results["summary"] if s["class"] == "all")

@@ -79,7 +79,7 @@ class PublicRows(InversionAttack):
         """
         self.by_class, self.name = by_class, self.names[by_class]
         try:
-            self.pseudo_labels = PseudoLabelConfig(**pseudo_labels)
+            self.config = self.pseudo_labels = PseudoLabelConfig(**pseudo_labels)
         except TypeError as error:
             raise UsageError(f"{self.name}: {error}") from error
 
