@@ -25,6 +25,7 @@ from lightleak.audit.released.models import ModelPack, load_judge, load_model, t
 from lightleak.audit.released.offline import attack_released_captures
 from lightleak.audit.released.reference import PublicReference, beside_public
 from lightleak.audit.released.run import describe_released_plan, run_released_audit
+from lightleak.audit.released_summary import print_released_summary
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import LightLeakError, UnsupportedError
 from lightleak.core.seeds import derive_seed
@@ -358,6 +359,19 @@ def test_training_stops_when_the_loss_stands_still(changed: Callable[..., Releas
     ModelPack(still, 0, "target").run(tmp_path, torch.device("cpu"), lambda done: None)
     found = json.loads((tmp_path / "units" / "model-target-s0.json").read_text())
     assert found["epochs"] == 3  # the first sets the mark, two more do not reach it
+
+
+def test_the_summary_on_the_terminal_stands_beside_public_rows(
+    done: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_released_summary(done[1], Console(width=80))
+    said = capsys.readouterr().out
+    assert "trained on the target's rows it is right on" in said and "n: trainings" in said
+    (group,) = (s for s in done[1]["summary"] if (s["label"], s["class"]) == ("public_random", "all"))
+    line = next(line.split() for line in said.splitlines() if line.startswith("public_random"))
+    assert line[2] == f"{100 * group['attack_accuracy']['mean']:.1f}"
+    assert line[3] == f"{100 * group['over_public_attack_accuracy']['mean']:+.1f}"
+    assert line[-1] == "1"  # two evaluations of one training
 
 
 def test_evaluations_differ(done: tuple[Path, dict[str, Any]]) -> None:
