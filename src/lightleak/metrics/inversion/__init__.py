@@ -32,8 +32,8 @@ _FEW_ROWS = "It falls as rows get fewer: read it beside that of as many held-out
 INVERSION_FACTS: Mapping[str, Facts] = {
     "attack_accuracy": Facts(
         needs=(
-            "An evaluation model. The thesis's learns from the target's own training rows and so shares what is peculiar to "
-            "them: `disjoint_accuracy` stands beside it.",
+            "An evaluation model. The thesis's learns from the target's own training rows and shares what is peculiar "
+            "to them: `disjoint_accuracy` stands beside it.",
         ),
         citation=f"{THESIS}, Eq. 3.11",
     ),
