@@ -16,7 +16,7 @@ from lightleak.data.table import DatasetCard, Table
 
 CARD = DatasetCard("hospital", "A made hospital", (), (), "none", "none")
 CODES = ("flu", "burn", "cold", "gout", "scar", "rash")
-PARTS = ("private_train", "private_validation", "private_test", "public")
+PARTS = ("private_train", "private_validation", "private_test", "private_judge", "public")
 CONFIG = TaskConfig(private_classes=3, features=6, group="patient", trees=10, test_fraction=0.15)
 
 
@@ -86,7 +86,7 @@ def test_facts_say_what_the_split_left_and_are_json(table) -> None:
     facts = json.loads(json.dumps(task.facts))
     assert facts["config"]["private_classes"] == 3 and facts["encoded_columns"] == 8
     assert [entry["class"] for entry in facts["classes"]] == list(task.schema.label.categories)
-    for name, frame in zip(PARTS[:3], frames(task), strict=False):
+    for name, frame in zip(PARTS[:4], frames(task), strict=False):
         counts = frame["code"].value_counts()
         assert {entry["class"]: entry[name] for entry in facts["classes"]} == counts.to_dict()
     assert set(facts["importance"]) == set(task.schema.names)
@@ -206,11 +206,11 @@ def test_diabetes130_leaves_the_rows_that_were_counted_by_hand(data_dir) -> None
     task = make_inversion_task(table, config, seed=0)
     rows = task.facts["rows"]
     # Of 101,745 rows 51,706 are of the 20 most frequent codes; 8,236 patients with such rows have 12,831 others.
-    assert sum(rows[name] for name in PARTS[:3]) == 51_706
+    assert sum(rows[name] for name in PARTS[:4]) == 51_706
     assert (rows["public"], rows["dropped"], task.facts["groups"]["dropped"]) == (37_208, 12_831, 8_236)
     assert task.schema.label.categories[:3] == ("428", "414", "786")
     for entry in task.facts["classes"]:
-        counts = np.array([entry[name] for name in PARTS[:3]])
+        counts = np.array([entry[name] for name in PARTS[:4]])
         # 1,115 rows are the least; a patient's rows stay together, so a share is met to one point or so.
         assert np.abs(counts / counts.sum() - config.private_shares).max() < 0.03
     assert len(task.schema.columns) == 50 and "num_procedures" in task.schema.names

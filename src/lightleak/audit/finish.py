@@ -25,6 +25,7 @@ def leave_results(
     redact: bool,
     extra_keys: Sequence[str] = (),
     beside: Callable[[Rows], object] = lambda rows: None,
+    per: str | None = None,
 ) -> dict[str, Any]:
     """Write results and report of what is done in a run folder and return the content of ``results.json``.
 
@@ -38,16 +39,17 @@ def leave_results(
         redact: leave true and reconstructed values out of the report.
         extra_keys: see `write_results`.
         beside: writes what else the report reads.
+        per: see `lightleak.metrics.summary.summarise_rows`.
     """
     wrote = False
 
     def is_written() -> bool:
-        return wrote or _is_written(folder, rows(), extra_keys)
+        return wrote or _is_written(folder, rows(), extra_keys, per)
 
     def write() -> None:
         nonlocal wrote
         found = rows()
-        write_results(folder, found, extra_keys)
+        write_results(folder, found, extra_keys, per)
         beside(found)
         build_report(folder, redact=redact)
         wrote = True
@@ -57,13 +59,13 @@ def leave_results(
     return results
 
 
-def _is_written(folder: Path, rows: Rows, extra_keys: Sequence[str]) -> bool:
+def _is_written(folder: Path, rows: Rows, extra_keys: Sequence[str], per: str | None) -> bool:
     """Whether the results are those of these rows, and the report, which is written last, came after them."""
     try:
         results, report = folder / RESULTS_FILE, folder / REPORT_FILE
         if report.stat().st_mtime_ns < results.stat().st_mtime_ns or not report.read_bytes().rstrip().endswith(END):
             return False
-        return bool(json.loads(results.read_text()) == json.loads(json.dumps(results_of(rows, extra_keys))))
+        return bool(json.loads(results.read_text()) == json.loads(json.dumps(results_of(rows, extra_keys, per))))
     except (FileNotFoundError, ValueError):
         return False
 

@@ -93,7 +93,8 @@ def reproduce(
     if name in SPECIAL:
         compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, not console.is_interactive)
         keys = ("metric", "column", "setting", "epoch_prior", "label", "latent_search")
-        write_results(folder, rows, extra_keys=(*keys, *VERTICAL_KEYS))
+        per = "seed" if name in RELEASED else None  # evaluations of one training are no trainings
+        write_results(folder, rows, extra_keys=(*keys, *VERTICAL_KEYS), per=per)
     else:
         try:
             run_units(

@@ -38,18 +38,22 @@ _CLIENTS = {"initial": "untrained", "given": "as given"}
 """What fresh clients compute on: the network before any training, or a user's own module with the weights it had."""
 
 
-def results_of(rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = ()) -> dict[str, Any]:
-    """Content of ``results.json``: every row, and mean, deviation, n and 95% interval per group."""
+def results_of(
+    rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = (), per: str | None = None
+) -> dict[str, Any]:
+    """Content of ``results.json``: every row, and mean, deviation, n and 95% interval per group (`summarise_rows`)."""
     keys = [key for key in (*GROUP_KEYS, *extra_keys) if any(key in row for row in rows)]
     results: dict[str, Any] = without_nan(
-        {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarise_rows(list(rows), keys)}
+        {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarise_rows(list(rows), keys, per)}
     )
     return results
 
 
-def write_results(folder: Path, rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = ()) -> dict[str, Any]:
+def write_results(
+    folder: Path, rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = (), per: str | None = None
+) -> dict[str, Any]:
     """Write `results_of` the rows to ``results.json`` and return it."""
-    results = results_of(rows, extra_keys)
+    results = results_of(rows, extra_keys, per)
     write_whole(folder / RESULTS_FILE, json.dumps(results, indent=1))
     return results
 

@@ -10,20 +10,21 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.task_config import TaskConfig
 
-_PRIVATE = ("private_train", "private_validation", "private_test")
+_PRIVATE = ("private_train", "private_validation", "private_test", "private_judge")
 _PARTS = (*_PRIVATE, "public")
 _PUBLIC = _PARTS.index("public")
 
 
 @dataclass(frozen=True)
 class ClassSplit:
-    """Row positions of the four parts, ascending int64 arrays; no group has rows in two of them.
+    """Row positions of the five parts, ascending int64 arrays; no group has rows in two of them.
 
     Attributes:
         classes: indices of the private classes, the most frequent first.
         private_train: rows to train on.
         private_validation: rows for early stopping.
         private_test: rows held out.
+        private_judge: rows that only the second evaluation model is trained on.
         public: rows of the attacker.
         dropped: rows of no private class that belong to no part: their group is private, or no such row is public.
         facts: rows and groups of every part, classes of the public rows, rows per private class; JSON-ready.
@@ -33,6 +34,7 @@ class ClassSplit:
     private_train: np.ndarray
     private_validation: np.ndarray
     private_test: np.ndarray
+    private_judge: np.ndarray
     public: np.ndarray
     dropped: np.ndarray
     facts: Mapping[str, Any]

@@ -30,13 +30,14 @@ CHOSEN_ON = (
 
 @dataclass(frozen=True)
 class InversionTask:
-    """Rows of both sides, with the selected features only; no group (patient) has rows in two of the four frames.
+    """Rows of both sides, with the selected features only; no group (patient) has rows in two of the five frames.
 
     Attributes:
         schema: selected feature columns; the label's categories are the private classes, the most frequent first.
         private_train: rows that target and evaluation model are trained on, with their label.
         private_validation: rows for early stopping, with their label.
         private_test: held-out rows of the private classes, with their label.
+        private_judge: rows that only the second evaluation model is trained on, with their label.
         public: rows the attacker holds, without a label column.
         facts: what the split left, JSON-ready: rows and groups per part, rows dropped because their group has rows of
             private classes, importance of the selected features, the rule of the split.
@@ -46,6 +47,7 @@ class InversionTask:
     private_train: pd.DataFrame
     private_validation: pd.DataFrame
     private_test: pd.DataFrame
+    private_judge: pd.DataFrame
     public: pd.DataFrame
     facts: Mapping[str, Any]
 
@@ -99,6 +101,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
         private_train=private(split.private_train),
         private_validation=private(split.private_validation),
         private_test=private(split.private_test),
+        private_judge=private(split.private_judge),
         public=encoded_frame(kept, split.public),
         facts={
             "config": asdict(config),

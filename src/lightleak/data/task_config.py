@@ -21,7 +21,9 @@ class TaskConfig:
         split: ``class``: public rows are those of the other classes; ``in_distribution``: they are of the private
             classes too, and rows of other classes are left out.
         test_fraction: share of the private rows held out.
-        validation_fraction: share of the remaining private rows for early stopping.
+        judge_fraction: share of the remaining private rows that train a second evaluation model and nothing else, so
+            that it shares no row with the target.
+        validation_fraction: share of what is left after that for early stopping.
         public_fraction: share of the rows that are public where the split is ``in_distribution``.
         min_frequency: a category becomes a column where at least this share of the rows has it and this share has not.
         group: column with the name of each row's group (patient); None: every row is a group of its own.
@@ -41,6 +43,7 @@ class TaskConfig:
     importance: Importance = "impurity"
     split: SplitRule = "class"
     test_fraction: float = 0.05
+    judge_fraction: float = 0.25
     validation_fraction: float = 0.2
     public_fraction: float = 0.5
     min_frequency: float = 0.005
@@ -55,14 +58,15 @@ class TaskConfig:
         for name, allowed in (("importance", get_args(Importance)), ("split", get_args(SplitRule))):
             if getattr(self, name) not in allowed:
                 raise UsageError(f"task.{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
-        for name in ("test_fraction", "validation_fraction", "public_fraction"):
+        for name in ("test_fraction", "judge_fraction", "validation_fraction", "public_fraction"):
             if not 0.0 < getattr(self, name) < 1.0:
                 raise UsageError(f"task.{name} must be above 0 and below 1, got {getattr(self, name)}")
         if not 0.0 <= self.min_frequency < 0.5:
             raise UsageError(f"task.min_frequency must be at least 0 and below 0.5, got {self.min_frequency}")
 
     @property
-    def private_shares(self) -> tuple[float, float, float]:
-        """Shares of training, validation and test rows among the private ones; they sum to 1."""
-        rest = 1.0 - self.test_fraction
-        return rest * (1.0 - self.validation_fraction), rest * self.validation_fraction, self.test_fraction
+    def private_shares(self) -> tuple[float, float, float, float]:
+        """Shares of training, validation, test and judge rows among the private ones; they sum to 1."""
+        judge = (1.0 - self.test_fraction) * self.judge_fraction
+        rest = 1.0 - self.test_fraction - judge
+        return rest * (1.0 - self.validation_fraction), rest * self.validation_fraction, self.test_fraction, judge

@@ -53,9 +53,10 @@ def settings(table_file: Path) -> dict[str, Any]:
                 "generator_learning_rate": 0.005,
                 "gradient": {"steps": 10},
                 "tpe": {"trials": 3},
+                "pseudo_labels": {"top_n": 30},  # some are left that no generator learns from
             },
-            "public_pseudo_labelled": {},
-            "public_random": {},
+            "public_pseudo_labelled": {"top_n": 30},
+            "public_random": {"top_n": 30},
         },
         "samples": {"evaluations": 2, "per_class": 30, "searched_per_class": 10, "searches": ["random", "gradient"]},
         "setting": "small",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from lightleak.audit.paper.values import load_paper_table
+from lightleak.audit.paper.values import PaperCell, load_paper_table
 from lightleak.audit.released import reproduce
 from lightleak.audit.released.config import ReleasedConfig, SamplesConfig, parse_released_config
 from lightleak.audit.reproduction_settings import Selection
@@ -54,8 +54,17 @@ def test_table_5_5_compares_the_attack_and_notes_its_baselines(run: Callable[...
     own = [row for row in rows if row["label"] == "plgmi"]
     for cell in compared:
         assert cell.ours.mean == pytest.approx(50 * sum(row[cell.cell.metric] for row in own))
-        assert cell.ours.n == 2 and cell.agrees is None  # another table: nothing is judged
+        assert cell.ours.n == 1  # two evaluations of one training are one measurement
+        assert cell.agrees is None  # another table: nothing is judged
     assert any("public_random" in note and "held-out" in note for note in notes)
+
+
+def test_evaluations_are_averaged_within_a_training() -> None:
+    cell = PaperCell("attack_accuracy", "percent", 80.0)
+    rows = [{"seed": s, "attack_accuracy": x} for s, x in ((0, 0.5), (0, 0.7), (0, 0.6), (1, 0.8), (1, 0.8), (2, 0.7))]
+    found = reproduce._over_trainings(cell, rows, "attack_accuracy", 100).ours
+    assert (found.n, found.mean) == (3, pytest.approx(70.0))
+    assert found.std == pytest.approx(10.0)  # of 60, 80 and 70
 
 
 def test_table_5_3_is_the_target_on_training_and_held_out_rows(

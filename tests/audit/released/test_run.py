@@ -5,8 +5,10 @@ import math
 import shutil
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, ClassVar
 
 import pandas as pd
 import pytest
@@ -14,14 +16,21 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks.model_inversion.plgmi import FittedPLGMI
+from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig
 from lightleak.audit.released import job
 from lightleak.audit.released import world as worlds
 from lightleak.audit.released.config import ReleasedConfig, parse_released_config
-from lightleak.audit.released.models import ModelPack, load_judge, load_model
+from lightleak.audit.released.judge import Judge
+from lightleak.audit.released.models import ModelPack, load_judge, load_model, training_rows
 from lightleak.audit.released.offline import attack_released_captures
+from lightleak.audit.released.reference import PublicReference, beside_public
 from lightleak.audit.released.run import describe_released_plan, run_released_audit
+from lightleak.audit.released_summary import print_released_summary
+from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import LightLeakError, UnsupportedError
 from lightleak.core.seeds import derive_seed
+from lightleak.metrics.inversion.score import MEASURES
+from lightleak.metrics.summary import summarise
 
 SILENT = Console(quiet=True)
 UNTIMED = ("seconds", "fit_seconds", "training_seconds")
@@ -54,7 +63,7 @@ def test_every_attack_search_and_class_has_a_row(done: tuple[Path, dict[str, Any
     assert found == {(a, s, c, k) for a, names in searches.items() for s in names for c in classes for k in (0, 1)}
     for row in rows:
         assert row["kind"] == "released-model" and row["setting"] == "small"
-        assert 0 <= row["attack_accuracy"] <= 1 and 0 <= row["ceiling"] <= 1
+        assert 0 <= row["attack_accuracy"] <= 1 and 0 <= row["real_rows_accuracy"] <= 1
         assert math.isfinite(row["inversion_loss"])
         if row["class"] == "all":
             assert row["samples"] == 3 * (30 if row["latent_search"] == "random" else 10)
@@ -146,7 +155,7 @@ def test_a_kept_model_is_attacked_with_and_without_its_truth(
     assert all(value is not None for value in accuracies)
     (capture / "s0" / "truth").rename(tmp_path / "away")
     bare = attack_released_captures(config, capture, tmp_path / "bare", [], SILENT)
-    assert all(row.get("attack_accuracy") is None and row["ceiling"] is None for row in bare["rows"])
+    assert all(row.get("attack_accuracy") is None and row["real_rows_accuracy"] is None for row in bare["rows"])
     assert [row["inversion_loss"] for row in bare["rows"]] == [row["inversion_loss"] for row in whole["rows"]]
     assert (tmp_path / "bare" / "report.html").is_file()
 
@@ -214,7 +223,8 @@ def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], confi
     folder, results = done
     world = job.prepare_world(config, 0)
     seen = job.observe(config, world, 0, folder)
-    for frame in (world.task.private_train, world.task.private_test, world.task.private_validation):
+    task = world.task
+    for frame in (task.private_train, task.private_test, task.private_validation, task.private_judge):
         frame.drop(frame.index, inplace=True)
     try:
         fitted = job.AttackPack(config, 0, "plgmi").attack.fit(seen, derive_seed(0, "plgmi"))
@@ -254,7 +264,7 @@ def test_a_torn_capture_is_written_again(done: tuple[Path, dict[str, Any]], conf
     assert (folder / "captures" / "s0" / "truth" / "tensors.safetensors").is_file()
 
 
-def test_the_ceiling_is_a_mean_over_classes_as_the_accuracy_is(
+def test_accuracy_on_real_rows_is_a_mean_over_classes_as_the_accuracy_is(
     done: tuple[Path, dict[str, Any]], config: ReleasedConfig
 ) -> None:
     folder, results = done
@@ -264,13 +274,103 @@ def test_the_ceiling_is_a_mean_over_classes_as_the_accuracy_is(
     named = judge.network(world.encoder.encode(test)).argmax(1) == world.encoder.encode_labels(test)
     by_class = [float(named[(test["diagnosis"] == name).to_numpy()].double().mean()) for name in ("d0", "d1", "d2")]
     row = next(row for row in results["rows"] if row["class"] == "all")
-    assert row["ceiling"] == pytest.approx(sum(by_class) / 3)
-    assert row["ceiling_pooled"] == pytest.approx(float(named.double().mean()))
+    assert row["real_rows_accuracy"] == pytest.approx(sum(by_class) / 3)
+    assert row["real_rows_accuracy_pooled"] == pytest.approx(float(named.double().mean()))
     target = load_model(folder, world, "target", 0)(world.encoder.encode(test)).argmax(1)
     hit = float((target == world.encoder.encode_labels(test)).double().mean())
     assert row["target_test_accuracy"] == pytest.approx(hit)
-    assert judge.private.held_out_labels.tolist() == world.encoder.encode_labels(test).tolist()
+    unseen = pd.concat([test, world.task.private_judge])  # what neither target nor first evaluation model learned from
+    assert judge.private.held_out_labels.tolist() == world.encoder.encode_labels(unseen).tolist()
     assert len(judge.private.train_labels) == len(world.task.private_train)
+
+
+def test_the_second_judge_shares_no_row_and_no_patient_with_the_target(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig
+) -> None:
+    folder, results = done
+    world = job.prepare_world(config, 0)
+    table = pd.read_csv(config.data.table)
+    patients = {}
+    for role in ("target", "evaluation", "disjoint"):
+        rows = training_rows(world, role).merge(table, how="left", on=["glucose", "visits", "diagnosis"])
+        patients[role] = set(rows["patient"])
+    assert patients["target"] == patients["evaluation"] and len(patients["disjoint"]) > 20
+    judge = load_judge(folder, world, 0)
+    assert judge.unseen is world.task.private_judge
+    named = judge.disjoint(world.encoder.encode(world.task.private_judge)).argmax(1)
+    right = float((named == world.encoder.encode_labels(world.task.private_judge)).double().mean())
+    assert judge.models["disjoint"].train_accuracy == pytest.approx(right)
+    row = next(row for row in results["rows"] if row["class"] == "all")
+    own = judge.models["disjoint"].by_class
+    assert row["disjoint_real_rows_accuracy"] == pytest.approx(sum(own[name] for name in ("d0", "d1", "d2")) / 3)
+
+
+def test_every_measure_stands_beside_as_many_public_rows(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig
+) -> None:
+    folder, results = done
+    world = job.prepare_world(config, 0)
+    seen, judge = job.observe(config, world, 0, folder), load_judge(folder, world, 0)
+    for row in (row for row in results["rows"] if row["class"] == "all"):
+        for name in MEASURES:
+            assert row[f"over_public_{name}"] == pytest.approx(row[name] - row[f"public_{name}"])
+    reference = PublicReference.of(seen, PseudoLabelConfig(top_n=30))
+    own = next(row for row in results["rows"] if row["label"] == "plgmi" and row["class"] == "all")
+    seed = derive_seed(derive_seed(0, "evaluation", 0), "public reference")
+    public = reference.rows.generate(torch.arange(3).repeat_interleave(30), seed)
+    logits = judge.disjoint(world.encoder.encode(public.rows))
+    right = float((logits.argmax(1) == public.labels).double().mean())
+    assert own["public_disjoint_accuracy"] == pytest.approx(right)  # 30 rows of each class, as the attack made
+
+
+def test_a_generator_that_never_learned_its_condition_is_recognised_without_private_rows(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig
+) -> None:
+    folder, results = done
+    rows = [row for row in results["rows"] if row["class"] == "all" and row["latent_search"] == "random"]
+    learned = {row["label"]: row["condition_accuracy"] for row in rows}
+    assert learned["public_random"] < 0.6 < learned["public_pseudo_labelled"]
+    assert {row["public_condition_accuracy"] for row in rows} == {rows[0]["public_condition_accuracy"]}
+    world = job.prepare_world(config, 0)
+    reference = PublicReference.of(job.observe(config, world, 0, folder), PseudoLabelConfig(top_n=30))
+
+    class Fitted:
+        losses: ClassVar[dict[str, list[float]]] = {"generator": [1.0]}
+
+    def warned(samples: ClassSamples) -> list[str]:
+        return beside_public(reference, Fitted(), samples, None, 0)["warnings"]  # type: ignore[arg-type]
+
+    labels = torch.arange(3).repeat_interleave(60)
+    right = reference.rows.generate(labels, 0)
+    assert not warned(right)
+    wrong = replace(right, labels=labels.roll(60))  # rows of the next class
+    assert "the generator did not learn its condition" in warned(wrong)[0]
+    assert "condition_accuracy" not in beside_public(reference, Fitted(), replace(wrong, search="tpe"), None, 0)  # type: ignore[arg-type]
+
+
+def test_an_interval_is_over_trainings_and_evaluations_are_averaged(
+    done: tuple[Path, dict[str, Any]], changed: Callable[..., ReleasedConfig], tmp_path: Path
+) -> None:
+    (one,) = (s for s in done[1]["summary"] if (s["label"], s["class"]) == ("public_random", "all"))
+    assert one["attack_accuracy"]["n"] == 1 and one["attack_accuracy"]["low"] is None
+    results = run_released_audit(
+        changed(seeds=[0, 1], attacks={"public_random": {"top_n": 30}}), tmp_path / "two", [], SILENT
+    )
+    rows = [row for row in results["rows"] if row["class"] == "all"]
+    means = [fmean(row["attack_accuracy"] for row in rows if row["seed"] == seed) for seed in (0, 1)]
+    (found,) = (s for s in results["summary"] if s["class"] == "all")
+    assert len(rows) == 4 and found["attack_accuracy"] == summarise(means).to_dict()
+
+
+def test_a_truth_without_a_second_judge_is_still_read(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path
+) -> None:
+    world = job.prepare_world(config, 0)
+    judge = replace(load_judge(done[0], world, 0), disjoint=None, unseen=None)
+    judge.save(tmp_path / "truth")  # as versions before it wrote
+    read = Judge.load(tmp_path / "truth")
+    assert read.disjoint is None and len(read.private.held_out_labels) == len(world.task.private_test)
+    assert read.network(world.encoder.encode(read.test)).equal(judge.network(world.encoder.encode(judge.test)))
 
 
 def test_training_stops_when_the_loss_stands_still(changed: Callable[..., ReleasedConfig], tmp_path: Path) -> None:
@@ -278,6 +378,19 @@ def test_training_stops_when_the_loss_stands_still(changed: Callable[..., Releas
     ModelPack(still, 0, "target").run(tmp_path, torch.device("cpu"), lambda done: None)
     found = json.loads((tmp_path / "units" / "model-target-s0.json").read_text())
     assert found["epochs"] == 3  # the first sets the mark, two more do not reach it
+
+
+def test_the_summary_on_the_terminal_stands_beside_public_rows(
+    done: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    print_released_summary(done[1], Console(width=80))
+    said = capsys.readouterr().out
+    assert "trained on the target's rows it is right on" in said and "n: trainings" in said
+    (group,) = (s for s in done[1]["summary"] if (s["label"], s["class"]) == ("public_random", "all"))
+    line = next(line.split() for line in said.splitlines() if line.startswith("public_random"))
+    assert line[2] == f"{100 * group['attack_accuracy']['mean']:.1f}"
+    assert line[3] == f"{100 * group['over_public_attack_accuracy']['mean']:+.1f}"
+    assert line[-1] == "1"  # two evaluations of one training
 
 
 def test_evaluations_differ(done: tuple[Path, dict[str, Any]]) -> None:

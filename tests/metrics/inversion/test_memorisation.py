@@ -62,6 +62,23 @@ def test_one_row_that_attracts_many_samples_widens_the_interval():
     assert heaped.high - heaped.low > 2 * (spread.high - spread.low)
 
 
+def test_distinct_nearest_rows_are_counted_by_their_votes():
+    codes, numbers = torch.zeros(40, 1).long(), torch.stack([torch.arange(40.0), torch.zeros(40)], 1).double()
+    rows, labels = Cells(codes, numbers), torch.zeros(40).long()
+    far = Cells(codes[:1] + 1, numbers[:1] + 1000)  # the held-out row, which no sample is near
+    known = (rows, labels, far, labels[:1])
+
+    def distinct(places: torch.Tensor) -> float:
+        found = memorisation(take(rows, places), torch.zeros(len(places)).long(), *known, SMALL)
+        assert found.overall.distinct_rows == found.per_class[0].distinct_rows
+        return found.overall.distinct_rows
+
+    assert distinct(torch.arange(40)) == pytest.approx(40)
+    assert distinct(torch.arange(40) % 5) == pytest.approx(5)
+    assert distinct(torch.zeros(40).long()) == pytest.approx(1)
+    assert distinct(torch.tensor([0, 0, 0, 1])) == pytest.approx(16 / 10)  # (3 + 1)**2 / (3**2 + 1**2)
+
+
 @pytest.mark.parametrize("n_train", [200, 1500])
 def test_copies_of_training_rows_give_one(n_train: int, schema: TableSchema, make_rows: Callable):
     known = split(make_rows(0, n_train + 200), schema, n_train)
@@ -165,7 +182,8 @@ def test_json_and_wrong_use(schema: TableSchema, make_rows: Callable):
     samples = make_rows(1, 10).assign(code="0")
     found = memorisation(samples, class_labels(samples, schema), *known, schema)
     state = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert set(state) == {"train_mean", "heldout_mean", "share_nearer_to_train", "low", "high", "n", "effective_n"}
+    shares = {"train_mean", "heldout_mean", "share_nearer_to_train", "low", "high"}
+    assert set(state) == {*shares, "n", "effective_n", "distinct_rows"}
     assert state["share_nearer_to_train"] == found.overall.share
     nothing = json.loads(json.dumps(found.per_class[1].to_dict(), allow_nan=False))
     assert nothing["n"] == 0 and nothing["train_mean"] is None

@@ -34,7 +34,7 @@ def test_classes_stand_beside_real_rows() -> None:
             "class": name,
             "evaluation_index": k,
             "attack_accuracy": made + 0.01 * k,
-            "ceiling_class": real,
+            "real_rows_accuracy_class": real,
         }
         for name, made, real in (("a", 0.5, 0.6), ("b", 0.9, 0.3), ("c", 0.7, None))
         for k in (0, 2)
@@ -49,7 +49,7 @@ def test_classes_stand_beside_real_rows() -> None:
         ("a", "51.0%"),
     ]
     assert "b: real rows 30.0%" in found.drawing and "+61.0" in found.drawing and "c: real rows" not in found.drawing
-    bare = [{name: row[name] for name in row if name != "ceiling_class"} for row in rows]
+    bare = [{name: row[name] for name in row if name != "real_rows_accuracy_class"} for row in rows]
     ((group,),) = (one.groups for one in compare([parse_result(row, "run", "row") for row in bare]))
     assert class_accuracy(group).n_above is None
 

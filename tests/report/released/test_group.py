@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lightleak.report.estimate import Estimate, estimate
-from lightleak.report.intervals import difference
+from lightleak.report.estimate import Estimate
+from lightleak.report.intervals import bounded
 from lightleak.report.released.comparison import compare
 from lightleak.report.released.group import Group
 from lightleak.report.released.result import parse_result
@@ -25,34 +25,27 @@ def group(*found: dict[str, Any]) -> Group:
     return only
 
 
-def test_the_interval_is_over_evaluations_of_one_training() -> None:
+def test_evaluations_of_one_training_give_no_interval() -> None:
     found = group(*rows("plgmi", 0.7, 0.8, 0.9, None))
-    assert found.value() == estimate([0.7, 0.8, 0.9])
-    assert (found.interval_over, found.n_seeds) == ("evaluations", 1)
+    assert found.value() == Estimate(pytest.approx(0.8), 1)
+    assert found.n_seeds == 1
     assert found.deviation() == pytest.approx(0.1)
     assert found.singles() == [("evaluation 0", 0.7), ("evaluation 1", 0.8), ("evaluation 2", 0.9)]
 
 
 def test_evaluations_of_one_training_are_no_independent_trainings() -> None:
     found = group(*rows("plgmi", 0.7, 0.72), *rows("plgmi", 0.9, seed=1), *rows("plgmi", 0.8, seed=2))
-    assert found.value() == estimate([0.71, 0.9, 0.8])
-    assert (found.interval_over, found.n_seeds) == ("seeds", 3)
-    assert found.deviation() == statistics.stdev([0.7, 0.72, 0.9, 0.8])
+    assert found.value() == bounded([0.71, 0.9, 0.8])
+    assert found.n_seeds == 3
+    assert found.deviation() == pytest.approx(statistics.stdev([0.71, 0.9, 0.8]))
     assert found.singles()[-1] == ("seed 2, evaluation 0", 0.8)
 
 
-def test_a_single_evaluation_has_the_interval_over_its_rows() -> None:
-    found = group(*rows("plgmi", 0.7, attack_accuracy_low=0.6, attack_accuracy_high=0.8, shapes_score=0.9))
-    assert found.value() == Estimate(0.7, 1, 0.6, 0.8)
-    assert found.value("shapes_score") == Estimate(0.9, 1)
-    assert (found.interval_over, found.deviation()) == ("samples", None)
-
-
-def test_equal_evaluations_are_no_surer_than_their_rows_allow() -> None:
-    bounds = ({"attack_accuracy_low": 0.95, "attack_accuracy_high": 1.0}, {"attack_accuracy_low": 0.96})
-    found = group(*(row | more for row, more in zip(rows("plgmi", 1.0, 1.0), bounds, strict=True)))
-    assert found.value() == Estimate(1.0, 2, 0.95, 1.0)
-    assert group(*rows("plgmi", 1.0, 1.0)).value() == Estimate(1.0, 2)
+def test_equal_trainings_are_no_surer_than_their_number_allows() -> None:
+    both = [*rows("plgmi", 1.0), *rows("plgmi", 1.0, seed=1)]
+    assert group(*both).value() == bounded([1.0, 1.0])
+    loss = group(*(row | {"inversion_loss": 2.0} for row in both)).value("inversion_loss")
+    assert loss == Estimate(2.0, 2)  # without bounds equal values say nothing of others
 
 
 def test_where_all_classes_together_are_unknown_their_mean_stands_in() -> None:
@@ -68,9 +61,16 @@ def test_where_all_classes_together_are_unknown_their_mean_stands_in() -> None:
     assert group(*classes).value().mean == pytest.approx(0.4)
 
 
-def test_changes_are_paired_where_evaluations_are_shared() -> None:
-    plain = group(*rows("plgmi", 0.5, 0.7, 0.9))
-    searched = group(*rows("plgmi", 0.6, 0.81, 0.99, latent_search="gradient"))
-    assert searched.change(plain) == estimate([0.6 - 0.5, 0.81 - 0.7, 0.99 - 0.9])
-    single = group(*rows("plgmi", 0.6, latent_search="gradient", attack_accuracy_low=0.5, attack_accuracy_high=0.7))
-    assert single.change(plain) == difference(single.value(), plain.value())
+def test_changes_are_paired_by_training() -> None:
+    def of(shift: float, **fields: Any) -> Group:
+        made = [*rows("plgmi", 0.5, 0.6), *rows("plgmi", 0.7, seed=1), *rows("plgmi", 0.9, seed=2)]
+        jitter = {0: 0.0, 1: 0.01, 2: -0.01}
+        for row in made:
+            row["attack_accuracy"] += shift and shift + jitter[row["seed"]]
+        return group(*(row | fields for row in made))
+
+    change = of(0.1, latent_search="gradient").change(of(0.0))
+    assert change.mean == pytest.approx(0.1) and change.n == 3 and 0 < change.low < 0.1 < change.high < 0.2
+    single = group(*rows("plgmi", 0.6, latent_search="gradient"))
+    assert single.change(group(*rows("plgmi", 0.5))) == Estimate(pytest.approx(0.1))
+    assert single.change(group(*rows("plgmi", 0.5, seed=7))) == Estimate(pytest.approx(0.1), 0)  # nothing is shared

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.plain import Summary
 from lightleak.report.released.comparison import compare
 from lightleak.report.released.entries import Entry, Memorisation
@@ -18,7 +19,7 @@ JARGON = (
 
 def rows(attack: str, *accuracies: float, **fields: Any) -> list[dict[str, Any]]:
     return [
-        {"attack": attack, "evaluation_index": index, "seed": 0, "attack_accuracy": value, "class": "all",
+        {"attack": attack, "evaluation_index": 0, "seed": index, "attack_accuracy": value, "class": "all",
          "dataset": "d", "setting": "2", "samples": 1000, **fields}
         for index, value in enumerate(accuracies)
     ]  # fmt: skip
@@ -44,8 +45,9 @@ def words(found: Summary) -> str:
     return " ".join([*found.sentences, *tiles, *found.terms, *found.defences, *table, *lines, *questions, *found.notes])
 
 
-PLGMI = rows("plgmi", 0.8, 0.82, 0.84, ceiling=0.4)
+PLGMI = rows("plgmi", 0.8, 0.82, 0.84, real_rows_accuracy=0.4)
 PUBLIC = rows("public_pseudo_labelled", 0.6, 0.61, 0.62)
+
 BLIND = rows("public_random", 0.05, 0.05, 0.06)
 
 
@@ -56,29 +58,50 @@ def test_recognised_records_stand_beside_public_real_and_unseen_ones() -> None:
         "of 100 (95% interval 77.0 to 87.0)."
     )
     assert "public records that the released model merely sorted into the groups: 61 of 100" in found.sentences[1]
-    assert "has 21.0 more (95% interval" in found.sentences[1] and "the model itself gave away" in found.sentences[1]
-    assert "never saw the model, and took public records at random, would have 5.3." in found.sentences[2]
+    assert "has 21.0 more (95% interval" in found.sentences[1]
+    assert found.sentences[2].startswith("They were not compared with as many public records")
+    assert "never saw the model, and took public records at random, would have 5.3." in found.sentences[3]
     assert (
-        "Of real private records that no model has learned from, it recognises 40 of 100: made-up" in found.sentences[3]
+        "Of real private records that no model has learned from, it recognises 40 of 100: made-up" in found.sentences[4]
     )
+    assert "Measured on 3 released models." in found.sentences
     assert [tile.value for tile in found.tiles] == ["82", "61", "40"]
     assert "5,000 public records" in found.attacker[2][1]
 
 
+def measured(*gains: float, without: str = "", **of: Any) -> list[dict[str, Any]]:
+    """Trainings whose measures differ so much from public records."""
+    made = rows("plgmi", *(0.8 for _ in gains), **of)
+    names = [name for name in MEASURES if name != without]
+    return [row | {f"over_public_{name}": gain for name in names} for row, gain in zip(made, gains, strict=True)]
+
+
 @pytest.mark.parametrize(
-    ("public", "says"),
+    ("found", "says"),
     [
-        ((0.80, 0.82, 0.83), "That may be chance: the model was not shown to give away more."),
-        ((0.97, 0.98, 0.99), "This attack got nothing out of the model that they do not show."),
+        (measured(0.1, 0.12, 0.11), "By each of 5 measures the made-up records show more of the groups than as many"),
+        (
+            measured(0.1, 0.12, 0.11, without="nearer_to_train"),
+            "show more of the groups by 4 of 4 measures (recognised, ",
+        ),
+        (measured(0.1, -0.1, 0.0), "show more of the groups by 0 of 5 measures. That the model gives away what its"),
+        (measured(0.1), "On a single model nothing is concluded of what it gives away."),
     ],
 )
-def test_what_is_not_above_public_data_is_said_to_be(public: tuple[float, ...], says: str) -> None:
-    assert says in told(PLGMI, rows("public_pseudo_labelled", *public)).sentences[1]
+def test_only_all_measures_say_that_the_model_gives_its_groups_away(found: list[dict[str, Any]], says: str) -> None:
+    sentences = told(found, PUBLIC).sentences
+    assert sum(says in one for one in sentences) == 1
+    concluded = [one for one in sentences if one.endswith("the model gives away what its groups look like.")]
+    assert len(concluded) == (says.startswith("By each"))
+
+
+def test_a_difference_that_may_be_chance_is_said_to_be() -> None:
+    assert told(PLGMI, rows("public_pseudo_labelled", 0.80, 0.83, 0.82)).sentences[1].endswith("That may be chance.")
 
 
 def test_what_was_not_measured_is_said_to_be() -> None:
     found = told(rows("plgmi", 0.8))
-    assert "(measured once: no interval)" in found.sentences[0]
+    assert "(one training: no interval)" in found.sentences[0]
     assert "Nothing was measured with public data alone" in found.sentences[1]
     assert "What someone would have who never saw the model was not measured." in found.sentences
     assert "Whether single private records come through was not measured." in found.sentences

@@ -10,8 +10,9 @@ from lightleak.report.released.tables import attack_panels, search_tables
 
 
 def rows(attack: str, *accuracies: float, **fields: Any) -> list[dict[str, Any]]:
-    common = {"attack": attack, "seed": 0, "ceiling": 0.4, "setting": "2"}
-    return [common | {"evaluation_index": k, "attack_accuracy": value} | fields for k, value in enumerate(accuracies)]
+    """One training for each accuracy, evaluated once."""
+    common = {"attack": attack, "evaluation_index": 0, "real_rows_accuracy": 0.4, "setting": "2"}
+    return [common | {"seed": k, "attack_accuracy": value} | fields for k, value in enumerate(accuracies)]
 
 
 def scenarios(*found: dict[str, Any]):
@@ -33,13 +34,14 @@ def test_a_panel_holds_what_one_setting_has() -> None:
         "Public rows at random",
     ]
     assert [row.gain is None for row in first.rows] == [False, False, True]
-    assert "evaluation 1: 90.0%" in first.drawing and "real rows 40.0%" in first.drawing
+    assert "seed 1, evaluation 0: 90.0%" in first.drawing and "real rows 40.0%" in first.drawing
     assert [row.title for row in second.rows] == ["PLG-MI"] and "evaluation" not in second.drawing
     assert second.chance is None and "chance" not in second.drawing
 
 
 def searched(name: str, shift: float, loss: float, **fields: Any) -> list[dict[str, Any]]:
-    values = [value + shift for value in (0.60, 0.64, 0.70)]
+    """Three trainings, whose changes are alike and not equal."""
+    values = [value + change * shift for value, change in zip((0.60, 0.64, 0.70), (0.98, 1.0, 1.02), strict=True)]
     return rows("plgmi", *values, latent_search=name, inversion_loss=loss, **fields)
 
 
@@ -52,7 +54,7 @@ def searched(name: str, shift: float, loss: float, **fields: Any) -> list[dict[s
         (0.0, 14.0, "did not lower the inversion loss (13.05 to 14.00) and did not measurably change attack accuracy"),
     ],
 )  # fmt: skip
-def test_searches_are_compared_evaluation_by_evaluation(shift: float, loss: float, words: str) -> None:
+def test_searches_are_compared_training_by_training(shift: float, loss: float, words: str) -> None:
     (table,) = search_tables(scenarios(*searched("random", 0.0, 13.05), *searched("gradient", shift, loss)))
     assert words in table.line
     assert table.searches == ("gradient search", "random\u00a0z")

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.registry import Registry
 from lightleak.core.released_model import ReleasedModel
@@ -74,10 +75,12 @@ class InversionAttack(ABC):
     Attributes:
         name: registry name.
         citation: the paper.
+        pseudo_labels: which public rows it learns from; those that its figures are compared with are chosen likewise.
     """
 
     name: str
     citation: str
+    pseudo_labels: PseudoLabelConfig = PseudoLabelConfig()
 
     @abstractmethod
     def check(self, observation: ReleasedModel) -> None:

@@ -79,7 +79,7 @@ class PublicRows(InversionAttack):
         """
         self.by_class, self.name = by_class, self.names[by_class]
         try:
-            self.config = PseudoLabelConfig(**pseudo_labels)
+            self.config = self.pseudo_labels = PseudoLabelConfig(**pseudo_labels)
         except TypeError as error:
             raise UsageError(f"{self.name}: {error}") from error
 
@@ -90,11 +90,12 @@ class PublicRows(InversionAttack):
     def fit(self, observation: ReleasedModel, seed: int = 0, at: Workplace | None = None) -> FittedPublicRows:
         """See `InversionAttack.fit`."""
         target = rebuild(observation)
-        return FittedPublicRows(observation, target, label_public(observation, target, self.config), self.by_class)
+        chosen = label_public(observation, target, self.pseudo_labels)
+        return FittedPublicRows(observation, target, chosen, self.by_class)
 
     def options(self) -> dict[str, Any]:
         """See `InversionAttack.options`."""
-        return dict(vars(self.config))
+        return dict(vars(self.pseudo_labels))
 
 
 def label_public(observation: ReleasedModel, target: Target, config: PseudoLabelConfig) -> PseudoLabels:

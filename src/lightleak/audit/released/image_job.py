@@ -135,7 +135,7 @@ class ImageAttackPack:
             "evaluation": self.study.evaluation,
             "evaluation_index": 0,
             "class": ALL,
-            "ceiling": models["evaluation"].test_accuracy,
+            "real_rows_accuracy": models["evaluation"].test_accuracy,
             "target_test_accuracy": models["target"].test_accuracy,
             "target_train_accuracy": models["target"].train_accuracy,
             "inversion_loss": float(samples.loss.double().mean()),

@@ -13,6 +13,7 @@ from lightleak.audit.released.choices import attack_named
 from lightleak.audit.released.config import ReleasedConfig
 from lightleak.audit.released.judge import Judge
 from lightleak.audit.released.models import ROLES, ModelPack, load_judge, load_model
+from lightleak.audit.released.reference import PublicReference, beside_public
 from lightleak.audit.released.rows import Facts, class_rows, entry, facts_of, overall_row
 from lightleak.audit.released.world import World, prepare_world
 from lightleak.audit.unit import unit_file, without_nan, write_whole
@@ -64,18 +65,26 @@ class AttackPack:
         fitted = attack.fit(seen, derive_seed(self.seed, self.label), at)
         judge, names = load_judge(folder, world, self.seed), world.task.schema.label.categories
         facts = facts_of(self.config, self.seed, self.label, world.target, attack, fitted, judge, names)
+        reference = PublicReference.of(seen, attack.pseudo_labels)
         for search in self._searches:
             for k in range(self.config.samples.evaluations):
                 file = unit_file(folder, self._unit(search, k))
                 if search not in fitted.searches:
                     write_whole(file, json.dumps([]))  # a baseline that searches nothing
                 elif not file.is_file():
-                    rows = list(self._evaluate(fitted, judge, facts, search, k, folder))
+                    rows = list(self._evaluate(fitted, judge, reference, facts, search, k, folder))
                     write_whole(file, json.dumps(without_nan(rows)))
                 report(1.0)
 
     def _evaluate(
-        self, fitted: FittedInversion, judge: Judge, facts: Facts, search: str, k: int, folder: Path
+        self,
+        fitted: FittedInversion,
+        judge: Judge,
+        reference: PublicReference,
+        facts: Facts,
+        search: str,
+        k: int,
+        folder: Path,
     ) -> Iterator[dict[str, Any]]:
         unit, seed = self._unit(search, k), derive_seed(self.seed, "evaluation", k)
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(self.config.samples.rows_per_class(search))
@@ -91,7 +100,8 @@ class AttackPack:
             write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
             if not self.config.redact:
                 write_rows(folder, unit, samples, judge.encoder.schema.label, self.config.raw_csv)
-        yield overall_row(unit, facts, k, samples, scores, statistics)
+        beside = beside_public(reference, fitted, samples, judge, seed)
+        yield overall_row(unit, facts, k, samples, scores, statistics, beside)
         yield from class_rows(unit, facts, k, samples, names, scores)
 
     @property
@@ -108,6 +118,7 @@ def task_facts(task: InversionTask) -> dict[str, Any]:
     return {
         "private_rows": rows["private_train"],
         "private_test_rows": rows["private_test"],
+        "private_judge_rows": rows["private_judge"],
         "public_rows": rows["public"],
         "dropped_rows": rows["dropped"],
         "classes": task.schema.n_classes,

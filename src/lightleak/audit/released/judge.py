@@ -1,4 +1,4 @@
-"""The truth of a released-model audit: private rows, and the evaluation model that says what a row looks like."""
+"""The truth of a released-model audit: private rows, and the evaluation models that say what a row looks like."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from lightleak.metrics.inversion.score import (
 from lightleak.targets import NetworkSpec, build_network
 
 SCHEMA_VERSION = 1
-_PARTS = ("weights", "encoder")
+_PARTS = ("weights", "encoder", "disjoint")
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,14 @@ class Judge:
     """What reconstructed rows are compared with; only audits hold it.
 
     Attributes:
-        spec: specification of the evaluation model.
-        network: the evaluation model, in eval mode.
-        encoder: the target's encoder, which is the evaluation model's too.
-        train: private rows that both models were trained on, with their class.
-        test: held-out private rows, with their class.
-        models: scores of ``target`` and ``evaluation``.
+        spec: specification of both evaluation models.
+        network: the evaluation model that learned from the target's training rows, in eval mode.
+        encoder: the target's encoder, which is the evaluation models' too.
+        train: private rows that target and evaluation model were trained on, with their class.
+        test: private rows that no model was trained on, with their class.
+        unseen: private rows that the disjoint evaluation model alone was trained on; None in captures without one.
+        models: scores of ``target``, ``evaluation`` and ``disjoint``.
+        disjoint: the evaluation model that shares no training row with the target; None in captures without one.
     """
 
     spec: NetworkSpec
@@ -75,17 +77,22 @@ class Judge:
     encoder: TableEncoder
     train: pd.DataFrame
     test: pd.DataFrame
+    unseen: pd.DataFrame | None
     models: Mapping[str, ModelScores]
+    disjoint: nn.Module | None = None
 
     @cached_property
     def private(self) -> PrivateRows:
-        """The private rows, read once."""
-        return PrivateRows.of(self.encoder.schema, self.train, self.test)
+        """The private rows, read once; held out is what neither target nor first evaluation model was trained on."""
+        held_out = self.test if self.unseen is None else pd.concat([self.test, self.unseen], ignore_index=True)
+        return PrivateRows.of(self.encoder.schema, self.train, held_out)
 
     def score(self, samples: ClassSamples, seed: int = 0) -> SampleScores:
         """Compare rows, class by class."""
-        logits = logits_of(self.network, self.encoder.encode(samples.rows))
-        return score_samples(samples.rows, samples.labels, logits, self.private, seed)
+        inputs = self.encoder.encode(samples.rows)
+        logits = logits_of(self.network, inputs)
+        second = None if self.disjoint is None else logits_of(self.disjoint, inputs)
+        return score_samples(samples.rows, samples.labels, logits, self.private, seed, disjoint=second)
 
     def statistics(self, rows: pd.DataFrame) -> SampleStatistics:
         """Compare the columns of rows of all classes with those of the private training rows."""
@@ -96,6 +103,8 @@ class Judge:
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         encoder, statistics = self.encoder.to_state()
         groups = {"weights": self.network.state_dict(), "encoder": statistics}
+        if self.disjoint is not None:
+            groups["disjoint"] = self.disjoint.state_dict()
         tensors = {
             f"{group}/{name}": value.detach().cpu().clone().contiguous()
             for group, named in groups.items()
@@ -109,8 +118,9 @@ class Judge:
             "models": {name: asdict(scores) for name, scores in self.models.items()},
         }
         (folder / "facts.json").write_text(json.dumps(facts, indent=1))
-        self.train.to_parquet(folder / "train.parquet", index=False)
-        self.test.to_parquet(folder / "test.parquet", index=False)
+        for name, rows in (("train", self.train), ("test", self.test), ("unseen", self.unseen)):
+            if rows is not None:
+                rows.to_parquet(folder / f"{name}.parquet", index=False)
         for file in folder.iterdir():
             file.chmod(FILE_MODE)
 
@@ -128,14 +138,25 @@ class Judge:
                 group, _, name = key.partition("/")
                 groups[group][name] = tensor
             spec = NetworkSpec.from_dict(facts["network"])
-            network = build_network(spec, seed=0)
-            network.load_state_dict(groups["weights"])
+            network, disjoint = (_restore(spec, groups[name]) for name in ("weights", "disjoint"))
             encoder = TableEncoder.from_state(facts["encoder"], groups["encoder"])
             models = {name: ModelScores(**scores) for name, scores in facts["models"].items()}
             train, test = (pd.read_parquet(folder / f"{name}.parquet") for name in ("train", "test"))
+            unseen = None if disjoint is None else pd.read_parquet(folder / "unseen.parquet")
+            if network is None:
+                raise KeyError("weights")
         except (KeyError, TypeError, RuntimeError, OSError, ValueError) as error:
             raise ObservationError(f"{folder} does not hold the truth of a released model: {error}") from error
-        return cls(spec, network.requires_grad_(False).eval(), encoder, train, test, models)
+        return cls(spec, network, encoder, train, test, unseen, models, disjoint)
+
+
+def _restore(spec: NetworkSpec, weights: Mapping[str, Tensor]) -> nn.Module | None:
+    """The network in eval mode; None without weights, as of the second model in captures of older versions."""
+    if not weights:
+        return None
+    network = build_network(spec, seed=0)
+    network.load_state_dict(weights)
+    return network.requires_grad_(False).eval()
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Training the released model and the evaluation model, and keeping them."""
+"""Training the released model and the two evaluation models, and keeping them."""
 
 import json
 import shutil
@@ -30,8 +30,9 @@ from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.trainer import interrupts, quiet_lightning
 
-Role = Literal["target", "evaluation"]
-ROLES: tuple[Role, ...] = ("target", "evaluation")
+Role = Literal["target", "evaluation", "disjoint"]
+ROLES: tuple[Role, ...] = ("target", "evaluation", "disjoint")
+"""The released model, the evaluation model of the thesis, which learns from the same rows, and one that shares none."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class ModelPack:
     Attributes:
         config: the audit.
         seed: root seed.
-        role: which of the two models.
+        role: which of the models.
     """
 
     config: ReleasedConfig
@@ -64,7 +65,7 @@ class ModelPack:
         place = model_folder(folder, self.role, self.seed)
         place.mkdir(parents=True, exist_ok=True)
         network, epochs, seconds = train_model(self, world, place, device, report)
-        scores = _scores(network, world, device, epochs, seconds)
+        scores = _scores(network, world, self.role, device, epochs, seconds)
         state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
         save_file(state, place / "weights.safetensors")
         write_whole(unit_file(folder, self.ids[0]), json.dumps(asdict(scores)))
@@ -87,8 +88,14 @@ def load_judge(folder: Path, world: World, seed: int) -> Judge:
     """The truth behind the target of one seed."""
     files = {role: unit_file(folder, f"model-{role}-s{seed}") for role in ROLES}
     models = {str(role): ModelScores(**json.loads(file.read_text())) for role, file in files.items()}
-    network = load_model(folder, world, "evaluation", seed)
-    return Judge(world.evaluation, network, world.encoder, world.task.private_train, world.task.private_test, models)
+    task, networks = world.task, [load_model(folder, world, role, seed) for role in ROLES[1:]]
+    rows = task.private_train, task.private_test, task.private_judge
+    return Judge(world.evaluation, networks[0], world.encoder, *rows, models, networks[1])
+
+
+def training_rows(world: World, role: Role) -> pd.DataFrame:
+    """The private rows that a model learns from: those of the disjoint evaluation model belong to no other model."""
+    return world.task.private_judge if role == "disjoint" else world.task.private_train
 
 
 def train_model(
@@ -100,7 +107,7 @@ def train_model(
         The network, the epochs it took, and seconds.
     """
     spec: NetworkSpec = world.target if pack.role == "target" else world.evaluation
-    train, validation = (rows_of(world, part) for part in (world.task.private_train, world.task.private_validation))
+    train, validation = (rows_of(world, part) for part in (training_rows(world, pack.role), _validation(world, pack)))
     seed, settings = derive_seed(pack.seed, pack.role), pack.config.training
     clock = _Clock(report)
     if spec.name == "boosted_trees":
@@ -150,12 +157,19 @@ def train_model(
     return module.network.eval(), trainer.current_epoch, clock.seconds
 
 
+def _validation(world: World, pack: ModelPack) -> pd.DataFrame:
+    """Rows that say when trees stop; the disjoint evaluation model has none of the target's."""
+    return training_rows(world, "disjoint") if pack.role == "disjoint" else world.task.private_validation
+
+
 def rows_of(world: World, frame: pd.DataFrame) -> TensorDataset:
     """Encoded rows and their classes."""
     return TensorDataset(world.encoder.encode(frame), world.encoder.encode_labels(frame))
 
 
-def _scores(network: nn.Module, world: World, device: torch.device, epochs: int, seconds: float) -> ModelScores:
+def _scores(
+    network: nn.Module, world: World, role: Role, device: torch.device, epochs: int, seconds: float
+) -> ModelScores:
     def judged(frame: pd.DataFrame) -> tuple[Tensor, Tensor]:
         inputs, labels = rows_of(world, frame).tensors
         return logits_of(network.to(device), inputs).argmax(1), labels
@@ -165,7 +179,9 @@ def _scores(network: nn.Module, world: World, device: torch.device, epochs: int,
     by_class = {
         name: accuracy(named[labels == i], labels[labels == i]) for i, name in enumerate(task.schema.label.categories)
     }
-    train, validation = (accuracy(*judged(part)) or 0.0 for part in (task.private_train, task.private_validation))
+    train, validation = (
+        accuracy(*judged(part)) or 0.0 for part in (training_rows(world, role), task.private_validation)
+    )
     return ModelScores(train, validation, accuracy(named, labels) or 0.0, epochs, seconds, by_class)
 
 

@@ -17,8 +17,9 @@ from lightleak.audit.released.choices import attack_named
 from lightleak.audit.released.config import ReleasedConfig
 from lightleak.audit.released.job import write_rows
 from lightleak.audit.released.judge import Judge
+from lightleak.audit.released.reference import PublicReference, beside_public
 from lightleak.audit.released.rows import Facts, class_rows, entry, facts_of, overall_row
-from lightleak.audit.released.run import SUMMARY_KEYS, gather_entries
+from lightleak.audit.released.run import PER, SUMMARY_KEYS, gather_entries
 from lightleak.audit.released_summary import print_released_summary
 from lightleak.audit.results import write_results
 from lightleak.audit.run import open_run_folder
@@ -69,12 +70,13 @@ def attack_released_captures(
                     facts = facts_of(config, config.seeds[0], label, target, attack, fitted, judge, names)
                     if len(captures) > 1:  # several models: each is a setting of its own
                         facts = replace(facts, told={**facts.told, "setting": f"{config.setting}, capture {name}"})
-                    found = _rows(config, folder, unit, facts, schema.label, fitted, judge)
+                    reference = PublicReference.of(seen, attack.pseudo_labels)
+                    found = _rows(config, folder, unit, facts, schema.label, fitted, judge, reference)
                     write_whole(file, json.dumps(without_nan(found)))
                 rows += json.loads(file.read_text())
         shutil.rmtree(folder / "generators", ignore_errors=True)
     finally:
-        results = write_results(folder, rows, SUMMARY_KEYS)
+        results = write_results(folder, rows, SUMMARY_KEYS, PER)
         gather_entries(folder)
         build_report(folder, redact=config.redact)
     print_released_summary(results, console)
@@ -99,6 +101,7 @@ def _rows(
     label: Column,
     fitted: FittedInversion,
     judge: Judge | None,
+    reference: PublicReference,
 ) -> list[dict[str, Any]]:
     """One evaluation of every search."""
     found, names = [], label.categories
@@ -111,6 +114,7 @@ def _rows(
         write_whole(folder / "inversion" / f"{unit}-{search}.json", json.dumps(without_nan(told)))
         if not config.redact:
             write_rows(folder, f"{unit}-{search}", samples, label, config.raw_csv)
-        found += [overall_row(f"{unit}-{search}", facts, 0, samples, scores)]
+        beside = beside_public(reference, fitted, samples, judge, seed)
+        found += [overall_row(f"{unit}-{search}", facts, 0, samples, scores, beside=beside)]
         found += class_rows(f"{unit}-{search}", facts, 0, samples, names, scores)
     return found

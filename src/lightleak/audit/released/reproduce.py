@@ -23,7 +23,7 @@ from lightleak.audit.released.world import prepare_world
 from lightleak.audit.reproduction_settings import Selection, selected
 from lightleak.audit.unit import unit_file
 from lightleak.core.errors import UsageError
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarise, summarise_by
 
 Rows = list[dict[str, Any]]
 Result = tuple[list[Compared], Rows, list[str]]
@@ -84,7 +84,7 @@ def attack_quality(
         found = _run(config, folder / f"setting-{name}", device, workers, quiet)
         rows += found
         own = _of(found, "plgmi")
-        compared += [_compared(cell, [100 * row[cell.metric] for row in own]) for cell in of_setting]
+        compared += [_over_trainings(cell, own, cell.metric, 100) for cell in of_setting]
         notes += _baselines(name, found)
     return compared, rows, [*notes, *_iterations(selection)]
 
@@ -98,23 +98,22 @@ def latent_searches(
     config = setting("2", selection.iterations, selection.seeds, selection.data_folder, attacks, SEARCH_SAMPLES)
     rows = _run(config, folder / "setting-2", device, workers, quiet)
     compared = [
-        _compared(
+        _over_trainings(
             cell,
-            [
-                (100 if cell.unit == "percent" else 1) * row[MEASURED.get(cell.metric, cell.metric)]
-                for row in _of(rows, "plgmi")
-                if row["latent_search"] == cell.variant
-            ],
+            [row for row in _of(rows, "plgmi") if row["latent_search"] == cell.variant],
+            MEASURED.get(cell.metric, cell.metric),
+            100 if cell.unit == "percent" else 1,
         )
         for cell in cells
     ]
     shared = [
-        f"With the shared transform {search} has attack accuracy {summarise(accuracy).mean:.1f}% and inversion loss "
-        f"{summarise(loss).mean:.2g}."
+        f"With the shared transform {search} has attack accuracy {100 * accuracy.mean:.1f}% and inversion loss "
+        f"{loss.mean:.2g}."
         for search in SEARCH_SAMPLES.searches
         if (own := [row for row in _of(rows, "plgmi shared") if row["latent_search"] == search])
-        for accuracy in [[100 * row["attack_accuracy"] for row in own]]
-        for loss in [[row["inversion_loss"] for row in own]]
+        for accuracy, loss in [
+            [summarise_by((row["seed"], row[name]) for row in own) for name in ("attack_accuracy", "inversion_loss")]
+        ]
     ]
     return compared, rows, [ANOTHER_TABLE, *shared, *_iterations(selection)]
 
@@ -154,9 +153,11 @@ def inversion_weights(
     config = setting("2", selection.iterations, selection.seeds, selection.data_folder, attacks)
     rows = _run(config, folder / "setting-2", device, workers, quiet)
     compared = [
-        _compared(
+        _over_trainings(
             PaperCell(metric, "percent", math.nan, option="alpha1", value=alpha),
-            [100 * row[metric] for row in _of(rows, f"alpha1 {alpha:g}")],
+            _of(rows, f"alpha1 {alpha:g}"),
+            metric,
+            100,
         )
         for metric in ("attack_accuracy", "shapes_score", "pair_trends_score")
         for alpha in ALPHAS
@@ -215,14 +216,22 @@ def _compared(cell: PaperCell, values: Sequence[float]) -> Compared:
     return Compared(cell, summarise(values), same_data=False)
 
 
+def _over_trainings(cell: PaperCell, rows: Rows, metric: str, scale: float) -> Compared:
+    """A cell beside the mean over trainings; evaluations of one training are one measurement."""
+    return Compared(cell, summarise_by((row["seed"], scale * row[metric]) for row in rows), same_data=False)
+
+
 def _baselines(name: str, rows: Rows) -> list[str]:
     """What the numbers of a setting stand beside."""
     told: list[str] = []
     for label in dict.fromkeys(row["label"] for row in rows):
-        mean: Summary = summarise(100 * row["attack_accuracy"] for row in _of(rows, label))
+        mean: Summary = summarise_by((row["seed"], 100 * row["attack_accuracy"]) for row in _of(rows, label))
         told.append(f"{label} {mean.mean:.1f}%")
-    ceiling = 100 * rows[0]["ceiling"]
-    return [f"Setting {name}: attack accuracy {', '.join(told)}; evaluation model on held-out rows {ceiling:.1f}%."]
+    real = summarise_by((row["seed"], 100 * row["real_rows_accuracy"]) for row in rows)
+    return [
+        f"Setting {name}: attack accuracy {', '.join(told)}; evaluation model on held-out private rows "
+        f"{real.mean:.1f}%. n is the number of trainings; evaluations of one are averaged."
+    ]
 
 
 def _iterations(selection: Selection) -> list[str]:

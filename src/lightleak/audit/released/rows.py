@@ -10,7 +10,7 @@ from lightleak.audit.experiment import target_name
 from lightleak.audit.released.config import ReleasedConfig
 from lightleak.audit.released.judge import Judge, fact_sheet
 from lightleak.core.class_samples import ClassSamples
-from lightleak.metrics.inversion.score import SampleScores, SampleStatistics
+from lightleak.metrics.inversion.score import MEASURES, SampleScores, SampleStatistics
 from lightleak.targets import NetworkSpec
 
 ALL = "all"
@@ -26,11 +26,11 @@ class Facts:
 
     Attributes:
         told: their columns.
-        ceiling: the evaluation model's accuracy on held-out private rows of each class, by name.
+        real: the evaluation model's accuracy on held-out private rows of each class, by name.
     """
 
     told: Mapping[str, Any]
-    ceiling: Mapping[str, float | None]
+    real: Mapping[str, float | None]
 
 
 def facts_of(
@@ -45,11 +45,12 @@ def facts_of(
 ) -> Facts:
     """What rows of one attack share; without a judge nothing is known of the models' accuracy.
 
-    ``ceiling`` is what attack accuracy is: a mean over the classes that are attacked; ``ceiling_pooled`` counts rows.
+    ``real_rows_accuracy`` is what attack accuracy is, a mean over the classes that are attacked, of held-out private
+    rows; ``real_rows_accuracy_pooled`` counts rows. Neither bounds an attack: made-up rows can be more typical.
     """
     options = attack.options()
     models = judge.models if judge is not None else {}
-    own, ceiling = models.get("target"), models.get("evaluation")
+    own, real, disjoint = (models.get(role) for role in ("target", "evaluation", "disjoint"))
     told = {
         "kind": "released-model",
         "protocol": "released",
@@ -61,14 +62,15 @@ def facts_of(
         "setting": config.setting,
         "seed": seed,
         "bridge": options.get("bridge"),
-        "ceiling": None if ceiling is None else ceiling.mean_over(names, fitted.classes),
-        "ceiling_pooled": None if ceiling is None else ceiling.test_accuracy,
+        "real_rows_accuracy": None if real is None else real.mean_over(names, fitted.classes),
+        "real_rows_accuracy_pooled": None if real is None else real.test_accuracy,
+        "disjoint_real_rows_accuracy": None if disjoint is None else disjoint.mean_over(names, fitted.classes),
         "target_test_accuracy": None if own is None else own.test_accuracy,
         "target_train_accuracy": None if own is None else own.train_accuracy,
         "fit_seconds": fitted.seconds,
         "options": options,
     }
-    return Facts(told, {} if ceiling is None else ceiling.by_class)
+    return Facts(told, {} if real is None else real.by_class)
 
 
 def overall_row(
@@ -78,9 +80,13 @@ def overall_row(
     samples: ClassSamples,
     scores: SampleScores | None = None,
     statistics: SampleStatistics | None = None,
+    beside: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The row of all classes together; without the truth it holds what an attacker knows."""
-    row = _row(unit, facts, k, samples, ALL, facts.told["ceiling"]) | {
+    """The row of all classes together; without the truth it holds what an attacker knows.
+
+    ``beside`` is what `beside_public` found of public rows.
+    """
+    row = _row(unit, facts, k, samples, ALL, facts.told["real_rows_accuracy"]) | {
         "samples": len(samples.labels),
         "inversion_loss": float(samples.loss.double().mean()),
         "inversion_loss_searched": samples.details.get("loss_after"),
@@ -92,8 +98,9 @@ def overall_row(
         "pair_trends_score": None,
     }
     if scores is not None:
-        row |= scores.to_row() | {"nearer_to_train": scores.memorisation.overall.share}
-    return row if statistics is None else row | statistics.to_row()
+        row |= scores.to_row()
+    row |= (statistics.to_row() if statistics is not None else {}) | dict(beside or {})
+    return row | {f"over_public_{name}": _difference(row.get(name), row.get(f"public_{name}")) for name in MEASURES}
 
 
 def class_rows(
@@ -103,7 +110,7 @@ def class_rows(
     told = {row["class"]: row for row in scores.class_rows()} if scores is not None else {}
     for index in samples.labels.unique().tolist():
         name, own = names[index], samples.labels == index
-        yield _row(unit, facts, k, samples, name, facts.ceiling.get(name)) | {
+        yield _row(unit, facts, k, samples, name, facts.real.get(name)) | {
             "samples": int(own.sum()),
             "inversion_loss": float(samples.loss[own].double().mean()),
             **told.get(name, {}),
@@ -150,13 +157,17 @@ def thinned(losses: Mapping[str, Sequence[float]], most: int = CURVE_POINTS) -> 
     }
 
 
-def _row(unit: str, facts: Facts, k: int, samples: ClassSamples, name: str, ceiling: float | None) -> dict[str, Any]:
+def _difference(value: float | None, public: float | None) -> float | None:
+    return None if value is None or public is None else value - public
+
+
+def _row(unit: str, facts: Facts, k: int, samples: ClassSamples, name: str, real: float | None) -> dict[str, Any]:
     return {
         "unit": unit if name == ALL else f"{unit}-{name}",
         **facts.told,
         "evaluation_index": k,
         "latent_search": samples.search,
         "class": name,
-        "ceiling_class": ceiling,
+        "real_rows_accuracy_class": real,
         "threat_model": samples.threat_model,
     }

@@ -35,6 +35,8 @@ from lightleak.targets.spec import is_differentiable
 from lightleak.targets.trainer import quiet_lightning
 
 SUMMARY_KEYS = ("setting", "label", "latent_search", "class")
+PER = "seed"
+"""A measurement is a training: its evaluations are averaged, and intervals are over trainings."""
 
 
 def run_released_audit(
@@ -80,6 +82,7 @@ def run_stages(config: ReleasedConfig, folder: Path, device: torch.device, conso
             config.redact,
             SUMMARY_KEYS,
             lambda rows: gather_entries(folder),
+            PER,
         )
     print_released_summary(results, console)
     return results
@@ -146,13 +149,15 @@ def describe_released_plan(config: ReleasedConfig, console: Console) -> None:
     check_released(config)
     world = prepare_world(config, config.seeds[0])
     task, samples = world.task, config.samples
-    rows = (len(task.private_train), len(task.private_validation), len(task.private_test))
+    parts = (task.private_train, task.private_validation, task.private_judge, task.private_test)
+    rows = [len(part) for part in parts]
     lines = {
-        "table": f"{config.data.title}: {rows[0]} private rows to train on, {rows[1]} to validate, {rows[2]} held out; "
-        f"{len(task.public)} public rows",
+        "table": f"{config.data.title}: {rows[0]} private rows to train on, {rows[1]} to validate, {rows[2]} for the "
+        f"second judge, {rows[3]} held out; {len(task.public)} public rows",
         "classes": f"{task.schema.n_classes} private: {_shortened(task.schema.label.categories)}",
         "features": f"{len(task.schema.columns)} encoded columns: {_shortened(task.schema.names)}",
-        "models": f"{world.target.name} is released, {world.evaluation.name} judges; {len(config.seeds)} of each",
+        "models": f"{world.target.name} is released; {world.evaluation.name} judges twice, trained on the released "
+        f"model's rows and on rows of its own; {len(config.seeds)} of each",
         "attacks": f"{', '.join(config.attacks)}; searches {', '.join(samples.searches)}",
         "samples": f"{samples.evaluations} evaluations of {samples.per_class} rows per class",
     }

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from lightleak.attacks.model_inversion.condition import ConditionClassifier
 from lightleak.core.facts import Facts
 from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy
 from lightleak.metrics.inversion.column_shapes import class_shapes, column_shapes
@@ -13,10 +14,13 @@ from lightleak.metrics.inversion.pair_trends import pair_trends
 
 INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
     "attack_accuracy": AttackAccuracy,
+    "disjoint_accuracy": AttackAccuracy,
     "shapes_score": column_shapes,
     "class_shapes_score": class_shapes,
     "pair_trends_score": pair_trends,
     "gower_distance": nearest_of_class,
+    "distinct_nearest_rows": memorisation,
+    "condition_accuracy": ConditionClassifier,
     "exact_match_rate": exact_match_rate,
     "nearer_to_train": memorisation,
 }
@@ -27,13 +31,32 @@ THESIS = "Wernqvist and Djeza: Reconstructing Private Data from Trained Deep Neu
 _FEW_ROWS = "It falls as rows get fewer: read it beside that of as many held-out private rows."
 INVERSION_FACTS: Mapping[str, Facts] = {
     "attack_accuracy": Facts(
-        needs=("An evaluation model that was trained apart from the target.",), citation=f"{THESIS}, Eq. 3.11"
+        needs=(
+            "An evaluation model. The thesis's learns from the target's own training rows and shares what is peculiar "
+            "to them: `disjoint_accuracy` stands beside it.",
+        ),
+        citation=f"{THESIS}, Eq. 3.11",
+    ),
+    "disjoint_accuracy": Facts(
+        "share of made rows that a model takes for their class which shares no training row with the target",
+        needs=("Private rows that neither the target nor the first evaluation model was trained on.",),
+        citation="LightLeak's own; the measure is that of the thesis, Eq. 3.11",
     ),
     "shapes_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Eq. 3.15 and 3.16"),
     "class_shapes_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Sec. 5.2.3, Fig. 5.3"),
     "pair_trends_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Eq. 3.18 and 3.19"),
     "gower_distance": Facts(
         "distance of every made row from the nearest private row of its class", citation=f"{THESIS}, Eq. 3.20 to 3.22"
+    ),
+    "distinct_nearest_rows": Facts(
+        "effective number of private rows of a class that made rows come nearest to",
+        needs=("Equal numbers of made rows, where attacks are compared.",),
+        citation="LightLeak's own; the inverse of Simpson's index, Hill 1973",
+    ),
+    "condition_accuracy": Facts(
+        "how well made rows teach a classifier the classes of public rows",
+        needs=("Pseudo-labelled public rows that no generator learned from; no private row.",),
+        citation="LightLeak's own",
     ),
     "exact_match_rate": Facts(citation="LightLeak's own"),
     "nearer_to_train": Facts(

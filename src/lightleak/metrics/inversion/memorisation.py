@@ -46,6 +46,9 @@ class Nearness:
         high: upper end.
         n: samples.
         effective_n: samples that would tell as much, had each a nearest row of its own.
+        distinct_rows: effective number of distinct nearest private rows of a class: ``(sum v)**2 / sum v**2`` over the
+            votes ``v`` of its rows, the inverse of Simpson's index (Hill 1973), mean over classes. It is at most the
+            number of samples of a class: compare it at equal numbers alone. NaN without samples.
     """
 
     train_mean: float
@@ -55,6 +58,7 @@ class Nearness:
     high: float
     n: int
     effective_n: float
+    distinct_rows: float
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form, ``None`` for NaN; the share is named ``share_nearer_to_train``."""
@@ -65,6 +69,7 @@ class Nearness:
             "low": self.low,
             "high": self.high,
             "effective_n": self.effective_n,
+            "distinct_rows": self.distinct_rows,
         }
         return {name: None if value != value else value for name, value in values.items()} | {"n": self.n}
 
@@ -145,6 +150,7 @@ class _Counts:
     variance: float = 0.0
     train_distance: float = 0.0
     held_out_distance: float = 0.0
+    distinct_rows: float = 0.0
 
     @property
     def share_of_rows(self) -> float:
@@ -168,7 +174,9 @@ def _count(space: GowerSpace, samples: Cells, train: Cells, held_out: Cells, dev
     # Variance of the sum over n_train rows chosen at random among all, without replacement.
     variance = n_train * n_held_out / total * float(votes.var()) if total > 1 else 0.0
     to_train, to_held_out = float(votes[:n_train].sum()), float(votes[n_train:].sum())
-    return _Counts(n, n_train, n_held_out, to_train, to_held_out, variance, *(sums / space.columns).tolist())
+    distinct = n**2 / float(votes.square().sum())
+    near = (sums / space.columns).tolist()
+    return _Counts(n, n_train, n_held_out, to_train, to_held_out, variance, near[0], near[1], distinct)
 
 
 def _block_minima(distances: Tensor, n_train: int) -> Iterator[Tensor]:
@@ -185,7 +193,7 @@ def _nearness(classes: list[_Counts]) -> Nearness:
     known = [one for one in classes if one.n]
     n, nan = sum(one.n for one in known), float("nan")
     if not n:
-        return Nearness(nan, nan, nan, nan, nan, 0, nan)
+        return Nearness(nan, nan, nan, nan, nan, 0, nan, nan)
     chance = sum(one.n * one.share_of_rows for one in known) / n
     to_train = sum(one.to_train * (1 - one.share_of_rows) for one in known)
     to_held_out = sum(one.to_held_out * one.share_of_rows for one in known)
@@ -199,7 +207,8 @@ def _nearness(classes: list[_Counts]) -> Nearness:
     low, high = (_at_odds(float(end), (1 - chance) / chance) for end in ends)
     train_mean = sum(one.train_distance for one in known) / n
     held_out_mean = sum(one.held_out_distance for one in known) / n
-    return Nearness(train_mean, held_out_mean, share, low, high, n, effective_n)
+    distinct = sum(one.distinct_rows for one in known) / len(known)
+    return Nearness(train_mean, held_out_mean, share, low, high, n, effective_n, distinct)
 
 
 def _at_odds(share: float, factor: float) -> float:

@@ -30,6 +30,16 @@ from lightleak.metrics.inversion.memorisation import Memorisation, memorisation
 from lightleak.metrics.inversion.pair_trends import PairTrends, pair_trends
 from lightleak.metrics.inversion.table import as_cells, class_labels
 
+MEASURES = (
+    "attack_accuracy",
+    "disjoint_accuracy",
+    "class_shapes_score",
+    "distinct_nearest_rows",
+    "nearer_to_train",
+)
+"""What says how much of the classes rows show, each higher where they show more; a report draws conclusions from all of
+them together, never from one."""
+
 
 @dataclass(frozen=True)
 class PrivateRows:
@@ -119,6 +129,7 @@ class SampleScores:
         schema: feature columns; the label's categories are the classes.
         n: rows of each class, LongTensor ``[C]``.
         accuracy: what `AttackAccuracy` computes.
+        disjoint: the same by the evaluation model that shares no training row with the target; None without one.
         class_shapes: shape score of every column within every class, float64 ``[C, columns]``; NaN without rows.
         nearest: nearest private training rows of the same class.
         exact: samples that equal a private training row.
@@ -129,6 +140,7 @@ class SampleScores:
     schema: TableSchema
     n: Tensor
     accuracy: Mapping[str, Tensor]
+    disjoint: Mapping[str, Tensor] | None
     class_shapes: np.ndarray
     nearest: ClosestPairs
     exact: ExactMatches
@@ -150,7 +162,10 @@ class SampleScores:
             "attack_accuracy": _known(self.accuracy["mean"]),
             "attack_accuracy_low": _known(self.accuracy["pooled_low"]),
             "attack_accuracy_high": _known(self.accuracy["pooled_high"]),
+            "disjoint_accuracy": None if self.disjoint is None else _known(self.disjoint["mean"]),
             "class_shapes_score": _known(np.nanmean(self.class_shapes)) if self.classes else None,
+            "distinct_nearest_rows": _known(self.memorisation.overall.distinct_rows),
+            "nearer_to_train": _known(self.memorisation.overall.share),
             "gower_distance": _known(self.nearest.mean),
             "exact_match_rate": _known(self.exact.rate),
             "exact_match_rate_with_label": _known(self.exact.with_label),
@@ -165,6 +180,9 @@ class SampleScores:
                 "attack_accuracy": _known(self.accuracy["per_class"][index]),
                 "attack_accuracy_low": _known(self.accuracy["per_class_low"][index]),
                 "attack_accuracy_high": _known(self.accuracy["per_class_high"][index]),
+                "disjoint_accuracy": None if self.disjoint is None else _known(self.disjoint["per_class"][index]),
+                "distinct_nearest_rows": _known(self.memorisation.per_class[index].distinct_rows),
+                "nearer_to_train": _known(self.memorisation.per_class[index].share),
                 "class_shapes_score": _known(self.class_shapes[index].mean()),
                 "gower_distance": _known(self.nearest.per_class[index]),
                 "exact_match_rate": _known(self.exact.per_class[index]),
@@ -216,8 +234,9 @@ def score_samples(
     private: PrivateRows,
     seed: int = 0,
     device: torch.device | str = "cpu",
+    disjoint: Tensor | None = None,
 ) -> SampleScores:
-    """Score rows that were made for given classes: an attack's, a baseline's or, for the ceiling, held-out rows.
+    """Score rows that were made for given classes: an attack's, a baseline's or, to compare with, held-out rows.
 
     Args:
         samples: n rows.
@@ -226,6 +245,7 @@ def score_samples(
         private: private rows.
         seed: of the draws behind the mean distances of `memorisation`.
         device: where rows are compared.
+        disjoint: what the evaluation model says that shares no training row with the target, like ``predicted``.
 
     Raises:
         DataError: samples do not fit the schema.
@@ -235,6 +255,7 @@ def score_samples(
     if not len(cells.codes):
         raise UsageError("samples: at least one row is needed, got none")
     right, total = class_counts(predicted, labels, schema.n_classes)
+    second = None if disjoint is None else accuracy_of_counts(*class_counts(disjoint, labels, schema.n_classes))
     nearest = nearest_of_class(cells, labels, private.train, private.train_labels, schema, device)
     pairs = {
         label: (row_values(cells, schema, found[0]), row_values(private.train, schema, found[1]))
@@ -246,6 +267,7 @@ def score_samples(
         schema=schema,
         n=total,
         accuracy=accuracy_of_counts(right, total),
+        disjoint=second,
         class_shapes=class_shapes(*train, cells, labels, schema, schema.n_classes),
         nearest=nearest,
         exact=exact_match_rate(cells, labels, *train, schema),

@@ -44,7 +44,7 @@ class ClassAccuracy:
 
 def class_accuracy(group: Group) -> ClassAccuracy | None:
     """None where no single class was measured."""
-    made, real = group.by_class(ACCURACY), group.by_class("ceiling_class")
+    made, real = group.by_class(ACCURACY), group.by_class("real_rows_accuracy_class")
     if not made:
         return None
     pairs = [

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.intervals import difference
 from lightleak.report.released.entries import Entry
 from lightleak.report.released.group import Group
 from lightleak.report.released.result import ALL, InversionResult, Setting
@@ -43,9 +42,10 @@ class Scenario:
         return next((group for group in self.baselines if group.value() is not None), None)
 
     @cached_property
-    def ceiling(self) -> float | None:
-        """Share of held-out private rows that the evaluation model takes for their class."""
-        known = [one.metrics["ceiling"] for group in self.groups for one in group.results if "ceiling" in one.metrics]
+    def real_rows_accuracy(self) -> float | None:
+        """Share of held-out private rows that the evaluation model takes for their class; no bound of an attack."""
+        name = "real_rows_accuracy"
+        known = [one.metrics[name] for group in self.groups for one in group.results if name in one.metrics]
         return statistics.fmean(known) if known else None
 
     @property
@@ -54,9 +54,9 @@ class Scenario:
         return 1 / self.n_classes if self.n_classes else None
 
     def gain(self, group: Group) -> Estimate | None:
-        """Attack accuracy over the best baseline's."""
+        """Attack accuracy over the best baseline's, paired by training where both have it."""
         best = self.reference
-        return None if best is None or group is best else difference(group.value(), best.value())
+        return None if best is None or group is best else group.change(best)
 
 
 _Key = tuple[Setting, str, str, str | None, str | None]

@@ -102,6 +102,7 @@ class Entry:
         task: sizes of the task.
         target_scores: accuracies and epochs of the target.
         evaluation_scores: those of the evaluation model.
+        disjoint_scores: those of the one that shares no training row with the target.
     """
 
     run: str
@@ -121,6 +122,7 @@ class Entry:
     task: Mapping[str, float] = field(default_factory=dict)
     target_scores: Mapping[str, float] = field(default_factory=dict)
     evaluation_scores: Mapping[str, float] = field(default_factory=dict)
+    disjoint_scores: Mapping[str, float] = field(default_factory=dict)
 
 
 def load_entries(folder: Path, run: str) -> tuple[Entry, ...]:
@@ -190,6 +192,7 @@ def parse_entry(raw: Any, run: str, where: str) -> Entry:
         task=_numbers({key: len(found) if isinstance(found, list | dict) else found for key, found in task.items()}),
         target_scores=_numbers(raw.get("target_scores")),
         evaluation_scores=_numbers(raw.get("evaluation_scores")),
+        disjoint_scores=_numbers(raw.get("disjoint_scores")),
     )
 
 

@@ -1,15 +1,16 @@
 """One attack in one setting over its evaluations, and how two of them differ."""
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
-from lightleak.report.estimate import Estimate, estimate
-from lightleak.report.intervals import difference
-from lightleak.report.released.result import ALL, InversionResult, Setting
+from lightleak.report.estimate import Estimate
+from lightleak.report.intervals import bounded, difference
+from lightleak.report.released.result import ALL, OVER_PUBLIC, InversionResult, Setting
 
 BASELINES = ("public_pseudo_labelled", "gan_without_target", "plgmi_black_box", "public_random")
 """What is not led by the target: whatever an attack reaches above them, the model itself gave away."""
@@ -18,6 +19,17 @@ UNLED = (None, "random", "softmax")
 """Latent searches that do not ask the target; a baseline with another one is an attack."""
 
 ACCURACY = "attack_accuracy"
+
+SHARES = (
+    "attack_accuracy",
+    "disjoint_accuracy",
+    "class_shapes_score",
+    "nearer_to_train",
+    "shapes_score",
+    "pair_trends_score",
+    "condition_accuracy",
+)
+"""Metrics between 0 and 1, of which equal trainings leave an interval (`bounded`); equal rows have one of their own."""
 
 
 @dataclass(frozen=True)
@@ -57,35 +69,26 @@ class Group:
 
     @property
     def n_seeds(self) -> int:
-        """How many trainings were evaluated."""
+        """How many trainings were evaluated; only several give an interval."""
         return len({key[:2] for key in self.evaluations})
 
-    @property
-    def interval_over(self) -> Literal["seeds", "evaluations", "samples"]:
-        """What the interval of `value` is over: trainings if there are several, else evaluations, else made-up rows."""
-        return "seeds" if self.n_seeds > 1 else "evaluations" if len(self.evaluations) > 1 else "samples"
-
     def value(self, name: str = ACCURACY) -> Estimate | None:
-        """Mean of one metric with the interval that `interval_over` names; None where it was not measured.
+        """Mean of one metric over trainings, with their interval where there are several; None where not measured.
 
-        Evaluations of one training are not independent trainings: they are averaged first where there are several.
+        Evaluations of one training say nothing of another one: they are averaged, and give no interval.
         """
-        found = self._by_evaluation(name)
-        if name == ACCURACY and len(set(found.values())) == 1:
-            # One evaluation, or equal ones such as 100%: only the number of rows says how sure it is.
-            low, high = self._own_interval()
-            return Estimate(next(iter(found.values())), len(found), low, high)
-        return _over_seeds(found)
+        return _over_trainings(name, self._by_evaluation(name))
 
     def change(self, other: "Group", name: str = ACCURACY) -> Estimate | None:
-        """One metric minus another group's: paired where they share several evaluations, else by `difference`."""
+        """One metric minus another group's, paired by evaluation; the difference of the means where they share none."""
         mine, others = self._by_evaluation(name), other._by_evaluation(name)
         pairs = {key: mine[key] - others[key] for key in mine if key in others}
-        return _over_seeds(pairs) if len(pairs) > 1 else difference(self.value(name), other.value(name))
+        return _over_trainings(OVER_PUBLIC + name, pairs) if pairs else difference(self.value(name), other.value(name))
 
     def deviation(self, name: str = ACCURACY) -> float | None:
-        """Sample standard deviation over all evaluations, as the thesis prints it; None for fewer than two."""
-        values = list(self._by_evaluation(name).values())
+        """Sample standard deviation over trainings, or over evaluations of the only one; None for fewer than two."""
+        found = self._by_evaluation(name)
+        values = list((_by_training(found) if self.n_seeds > 1 else found).values())
         return statistics.stdev(values) if len(values) > 1 else None
 
     def singles(self, name: str = ACCURACY) -> list[tuple[str, float]]:
@@ -97,12 +100,12 @@ class Group:
         ]
 
     def by_class(self, name: str) -> dict[str, Estimate]:
-        """One metric by class, mean over evaluations."""
+        """One metric by class, mean over evaluations and trainings."""
         found: dict[str, list[float]] = defaultdict(list)
         for one in self.results:
             if one.class_name != ALL and name in one.metrics:
                 found[one.class_name].append(one.metrics[name])
-        return {key: value for key, values in found.items() if (value := estimate(values)) is not None}
+        return {key: Estimate(statistics.fmean(values), len(values)) for key, values in found.items()}
 
     @property
     def samples(self) -> int | None:
@@ -120,19 +123,21 @@ class Group:
                 found[key] = statistics.fmean(known)
         return found
 
-    def _own_interval(self) -> tuple[float | None, float | None]:
-        """The widest of the intervals over rows."""
-        own = [one for one in self.results if one.class_name == ALL and ACCURACY in one.metrics]
-        lows, highs = [one.low for one in own if one.low is not None], [one.high for one in own if one.high is not None]
-        return min(lows, default=None), max(highs, default=None)
 
-
-def _over_seeds(values: Mapping[tuple[Any, ...], float]) -> Estimate | None:
-    """Mean of values by run, seed and evaluation: over seeds where there are several, else over evaluations."""
-    by_seed: dict[tuple[Any, ...], list[float]] = defaultdict(list)
+def _by_training(values: Mapping[tuple[Any, ...], float]) -> dict[tuple[Any, ...], float]:
+    """Means of values by run, seed and evaluation over the evaluations of each training."""
+    found: dict[tuple[Any, ...], list[float]] = defaultdict(list)
     for key, value in values.items():
-        by_seed[key[:2]].append(value)
-    return estimate(map(statistics.fmean, by_seed.values()) if len(by_seed) > 1 else values.values())
+        found[key[:2]].append(value)
+    return {key: statistics.fmean(of_training) for key, of_training in found.items()}
+
+
+def _over_trainings(name: str, values: Mapping[tuple[Any, ...], float]) -> Estimate | None:
+    """Mean over trainings with an interval that stays within what the metric can be."""
+    base = name.removeprefix(OVER_PUBLIC)
+    highest = 1.0 if base.removeprefix("public_") in SHARES else math.inf
+    lowest = -highest if name != base else 0.0 if highest == 1.0 else -math.inf
+    return bounded(_by_training(values).values(), lowest, highest)
 
 
 def is_baseline(attack: str, search: str | None) -> bool:

@@ -8,27 +8,34 @@ from lightleak.report.released.comparison import Scenario, most_telling
 from lightleak.report.released.entries import Entry, Memorisation
 from lightleak.report.released.group import Group
 from lightleak.report.released.memorisation import copied, highest_share, memory_of, share_of
+from lightleak.report.released.verdict import Measure, Outcome, gives_away, having, measures_of
 from lightleak.report.released.wording import attack_name, group_titles, model_name, scenario_titles
 from lightleak.report.vertical.headline import Headline
 from lightleak.report.vertical.wording import with_interval
-from lightleak.report.wording import percent, points
+from lightleak.report.wording import percent
 
 LIMITS = (
     "It is about classes, not about persons. The made-up rows show what the people of a class have in common; no "
     "person was found, and an attacker cannot see which of the rows happen to be close to a real one.",
-    "“Taken for its class” is the judgement of one other model that was trained on the same private rows. A row may be "
-    "taken for its class and still describe nobody.",
+    "“Taken for its class” is the judgement of a model that was trained on the same private rows; a second one, which "
+    "was trained on private rows that the released model never saw, stands beside it. A row may be taken for its class "
+    "and still describe nobody.",
     "The attacker is assumed to hold the released model, as far as is said below, and public rows with the same "
     "columns, from a source as like the private one as here. With other public rows the numbers are others.",
     "It is a lower bound: another attack may get more out of the same model, so a low number is no proof of safety.",
 )
-ONE_GENERATOR = (
-    "The interval is over evaluations of one trained generator. Training the models or the generator again would move "
-    "the numbers by more than it says."
+PUBLIC_ROWS = "as many public rows that the released model merely sorted into the classes"
+OUTCOMES: tuple[tuple[Outcome, str], ...] = (
+    ("more", "The made-up rows show more by"),
+    ("less", "less by"),
+    ("chance", "may differ by chance"),
+    ("unknown", "not measured"),
 )
-ONE_EVALUATION = (
-    "The interval is over the made-up rows of one evaluation. Training the models or the generator again would move "
-    "the numbers by more than it says."
+"""What the measures say, where not all of them say the same."""
+
+ONE_TRAINING = (
+    "There is no interval: these are figures of one training of the models and the generator, and several evaluations "
+    "of it would not say how another one comes out."
 )
 
 
@@ -40,13 +47,15 @@ def headline(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> Headlin
     scenario, group = found
     memory = memory_of(group, entries)
     public = [memory_of(baseline, entries) for baseline in scenario.baselines]
-    own = {"samples": (ONE_EVALUATION,), "evaluations": (ONE_GENERATOR,), "seeds": ()}[group.interval_over]
+    own = () if group.n_seeds > 1 else (ONE_TRAINING,)
     return Headline(
         sentence=_sentence(scenario, group),
         verdict=tuple(
             line
             for line in (
-                _beside_public(scenario, group),
+                _together(measures_of(group)),
+                *_each(measures_of(group)),
+                _beside_best(scenario, group),
                 _beside_real(scenario, group),
                 _copies(memory, public),
                 _exact(scenario, group),
@@ -64,7 +73,7 @@ def _nothing_measured(scenarios: Sequence[Scenario]) -> str:
         return "No attack has finished yet: this run holds no results."
     if not any(scenario.attacks for scenario in scenarios):
         return "Only the baselines from public data have been measured: no attack on the model has finished yet."
-    return "The made-up rows were not judged by another model, so how much of the classes they show is unknown."
+    return "The made-up rows were not judged by an evaluation model, so how much of the classes they show is unknown."
 
 
 def _sentence(scenario: Scenario, group: Group) -> str:
@@ -72,13 +81,14 @@ def _sentence(scenario: Scenario, group: Group) -> str:
     assert value is not None  # most_telling keeps only groups with an accuracy
     parts = [
         f"From the released model and public data alone, an attacker made up rows of which {percent(value.mean)}"
-        f"{with_interval(value)} are taken, by another model, for the class they were made for."
+        f"{with_interval(value)} are taken, by an evaluation model that was trained on the same private rows, for the "
+        "class they were made for."
     ]
     public = _public(scenario)
     if public:
         parts.append(f"Of {_what(public[0])} it is {percent(public[1])}.")
-    if scenario.ceiling is not None:
-        parts.append(f"Of real private rows that no model was trained on it is {percent(scenario.ceiling)}.")
+    if scenario.real_rows_accuracy is not None:
+        parts.append(f"Of real private rows that no model was trained on it is {percent(scenario.real_rows_accuracy)}.")
     return " ".join(parts)
 
 
@@ -97,35 +107,55 @@ def _what(baseline: Group) -> str:
     }[baseline.attack]
 
 
-def _beside_public(scenario: Scenario, group: Group) -> str:
-    gain, public = scenario.gain(group), _public(scenario)
-    if gain is None or public is None:
+def _together(measures: Sequence[Measure]) -> str:
+    """The conclusion, which takes every measure; a few of them only describe the rows."""
+    if gives_away(measures):
         return (
-            "No baseline from public data was measured, so nothing says how much of this the model gave away and how "
-            "much anybody could have known."
+            "The model gives away what its classes look like: by every measure the made-up rows show more of them "
+            f"than {PUBLIC_ROWS}."
         )
-    by, than = f"{100 * abs(gain.mean):.1f} points", f"{_what(public[0])} ({percent(public[1])})"
-    if gain.low is None or gain.high is None:
-        more = "more" if gain.mean > 0 else "less"
-        return f"That is {by} {more} often than {than}; without intervals nothing says whether this is chance."
-    if gain.low > 0:
+    if having(measures, "one training"):
         return (
-            f"The model gives away what its classes look like: the made-up rows are recognised {by}"
-            f"{with_interval(gain, -1)} more often than {than}, the best of what was tried with public data."
+            f"One training was measured: nothing says whether another would show as much beside {PUBLIC_ROWS}. So "
+            "nothing is concluded of what the model gives away."
         )
-    if gain.high < 0:
-        return (
-            f"The made-up rows are recognised {by} less often than {than}: this attack got nothing out of the model "
-            "that public data do not hold."
-        )
+    if len(having(measures, "unknown")) == len(measures):
+        return f"The rows were not compared with {PUBLIC_ROWS}. So nothing is concluded of what the model gives away."
+    told = [(words, having(measures, outcome)) for outcome, words in OUTCOMES]
+    counted = "; ".join(f"{words}: {', '.join(one.words for one in found)}" for words, found in told if found)
     return (
-        f"The made-up rows are not measurably better than {than}: the difference of {points(gain.mean)} points"
-        f"{with_interval(gain, -1)} may be chance. They show little of the classes that public data do not show."
+        f"That the model gives away what its classes look like would take all {len(measures)} measures, each beside "
+        f"{PUBLIC_ROWS}. {counted}."
     )
 
 
+def _each(measures: Sequence[Measure]) -> list[str]:
+    """One line for each measure that was taken."""
+    return [
+        f"{one.title}: {one.shown(one.value)}, public rows {one.shown(one.public)}, difference {one.difference}."
+        for one in measures
+        if one.gain is not None
+    ]
+
+
+def _beside_best(scenario: Scenario, group: Group) -> str:
+    gain, public = scenario.gain(group), _public(scenario)
+    if gain is None or public is None:
+        return "No baseline from public data was measured beside the attack."
+    more = "more" if gain.mean > 0 else "less"
+    text = (
+        f"They are recognised {100 * abs(gain.mean):.1f} points{with_interval(gain, -1)} {more} often than "
+        f"{_what(public[0])} ({percent(public[1])}), the best of what was tried with public data"
+    )
+    if gain.low is None or gain.high is None:
+        return f"{text}; of one training nothing says whether this is chance."
+    if gain.low > 0 or gain.high < 0:
+        return f"{text}."
+    return f"{text}; the difference may be chance."
+
+
 def _beside_real(scenario: Scenario, group: Group) -> str:
-    value, real = group.value(), scenario.ceiling
+    value, real = group.value(), scenario.real_rows_accuracy
     if value is None or real is None:
         return ""
     if (value.low if value.low is not None else value.mean) > real:
@@ -133,7 +163,9 @@ def _beside_real(scenario: Scenario, group: Group) -> str:
             f"They are recognised more often than real rows are ({percent(real)}): each looks like the typical case of "
             "its class, which most real rows do not. That is a picture of the class, not of a person."
         )
-    return f"The other model recognises real private rows in {percent(real)} of cases; no attack has to exceed that."
+    return (
+        f"The evaluation model recognises real private rows in {percent(real)} of cases; no attack has to exceed that."
+    )
 
 
 def _copies(memory: Memorisation | None, public: Sequence[Memorisation | None]) -> str:
@@ -180,15 +212,15 @@ def _exact(scenario: Scenario, group: Group) -> str:
 def _tiles(scenario: Scenario, group: Group, memory: Memorisation | None) -> tuple[Tile, ...]:
     value, public = group.value(), _public(scenario)
     assert value is not None
-    spread = with_interval(value).strip(" ()") or "one evaluation, no interval"
+    spread = with_interval(value).strip(" ()") or "one training, no interval"
     tiles = [Tile(percent(value.mean), "of made-up rows taken for their class", f"{_short(scenario, group)}, {spread}")]
     if public:
         name = attack_name(public[0].attack, public[0].label)
         tiles.append(Tile(percent(public[1]), "with public data instead", name))
-    if scenario.ceiling is not None:
+    if scenario.real_rows_accuracy is not None:
         tiles.append(
             Tile(
-                percent(scenario.ceiling),
+                percent(scenario.real_rows_accuracy),
                 "of real private rows",
                 f"held out from all training, judged by {model_name(scenario.setting.evaluation)}",
             )

@@ -68,10 +68,11 @@ def released_context(runs: Sequence[ReleasedRun], redact: bool = False) -> dict[
         "headline": headline(scenarios, entries),
         "facts": _facts(scenarios, entries),
         "threat_models": _threat_models(scenarios),
-        "panels": attack_panels(scenarios),
+        "panels": (panels := attack_panels(scenarios)),
+        "measures": any(row.is_compared for panel in panels for row in panel.rows),
         "main": main,
         "main_title": _main_title(scenarios, main),
-        "over": _over(scenarios),
+        "over": any((value := group.value()) and value.has_interval for group in _groups(scenarios)),
         "attack_details": _attack_details(scenarios),
         "styles": {"attack": series_style(0), "baseline": BASELINE_STYLE},
         "searches": search_tables(scenarios),
@@ -115,17 +116,6 @@ def _main_title(scenarios: Sequence[Scenario], main: Group | None) -> str:
     return " · ".join(part for part in (group_titles(scenario)[main], scenario_titles(scenarios)[main.setting]) if part)
 
 
-def _over(scenarios: Sequence[Scenario]) -> list[str]:
-    """What the intervals of the comparison are over, in words."""
-    words = {
-        "seeds": "over seeds, each with its own training of the models and the generator",
-        "evaluations": "over evaluations of one trained generator",
-        "samples": "over the made-up rows of one evaluation",
-    }
-    used = {group.interval_over for group in _groups(scenarios) if group.value() is not None}
-    return [text for name, text in words.items() if name in used]
-
-
 def _facts(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> list[tuple[str, list[tuple[str, str]]]]:
     """What was attacked: for each scenario its title and facts."""
     where = scenario_titles(scenarios)
@@ -141,6 +131,7 @@ def _facts(scenarios: Sequence[Scenario], entries: Sequence[Entry]) -> list[tupl
             ("Its accuracy", _accuracies([entry.target_scores for entry in own], scenario)),
             ("Evaluation model", [model_name(setting.evaluation)]),
             ("Accuracy of the evaluation model", _accuracies([entry.evaluation_scores for entry in own])),
+            ("Accuracy of the second one", _accuracies([entry.disjoint_scores for entry in own])),
             *sizes,
         ]
         distinct = [(name, "; ".join(dict.fromkeys(values))) for name, values in facts]

@@ -12,9 +12,17 @@ BLACK_BOX = "plgmi_black_box"
 TERMS = (
     "A “group” is one of the kinds that the model tells apart, such as patients with one diagnosis; the private "
     "records are of people of these groups. A made-up record is “recognised” when another model takes it for the "
-    "group it was made for. That model learned from the same private records and had no part in the attack. “Public” "
-    "records are of other people, with the same columns."
+    "group it was made for. That model learned from the same private records and had no part in the attack; a second "
+    "one learned from other private records of the same groups. “Public” records are of other people, with the same "
+    "columns."
 )
+MEASURES = {
+    "attack_accuracy": "recognised",
+    "disjoint_accuracy": "recognised by a second model, which learned from other records",
+    "class_shapes_score": "how the values of a group are spread",
+    "distinct_nearest_rows": "how many different private records they resemble",
+    "nearer_to_train": "how near they are to records that the model learned from",
+}
 BASELINES = {
     "public_pseudo_labelled": "public records that the released model merely sorted into the groups",
     "gan_without_target": "records made up from public ones, with the released model's sorting alone",

@@ -5,26 +5,35 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.row_values import number, text
 
 ALL = "all"
 """The class of a row that is about all classes together."""
 
+OVER_PUBLIC = "over_public_"
+"""Prefix of a measure minus that of as many public rows which the target sorted into its classes."""
+
 METRICS = (
-    "attack_accuracy",
     "shapes_score",
     "pair_trends_score",
-    "class_shapes_score",
     "inversion_loss",
     "inversion_loss_searched",
     "exact_match_rate",
     "gower_distance",
     "seconds",
     "fit_seconds",
-    "ceiling",
-    "ceiling_class",
+    "real_rows_accuracy",
+    "real_rows_accuracy_class",
+    "disjoint_real_rows_accuracy",
     "target_test_accuracy",
+    "condition_accuracy",
+    "public_condition_accuracy",
+    *(f"{beside}{name}" for name in MEASURES for beside in ("", "public_", OVER_PUBLIC)),
 )
+
+EARLIER = {"real_rows_accuracy": "ceiling", "real_rows_accuracy_class": "ceiling_class"}
+"""Names of metrics in runs of older versions."""
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,6 @@ class InversionResult:
         class_name: the class, or `ALL`.
         samples: rows made and judged.
         metrics: the finite values among `METRICS`: fractions, nats, seconds.
-        low: lower end of the 95% interval of the attack accuracy over samples.
-        high: upper end.
         threat_model: one plain sentence.
         options: settings of the attack as text.
         warnings: what the attack warned of.
@@ -78,8 +85,6 @@ class InversionResult:
     class_name: str = ALL
     samples: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    low: float | None = None
-    high: float | None = None
     threat_model: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -98,7 +103,7 @@ def parse_result(raw: Any, run: str, where: str) -> InversionResult:
         raise UsageError(f"{where}: expected a mapping with the name of an 'attack', got {raw!r}")
     options, warnings = raw.get("options"), raw.get("warnings")
     samples = number(raw.get("samples"))
-    metrics = {name: number(raw.get(name)) for name in METRICS}
+    metrics = {name: number(raw.get(name, raw.get(EARLIER.get(name, name)))) for name in METRICS}
     return InversionResult(
         run=run,
         setting=Setting(*(text(raw.get(name)) for name in ("dataset", "target", "evaluation", "setting"))),
@@ -111,8 +116,6 @@ def parse_result(raw: Any, run: str, where: str) -> InversionResult:
         class_name=text(raw.get("class")) or ALL,
         samples=None if samples is None else int(samples),
         metrics={name: value for name, value in metrics.items() if value is not None},
-        low=number(raw.get("attack_accuracy_low")),
-        high=number(raw.get("attack_accuracy_high")),
         threat_model=text(raw.get("threat_model")),
         options=dict(_flat(options)) if isinstance(options, Mapping) else {},
         warnings=tuple(map(str, warnings)) if isinstance(warnings, list) else (),

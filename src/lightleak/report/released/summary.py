@@ -24,7 +24,8 @@ from lightleak.report.released.comparison import Scenario, most_telling
 from lightleak.report.released.entries import Entry
 from lightleak.report.released.group import Group
 from lightleak.report.released.memorisation import copied, memory_of, share_of
-from lightleak.report.released.plain import BASELINES, BLACK_BOX, LIMITS, TERMS, attacker
+from lightleak.report.released.plain import BASELINES, BLACK_BOX, LIMITS, MEASURES, TERMS, attacker
+from lightleak.report.released.verdict import Measure, gives_away, having, measures_of
 from lightleak.report.released.wording import scenario_titles
 from lightleak.report.wording import points
 
@@ -34,14 +35,6 @@ COLUMNS = (
     "Equal to a private record, of 100",
     "Nearer to a learned record, of 100",
 )
-OVER = {
-    "seeds": "each with its own model",
-    "evaluations": "of one model, so that another training may differ by more than the interval says",
-    "samples": "of one model, so that another training may differ by more than the interval says",
-}
-"""What the repeated measurements have in common, by what the interval is over (`Group.interval_over`)."""
-
-
 TYPICAL = ": made-up ones show the typical case of a group, which most real people are not"
 """Why made-up records may be recognised more often than real ones."""
 
@@ -74,22 +67,23 @@ def _sentences(
     assert value is not None  # `most_telling` keeps only groups with an accuracy
     who = "Whoever may ask the released model" if main.attack == BLACK_BOX else "Whoever holds the released model"
     kinds = f"its {scenario.n_classes} groups" if scenario.n_classes else "its groups"
-    spread = interval_of(value) if value.has_interval else "measured once: no interval"
+    spread = interval_of(value) if value.has_interval else "one training: no interval"
     found = [
         f"{who} could make up records of {kinds}, of which another model recognises {of_hundred(value)} of "
         f"100 ({spread}).",
         _beside_public(scenario, main),
+        _together(measures_of(main)),
         _seeing_nothing(scenario),
     ]
-    if scenario.ceiling is not None:
-        typical = (value.mean if value.low is None else value.low) > scenario.ceiling
+    if scenario.real_rows_accuracy is not None:
+        typical = (value.mean if value.low is None else value.low) > scenario.real_rows_accuracy
         found.append(
             f"Of real private records that no model has learned from, it recognises "
-            f"{of_hundred(Estimate(scenario.ceiling))} of 100{TYPICAL if typical else ''}."
+            f"{of_hundred(Estimate(scenario.real_rows_accuracy))} of 100{TYPICAL if typical else ''}."
         )
     found.append(_single_records(scenario, main, entries))
-    n = len(main.evaluations)
-    found.append(f"Measured {counted(n, 'time')}, {OVER[main.interval_over]}.")
+    once = "" if main.n_seeds > 1 else ", so that nothing says how another training would come out"
+    found.append(f"Measured on {counted(main.n_seeds, 'released model')}{once}.")
     measured = sum(one.value() is not None for each in scenarios for one in each.attacks)
     if measured > 1:
         found.append(
@@ -114,11 +108,32 @@ def _beside_public(scenario: Scenario, main: Group) -> str:
     )
     if gain.low is None or gain.high is None:
         return f"{told} Whether that is chance is not known."
-    if gain.low > 0:
-        return f"{told} That much the model itself gave away."
-    if gain.high < 0:
-        return f"{told} This attack got nothing out of the model that they do not show."
-    return f"{told} That may be chance: the model was not shown to give away more."
+    return told if gain.low > 0 or gain.high < 0 else f"{told} That may be chance."
+
+
+def _together(measures: Sequence[Measure]) -> str:
+    """The conclusion, which takes every measure."""
+    beside = "as many public records that the model merely sorted into the groups"
+    if gives_away(measures):
+        return (
+            f"By each of {len(measures)} measures the made-up records show more of the groups than {beside}: the model "
+            "gives away what its groups look like."
+        )
+    if having(measures, "one training"):
+        return "On a single model nothing is concluded of what it gives away."
+    known = [one for one in measures if one.outcome != "unknown"]
+    if not known:
+        return f"They were not compared with {beside}, so nothing is concluded of what the model gives away."
+    more = having(known, "more")
+    return (
+        f"Beside {beside}, the made-up records show more of the groups by {len(more)} of {len(known)} measures"
+        f"{f' ({_plainly(more)})' if more else ''}. That the model gives away what its groups look like would take all "
+        f"{len(measures)}."
+    )
+
+
+def _plainly(measures: Sequence[Measure]) -> str:
+    return ", ".join(MEASURES[one.name] for one in measures)
 
 
 def _seeing_nothing(scenario: Scenario) -> str:
@@ -158,8 +173,8 @@ def _tiles(scenario: Scenario, main: Group) -> tuple[Tile, ...]:
     public = best.value() if best else None
     if public is not None:
         tiles.append(Tile(of_hundred(public), "of 100 without opening the model", interval_of(public)))
-    if scenario.ceiling is not None:
-        real = Estimate(scenario.ceiling)
+    if scenario.real_rows_accuracy is not None:
+        real = Estimate(scenario.real_rows_accuracy)
         tiles.append(Tile(of_hundred(real), "of 100 real private records", "that no model has learned from"))
     return tuple(tiles)
 
@@ -193,8 +208,8 @@ def _table(scenarios: Sequence[Scenario], scenario: Scenario, main: Group, entri
     where = scenario_titles(scenarios)
     rows = [_row("The attack", main, scenario, entries)]
     rows += [_row(capital(BASELINES[one.attack]), one, scenario, entries) for one in _best_of_each(scenario.baselines)]
-    if scenario.ceiling is not None:
-        real = Cell(of_hundred(Estimate(scenario.ceiling)))
+    if scenario.real_rows_accuracy is not None:
+        real = Cell(of_hundred(Estimate(scenario.real_rows_accuracy)))
         rows.append(Row("Real private records", "that no model has learned from", (real, *[Cell("–")] * 3)))
     blocks = [Block(capital(where[scenario.setting]) or "The released model", "", tuple(rows))]
     others = [found for one in scenarios if one is not scenario and (found := most_telling([one])) is not None]
@@ -225,5 +240,5 @@ def _row(title: str, group: Group, scenario: Scenario, entries: Sequence[Entry])
         equal = proportion(equal.mean, group.samples) if group.samples else Estimate(equal.mean)
     gain = None if group.is_baseline else scenario.gain(group)
     samples = f" of {group.samples:,} records" if group.samples else ""
-    detail = f"{counted(len(group.evaluations), 'measurement')}{samples}"
+    detail = f"{counted(group.n_seeds, 'released model')}{samples}"
     return Row(title, detail, (cell_of(group.value()), signed_cell(gain), cell_of(equal), cell_of(nearer)))

@@ -10,6 +10,7 @@ from lightleak.report.estimate import Estimate
 from lightleak.report.released.charts import Dot, Reference, dot_chart
 from lightleak.report.released.comparison import Scenario
 from lightleak.report.released.group import ACCURACY, UNLED, Group
+from lightleak.report.released.verdict import Measure, measures_of
 from lightleak.report.released.wording import (
     SEARCHES,
     SHOWN_LOSS,
@@ -32,6 +33,17 @@ class AttackRow:
     group: Group
     gain: Estimate | None
 
+    @property
+    def measures(self) -> tuple[Measure, ...]:
+        """Its measures beside public rows."""
+        return measures_of(self.group)
+
+    @property
+    def is_compared(self) -> bool:
+        """Whether it was compared with public rows, and is not these rows themselves."""
+        itself = self.group.attack == "public_pseudo_labelled"
+        return not itself and any(one.gain is not None for one in self.measures)
+
 
 @dataclass(frozen=True)
 class AttackPanel:
@@ -40,7 +52,7 @@ class AttackPanel:
     title: str
     drawing: Markup | None
     rows: tuple[AttackRow, ...]
-    ceiling: float | None
+    real_rows_accuracy: float | None
     chance: float | None
 
 
@@ -59,14 +71,16 @@ def _attack_panel(scenario: Scenario, title: str) -> AttackPanel:
             singles = tuple((one, f"{name}: {percent(one)}") for name, one in group.singles())
             dots.append(Dot(titles[group], value, singles if len(singles) > 1 else (), group.is_baseline))
     references = []
-    if scenario.ceiling is not None:
-        references.append(Reference(f"real rows {percent(scenario.ceiling)}", scenario.ceiling, "truth"))
+    if scenario.real_rows_accuracy is not None:
+        references.append(
+            Reference(f"real rows {percent(scenario.real_rows_accuracy)}", scenario.real_rows_accuracy, "truth")
+        )
     if scenario.chance is not None:
         references.append(Reference(f"chance {percent(scenario.chance)}", scenario.chance, "guess"))
     name = f"Share of rows taken for their class by {len(dots)} of the attacks and baselines"
     rows = tuple(AttackRow(titles[group], group, scenario.gain(group)) for group in scenario.groups)
     drawing = dot_chart(name, dots, references) if dots else None
-    return AttackPanel(title, drawing, rows, scenario.ceiling, scenario.chance)
+    return AttackPanel(title, drawing, rows, scenario.real_rows_accuracy, scenario.chance)
 
 
 @dataclass(frozen=True)
@@ -128,6 +142,7 @@ def _search_table(title: str, groups: Sequence[Group]) -> SearchTable:
             tuple(distance(value.mean if (value := group.value("gower_distance")) else None) for group in groups),
         ),
         ("Seconds to make the rows", tuple(duration(value.mean if value else None) for value in seconds)),
+        ("Trainings", tuple(str(group.n_seeds) for group in groups)),
         ("Evaluations", tuple(str(len(group.evaluations)) for group in groups)),
         ("Rows of each", tuple(count(group.samples) for group in groups)),
     )
