@@ -27,16 +27,16 @@ class Worth:
 
         >>> Worth(312.4, 120.2, math.inf).words, Worth(0.4).words, Worth(math.inf, math.inf, math.inf).words
         ('312 (at least 120)', 'under 1', 'any number (every estimate was exact)')
-        >>> Worth(2134.0, 870.0, 5210.0).words
-        '2,134 (870 to 5,210)'
+        >>> Worth(2134.0, 870.0, 5210.0).words, Worth(2.0, 0.8, math.inf).words
+        ('2,134 (870 to 5,210)', '2 (may be any number)')
         """
         if math.isinf(self.rows):
             return "any number (every estimate was exact)"
         if self.low is None or self.high is None:
             return _count(self.rows)
-        low = _count(self.low)
-        bounds = f"at least {low}" if math.isinf(self.high) else f"{low} to {_count(self.high)}"
-        return f"{_count(self.rows)} ({bounds})"
+        if math.isinf(self.high):
+            return f"{_count(self.rows)} ({f'at least {_count(self.low)}' if self.low >= 1 else 'may be any number'})"
+        return f"{_count(self.rows)} ({_count(self.low)} to {_count(self.high)})"
 
 
 def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | None:
