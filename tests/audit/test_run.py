@@ -24,6 +24,7 @@ from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.metrics.summary import summarise
 from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.report.run_folder import load_cells, load_run
 
 # The issue's words: scripts outside the project read these names.
 ISSUE_FIELDS = {
@@ -298,3 +299,25 @@ def test_fresh_clients_of_the_run_are_those_of_its_seed(finished: Path) -> None:
     cells = pd.read_csv(finished / "reconstructions" / "tableak-initial-b4-001.csv", dtype=str)
     decoded = experiment.encoder.decode(truth.inputs, clamp=False)
     assert list(cells[cells["column"] == "d0"]["true"]) == list(decoded["d0"])
+
+
+@pytest.mark.parametrize("raw", [False, True], ids=["escaped", "raw"])
+def test_formulas_in_a_table_are_text_to_a_spreadsheet_and_themselves_in_the_report(
+    tmp_path: Path, tiny: Any, silent: Console, raw: bool
+) -> None:
+    words = ["=1+1", "@SUM(A1)", "-2+3", "plain"]
+    table = pd.DataFrame({"=job": words * 30, "age": [-7, 5, -3, 8, 2] * 24, "ill": ["no", "yes"] * 60})
+    table.to_csv(tmp_path / "own.csv", index=False)
+    own = {"table": str(tmp_path / "own.csv"), "label": "ill"}
+    config = tiny(data=own, training__epochs=0, attacks={"random": {}}, raw_csv=raw)
+    run_audit(config, tmp_path / "run", console=silent)
+    file = tmp_path / "run" / "reconstructions" / "random-initial-b4-000.csv"
+    written = pd.read_csv(file, dtype=str, keep_default_na=False)
+    jobs = written[written["column"] == ("=job" if raw else "'=job")]
+    assert set(jobs["true"]) <= {word if raw or word == "plain" else f"'{word}" for word in words}
+    ages = written[written["column"] == "age"]["true"]
+    assert len(jobs) == len(ages) == 4 and all(age.lstrip("-").isdigit() for age in ages)
+    run = load_run(tmp_path / "run")
+    cells = load_cells(run, run.results[0])
+    assert cells is not None and set(cells["column"]) == {"=job", "age"}
+    assert set(cells[cells["column"] == "=job"]["true"]) <= set(words)
