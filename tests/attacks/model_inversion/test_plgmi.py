@@ -157,7 +157,7 @@ def test_weights_that_do_not_fit_are_refused(released: ReleasedModel) -> None:
         ({"gradient": {"step": 1}}, "gradient.*step"),
         ({"pseudo_labels": {"top_n": 0}}, "top_n"),
         ({"augmentation": {"share": 1}}, "share must be"),
-        ({"batch_size": 55}, "multiple of pac"),
+        ({"batch_size": 55, "pac": 10}, "multiple of pac"),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], said: str) -> None:

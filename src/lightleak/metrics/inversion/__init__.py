@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lightleak.attacks.model_inversion.condition import ConditionClassifier
 from lightleak.core.facts import Facts
 from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy
 from lightleak.metrics.inversion.column_shapes import class_shapes, column_shapes
@@ -20,7 +19,6 @@ INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
     "pair_trends_score": pair_trends,
     "gower_distance": nearest_of_class,
     "distinct_nearest_rows": memorisation,
-    "condition_accuracy": ConditionClassifier,
     "exact_match_rate": exact_match_rate,
     "nearer_to_train": memorisation,
 }
@@ -52,11 +50,6 @@ INVERSION_FACTS: Mapping[str, Facts] = {
         "effective number of private rows of a class that made rows come nearest to",
         needs=("Equal numbers of made rows, where attacks are compared.",),
         citation="LightLeak's own; the inverse of Simpson's index, Hill 1973",
-    ),
-    "condition_accuracy": Facts(
-        "how well made rows teach a classifier the classes of public rows",
-        needs=("Pseudo-labelled public rows that no generator learned from; no private row.",),
-        citation="LightLeak's own",
     ),
     "exact_match_rate": Facts(citation="LightLeak's own"),
     "nearer_to_train": Facts(

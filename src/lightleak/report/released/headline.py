@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from lightleak.report.estimate import Estimate
 from lightleak.report.headline import Tile
 from lightleak.report.intervals import difference
 from lightleak.report.released.comparison import Scenario, most_telling
@@ -142,9 +143,12 @@ def _beside_best(scenario: Scenario, group: Group) -> str:
     gain, public = scenario.gain(group), _public(scenario)
     if gain is None or public is None:
         return "No baseline from public data was measured beside the attack."
-    more = "more" if gain.mean > 0 else "less"
+    more, shown = "more", gain
+    if gain.mean < 0:
+        ends = (None if end is None else -end for end in (gain.high, gain.low))
+        more, shown = "less", Estimate(-gain.mean, gain.n, *ends)
     text = (
-        f"They are recognised {100 * abs(gain.mean):.1f} points{with_interval(gain, -1)} {more} often than "
+        f"They are recognised {100 * shown.mean:.1f} points{with_interval(shown, -1)} {more} often than "
         f"{_what(public[0])} ({percent(public[1])}), the best of what was tried with public data"
     )
     if gain.low is None or gain.high is None:
