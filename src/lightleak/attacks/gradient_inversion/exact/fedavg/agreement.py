@@ -29,9 +29,9 @@ UNCLEAR_BELOW = 2e-3
 DUAL_ERROR = 2e-4
 """What noise leaves of the equations of duals at least: distances are measured after numbers were fitted to it."""
 
-NUMBERS_WITHIN = 0.02
-"""Error of a number, in deviations, up to which it is taken as known: for whole numbers of a few dozen values (age)
-small enough to see whether they come out whole."""
+KNOWN_WITHIN = 0.02
+"""Error of a number, in deviations, up to which it is taken as known while other rows are looked for: for whole numbers
+of a few dozen values (age) small enough to see whether they come out whole. What is proven is judged by `proof`."""
 
 WHOLE_WITHIN = 0.3
 """How near whole numbers must come out, where their error is below `CHECKED_BELOW`."""
@@ -148,7 +148,7 @@ def _best(equations: RowEquations, members: Candidates) -> tuple[int, Tensor, bo
     error = max(float(distance[best]), DUAL_ERROR)
     complete = error <= FITS_WITHIN and float(sharpness[best]) > equations.determined
     within = error / max(float(sharpness[best]), equations.determined)
-    precise = complete and within <= NUMBERS_WITHIN and _whole(equations, numbers[best], within)
+    precise = complete and within <= KNOWN_WITHIN and _whole(equations, numbers[best], within)
     return best, numbers[best], complete, precise, unique
 
 

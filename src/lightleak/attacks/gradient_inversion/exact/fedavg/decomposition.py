@@ -40,16 +40,12 @@ class Decomposition:
         codes: LongTensor ``[r, K]``.
         numbers: ``[r, F]``, clamped.
         shares: ``[r, h]``.
-        spread: deviation that noise gives an indicator or number of the row ``[r]``.
-        doubt: largest distance of one of the row's category indicators from 0 or 1 ``[r]``.
         left: norm of what they leave of the update, relative to what noise explains: about 1 where all rows are found.
     """
 
     codes: Tensor
     numbers: Tensor
     shares: Tensor
-    spread: Tensor
-    doubt: Tensor
     left: float
 
 
@@ -94,29 +90,24 @@ def _sharpened(equations: RowEquations, shares: Tensor, active: Tensor, rounds: 
     """Rows from shares and shares from rows in turn."""
     gradient = equations.gradient
     for _ in range(rounds):
-        codes, numbers, inverse, doubt = _rows(equations, shares)
+        codes, numbers = _rows(equations, shares)
         shares = _shares(gradient, equations.coordinates(codes, numbers), active)
-    codes, numbers, inverse, doubt = _rows(equations, shares)
+    codes, numbers = _rows(equations, shares)
     left = gradient - shares.T @ equations.coordinates(codes, numbers)
     explained = equations.noise * left.numel() ** 0.5
-    spread = equations.noise * inverse.norm(dim=1)
-    return Decomposition(codes, numbers, shares, spread, doubt, float(left.norm()) / max(explained, LEAST))
+    return Decomposition(codes, numbers, shares, float(left.norm()) / max(explained, LEAST))
 
 
-def _rows(equations: RowEquations, shares: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Codes, numbers, the inverse of the shares, and how far indicators are from 0 and 1."""
+def _rows(equations: RowEquations, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Codes and numbers of the rows that fit shares best."""
     space = equations.space
-    inverse = torch.linalg.pinv(shares.T)
-    solved = inverse @ equations.gradient
-    codes, doubt, start = [], solved.new_zeros(len(solved)), 0
+    solved = torch.linalg.pinv(shares.T) @ equations.gradient
+    codes, start = [], 0
     for size in space.sizes:
-        block = solved[:, start : start + size]
-        codes.append(block.argmax(1))
-        exact = torch.nn.functional.one_hot(codes[-1], size).to(block.dtype)
-        doubt = torch.maximum(doubt, (block - exact).abs().amax(1))
+        codes.append(solved[:, start : start + size].argmax(1))
         start += size
     stacked = torch.stack(codes, 1) if codes else torch.empty(len(solved), 0, dtype=torch.long, device=solved.device)
-    return stacked, space.clamp(solved[:, start : start + len(space.free)]), inverse, doubt
+    return stacked, space.clamp(solved[:, start : start + len(space.free)])
 
 
 def _shares(gradient: Tensor, coordinates: Tensor, active: Tensor) -> Tensor:

@@ -1,0 +1,58 @@
+"""Shares of rows in a first layer's update, and numbers that leave less of it."""
+
+import pytest
+import torch
+
+from lightleak.attacks.gradient_inversion.exact.fedavg.shares import fit_shares, least_squares, with_better_numbers
+
+
+@pytest.mark.parametrize(("epochs", "batches"), [(1, 1), (5, 2)])
+def test_true_rows_leave_rounding_alone(make_client, epochs, batches):
+    client = make_client(6, epochs, batches)
+    fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
+    assert 0.3 < fit.left < 1.5
+    assert torch.equal(fit.x, client.equations.space.rows.of(*client.coordinates))
+
+
+def test_shares_of_one_step_are_the_errors_of_the_rows(make_client):
+    client = make_client(6, 1, 1)
+    fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
+    chain = client.observed.start
+    activations = chain.forward(client.x)
+    classes = torch.nn.functional.one_hot(client.truth.labels, 2)
+    errors = chain.errors(activations, (activations.probabilities - classes) / 6)[0]
+    assert float((fit.shares - errors)[fit.known].abs().max()) < 1e-4 * float(errors.abs().max())
+
+
+def test_a_share_that_other_active_rows_could_have_is_not_known(make_client):
+    client = make_client(6)
+    codes, numbers = client.coordinates
+    twice = torch.tensor([0, 0, 1, 2, 3, 4, 5])
+    fit = fit_shares(client.observed, client.equations.space, codes[twice], numbers[twice])
+    active = fit.shares.abs() > 0
+    assert not fit.known[:2][active[:2]].any()
+    assert fit.known[2:][active[2:]].any()
+
+
+def test_numbers_are_found_from_near_ones(make_client):
+    client = make_client(6, 5, 2)
+    space = client.equations.space
+    codes, numbers = client.coordinates
+    off = space.clamp(numbers + 0.1 * torch.randn(numbers.shape, generator=torch.Generator().manual_seed(1)).double())
+    near = fit_shares(client.observed, space, codes, off)
+    found = with_better_numbers(client.observed, space, near)
+    assert near.left > 50 > 1.5 > found.left
+    assert float((found.numbers - numbers).abs().max()) < 0.01
+
+
+def test_what_moves_nothing_has_an_infinite_error(make_client):
+    client = make_client(6)
+    fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
+    within = torch.nn.functional.pad(fit.x[:1], (0, 1), value=1.0)  # the row itself: its share makes it good
+    nothing = torch.zeros_like(within)
+    step, error = least_squares(fit, torch.cat([within, nothing]))
+    assert error.view(6, 2)[:, 1].isinf().all()
+    assert float(error.view(6, 2)[0, 0]) > 1e3 * float(
+        least_squares(fit, torch.eye(within.shape[1])[:1].double())[1][0]
+    )
+    assert step.isfinite().all()
