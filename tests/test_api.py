@@ -139,7 +139,9 @@ def test_a_chain_of_ones_own_is_attacked_as_the_registrys(data: PreparedTable) -
 
 
 def test_where_exact_inversion_does_not_apply_it_says_so_before_any_work(audit: Audit, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"exact inversion is for ReLU networks.*own:Normalised"):
+    with pytest.raises(
+        UnsupportedError, match=r"exact inversion is for plain ReLU networks.*in Normalised layer 'norm' is"
+    ):
         audit(Normalised, attacks=["exact"])
     assert not (tmp_path / "run").exists()
 

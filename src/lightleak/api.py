@@ -347,7 +347,7 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
     if not isinstance(made, nn.Module):
         raise UsageError(f"{expected}, got {type(made).__name__}")
     made, _ = with_two_logits(made, prepared.width)
-    require_auditable(made, prepared.width, prepared.n_classes)
+    require_auditable(made, prepared.encoder, prepared.n_classes)
     return hand_over(made), type(made).__name__
 
 

@@ -72,7 +72,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     spec = NetworkSpec(config.target.network, table.schema.n_classes, encoder.layout, config.target.options)
     network = build_network(spec, seed=0)  # refuses options it does not take
     if is_own(spec.name):
-        require_auditable(network, encoder.layout.width, spec.n_classes)
+        require_auditable(network, encoder, spec.n_classes)
     trained = () if config.protocol.is_fedavg else (config.training.batch_size,)
     largest = max((*trained, *config.initial.batch_sizes), default=1)
     if largest > len(table.train):

@@ -16,7 +16,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.own import hand_over
-from lightleak.targets.own_check import require_attackable
+from lightleak.targets.own_check import ROWS, require_classifier
 from lightleak.targets.single_logit import two_logit_gradient, two_logit_weights, with_two_logits
 from lightleak.targets.spec import NetworkSpec
 
@@ -103,7 +103,7 @@ class ModuleCapture(GradientCapture):
         network = find_network(module, self.network_name)
         require_trained(network)
         alone, self._grown = with_two_logits(without_trainer(network), self.encoder.width)
-        n_classes = require_attackable(alone, self.encoder.width)
+        n_classes = require_classifier(alone, self.encoder.spread_rows(ROWS))
         return network, NetworkSpec(hand_over(alone), n_classes, self.encoder.layout)
 
     def _read(self, batch: Any) -> tuple[Tensor, Tensor]:

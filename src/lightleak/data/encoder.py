@@ -225,6 +225,20 @@ class TableEncoder(nn.Module):
         x[..., at] = ((raw - self.shift[at]) / self.scale[at]).float()
         return x
 
+    def spread_rows(self, n: int) -> Tensor:
+        """Encode ``n`` valid rows from first to last category and from lowest to highest number: float32 ``[n, d]``.
+
+        Raises:
+            DataError: the encoder is not fitted.
+        """
+        self._require_fitted()
+        share = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(-1).to(self.lower.device)
+        numbers = self.lower + (self.upper - self.lower) * share
+        whole = [i for i, column in enumerate(self.schema.numerical) if column.kind is ColumnKind.INTEGER]
+        numbers[:, whole] = numbers[:, whole].round()
+        last = torch.tensor([block.width - 1 for block in self.layout.categorical], dtype=torch.float64)
+        return self.assemble((share * last.to(share.device)).round().long(), numbers)
+
     def relaxation(
         self,
         categorical: CategoricalRelaxation = "softmax",
