@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,11 @@ class Leakage:
         return pd.DataFrame(self.results["rows"])
 
     @property
+    def left_out(self) -> Mapping[str, str]:
+        """Attacks that do not apply, each with what stands in the way; empty where all apply."""
+        return dict(self.results.get("left_out", {}))
+
+    @property
     def summary(self) -> pd.DataFrame:
         """One row per group of alike updates; of every score its mean and 95% interval (``_low``, ``_high``)."""
         return pd.DataFrame([_flat(group) for group in self.results["summary"]])
@@ -160,7 +166,8 @@ def audit_model(
     Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
     weights that a module has as it is handed over; a network named by a string starts from random weights. With
     ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is left as it is.
-    One with a single logit is attacked, and trained, as the network of two classes that it equals.
+    One with a single logit is attacked, and trained, as the network of two classes that it equals. Attacks that do not
+    apply to the network are left out and listed with the reason, in the result and in the report, unless none applies.
 
     Args:
         data: of `prepare`, or what `prepare` takes; then with ``label``.
@@ -200,7 +207,7 @@ def audit_model(
             f"a table in memory is attacked by one process: workers must be 1, got {config.workers}; write table and "
             "network factory to files and name them in a config for more"
         )
-    return _leakage(output, lambda folder, console: run_audit(config, folder, _command(), console), progress)
+    return _leakage(output, lambda folder, c: run_audit(config, folder, _command(), c, pass_over=True), progress)
 
 
 def attack_updates(
@@ -214,6 +221,8 @@ def attack_updates(
     progress: bool = False,
 ) -> Leakage:
     """Attack updates from anywhere: what a callback captured, what another framework's server received, or a folder.
+
+    Attacks that do not apply to these updates are left out and listed with the reason, unless none applies.
 
     Args:
         updates: a `ClientUpdate`, a `Capture`, a pair of update and `GroundTruth`, a list of these, or a folder of
@@ -240,9 +249,10 @@ def attack_updates(
         chosen["attacks"] = _attacks(attacks)
     config = updates_config([update for update, _ in observed], chosen, _settings(settings))
     if isinstance(updates, Path | str):
-        root = Path(updates)
-        return _leakage(output, lambda folder, c: attack_captures(config, root, folder, _command(), c), progress)
-    return _leakage(output, lambda folder, c: run_updates(observed, config, folder, _command(), c), progress)
+        work = partial(attack_captures, config, Path(updates))
+    else:
+        work = partial(run_updates, observed, config)
+    return _leakage(output, lambda folder, c: work(folder, _command(), c, pass_over=True), progress)
 
 
 def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) -> Any:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from lightleak.audit.attack_settings import (
     label_setting,
     label_sharing,
     make_attack,
+    require_some,
     shares_labels,
     shares_statistics,
     with_label_setting,
@@ -67,7 +69,11 @@ OFFLINE_FILE = "capture.json"
 
 
 def run_audit(
-    config: AuditConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
+    config: AuditConfig,
+    folder: Path,
+    command: Sequence[str] = (),
+    console: Console | None = None,
+    pass_over: bool = False,
 ) -> dict[str, Any]:
     """Run an audit, or what is left of one, and return the content of its ``results.json``.
 
@@ -79,6 +85,8 @@ def run_audit(
             continued, and joined where the run is still on.
         command: recorded in ``environment.json``.
         console: where progress goes.
+        pass_over: run the attacks that apply and list the others with their reasons; else one that does not apply is
+            an error.
 
     Raises:
         UsageError: the folder holds another run, or the config cannot be served; before any work.
@@ -88,10 +96,11 @@ def run_audit(
     device = resolve_device(config.device)
     check_attacks(config.attacks)
     experiment = prepare_experiment(config)
-    check_served(config, experiment)
+    left_out = check_served(config, experiment, pass_over)
     open_run_folder(folder, config)
     _set_aside_captures(folder)
     write_environment(folder, device, command)
+    config = replace(config, attacks={name: of for name, of in config.attacks.items() if name not in left_out})
     _train_once(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
     present = finished_files(folder)
@@ -108,7 +117,7 @@ def run_audit(
             quiet=not console.is_interactive,
         )
     finally:
-        results = leave_results(folder, partial(finished_rows, units, folder), config.redact)
+        results = leave_results(folder, partial(finished_rows, units, folder), config.redact, left_out=left_out)
     if config.redact:
         with Claims(folder / CLAIMS).wait_for("redaction"):
             redact_captures(folder / "captures")
@@ -161,8 +170,16 @@ def resumed_file(folder: Path) -> Path:
     return folder / CONFIG_FILE
 
 
-def check_served(config: AuditConfig, experiment: Experiment) -> None:
+def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = False) -> dict[str, str]:
     """Try everything that could fail in the middle of a run: the Trainer, the batches, every attack on a first update.
+
+    Args:
+        config: the experiment.
+        experiment: what it names, made.
+        pass_over: return the attacks that do not apply instead of refusing the config, unless none applies.
+
+    Returns:
+        Why attacks are left out, by name.
 
     Raises:
         UsageError: what cannot be served, and why.
@@ -178,12 +195,19 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
             attacks.append((monitor.attack, monitor.options, "monitor.options"))
     fresh = _fresh_clients(config, experiment)
     firsts = [fresh.observe(size, 0)[0] for size in sorted(set(sizes))]
+    left_out: dict[str, UsageError] = {}
     for name, options, where in attacks:
         attack = make_attack(name, with_label_setting(config, name, options), where)
         if isinstance(attack, RestartedInversion | ComposedAttack):
             attack.check_device(device)
-        for update in firsts:
-            attack.check(update)
+        try:
+            for update in firsts:
+                attack.check(update)
+        except UsageError as error:
+            if not pass_over or where == "monitor.options":
+                raise
+            left_out[name] = error
+    return require_some(config.attacks, left_out)
 
 
 def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None) -> None:

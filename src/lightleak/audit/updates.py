@@ -1,7 +1,7 @@
 """Updates that are in memory, from a callback or another framework, attacked into a run folder of their own."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ DIGEST_LENGTH = 10
 
 
 def usual_attacks(updates: Sequence[ClientUpdate]) -> dict[str, dict[str, Any]]:
-    """What is run where nobody chooses: the strongest attacks on updates of this kind, and the baseline where it can.
+    """What is run where nobody chooses: the strongest attacks on updates of this kind, and the baseline.
 
     Raises:
         UsageError: no update, or gradients and weight updates together.
@@ -40,9 +40,7 @@ def usual_attacks(updates: Sequence[ClientUpdate]) -> dict[str, dict[str, Any]]:
     kinds = sorted({update.kind for update in updates})
     if len(kinds) != 1:
         raise UsageError(f"updates must be of one kind, gradient or delta, and at least one; got {kinds}")
-    names = ["tableak" if kinds == ["gradient"] else "tableak_fedavg", "audit_max"]
-    if all(update.marginals is not None for update in updates):
-        names.append("random")
+    names = ("tableak" if kinds == ["gradient"] else "tableak_fedavg", "audit_max", "random")
     return {name: {} for name in names}
 
 
@@ -74,6 +72,8 @@ def run_updates(
     command: Sequence[str] = (),
     console: Console | None = None,
     known: Mapping[str, Mapping[int, Reconstruction]] | None = None,
+    pass_over: bool = False,
+    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run the config's attacks on updates in memory and write a run folder, the updates themselves included.
 
@@ -84,6 +84,8 @@ def run_updates(
         command: recorded in ``environment.json``.
         console: where progress goes.
         known: by attack and number of the update, what it has found already with these settings.
+        pass_over: run the attacks that apply to all updates and list the others with their reasons.
+        left_out: attacks that have failed before, with their reasons: of these only what is known is kept.
 
     Returns:
         The content of ``results.json``.
@@ -98,21 +100,25 @@ def run_updates(
     for update, truth in named.values():
         if truth is not None:
             require_replay(update, truth)
-    origin, plan = folder / CAPTURES, partial(_units, config, named)
+    attacked = {name: set(known[name]) if known and name in known else set() for name in left_out or {}}
+    origin, plan = folder / CAPTURES, partial(_units, config, named, attacked)
 
     def when_open() -> None:
         _keep(named, origin, config.redact)
         _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
-        return attack_units(config, plan, origin, folder, command, console, when_open)
+        return attack_units(config, plan, origin, folder, command, console, when_open, pass_over, left_out)
 
 
-def _units(config: AuditConfig, named: Mapping[str, Observed]) -> list[Unit]:
+def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping[str, Collection[int]]) -> list[Unit]:
+    """Every attack on every update; of those in ``attacked`` on the updates of these numbers alone."""
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
         for i, (name, (update, truth)) in enumerate(named.items()):
+            if i not in attacked.get(attack, (i,)):
+                continue
             facts = {
                 "dataset": config.data.title,
                 "target": target_name(NetworkSpec.from_dict(update.network)),

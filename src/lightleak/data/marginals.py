@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lightleak.core.errors import DataError, ObservationError
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 
 BINS = 100  # TabLeak Sec. 4: continuous features are discretised uniformly in 100 bins
@@ -145,6 +146,35 @@ def _mass_around(values: np.ndarray, shares: np.ndarray, reach: float) -> np.nda
     low = below[np.searchsorted(values[order], values - reach, side="left")]
     high = below[np.searchsorted(values[order], values + reach, side="right")]
     return np.asarray(high - low)
+
+
+def statistics_marginals(encoder: TableEncoder, bins: int = BINS) -> Marginals:
+    """Return the marginals that encoder statistics imply: what a server without any others would guess from.
+
+    Categories by their shares where the encoding holds them, else evenly. Numbers between their bounds, by the normal
+    density of their mean and deviation where the encoding holds them, else evenly.
+
+    Args:
+        encoder: schema and statistics.
+        bins: values of a numerical column, evenly spaced.
+    """
+    values: dict[str, tuple[Any, ...]] = {}
+    probabilities: dict[str, tuple[float, ...]] = {}
+    numbers = iter(zip(encoder.lower.tolist(), encoder.upper.tolist(), encoder.deviation.tolist(), strict=True))
+    for column, block in zip(encoder.schema.columns, encoder.layout.blocks, strict=True):
+        shift = encoder.shift[block.slice].cpu().numpy()
+        if column.is_numerical:
+            lower, upper, deviation = next(numbers)
+            held = np.linspace(lower, upper, bins)
+            has_mean = encoder.encoding in ("standardized", "onehot")
+            weights = np.exp(-(((held - shift[0]) / deviation) ** 2) / 2) if has_mean else np.ones(bins)
+            values[column.name] = tuple(held.tolist())
+        else:
+            weights = shift.clip(min=0) if encoder.encoding == "standardized" else np.ones(block.width)
+            values[column.name] = column.categories
+        weights = weights if weights.sum() > 0 else np.ones_like(weights)
+        probabilities[column.name] = tuple((weights / weights.sum()).tolist())
+    return Marginals(values, probabilities)
 
 
 def _count(column: Column, cells: pd.Series, bins: int) -> tuple[tuple[Any, ...], np.ndarray]:

@@ -1,11 +1,12 @@
 """Does the derivative that gradient-based attacks follow lead to every input column? Tried on made-up rows.
 
-An attack moves candidate rows along the derivative of their parameter gradient. Where a network rounds an input or turns
-it into an index, that derivative is zero and the column stays at chance, however much the update tells of it: the attack
-would understate the risk. Such a network is refused by name, and so is one whose derivative is wrong or missing.
+An attack moves candidate rows along the derivative of their parameter gradient. Where a network rounds an input or
+turns it into an index, that derivative is zero and the column stays at chance, however much the update tells of it: the
+attack would understate the risk. Such a network is refused by name, and so is one whose derivative is wrong or missing.
 """
 
 from collections.abc import Callable, Sequence
+from textwrap import shorten
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +40,9 @@ STEP = 1e-5
 
 NAMED = 5
 """Columns that a message lists."""
+
+SAID = 160
+"""Characters of PyTorch's own message that are passed on: its first sentence, mostly."""
 
 Projected = Callable[[Tensor], Tensor]
 """From batches ``[k, n, d]`` to the parameter gradient of each, projected on one fixed direction: ``[k]``."""
@@ -115,7 +119,7 @@ def _tried(
     raise UnsupportedError(
         f"{name}: {type(network).__name__} has no gradient per candidate batch under torch.func that could be "
         "differentiated again; draw random numbers in dropout layers alone and do not branch on values: "
-        f"{_first_line(failure)}"
+        f"{shorten(str(failure) or type(failure).__name__, SAID)}"
     ) from failure
 
 
@@ -183,8 +187,8 @@ def _unreached_words(network: nn.Module, blocks: Sequence[Block], encoder: Table
     words = (
         f"the gradient of {type(network).__name__} does not reach {len(blocks)} of {len(encoder.layout.blocks)} "
         f"columns, {listed}{more}, though the update depends on them: the network rounds or detaches them or turns "
-        f"them into indices, as argmax, .long() and nn.Embedding do{layers}. An attack that follows gradients would leave them "
-        "at chance and understate the risk"
+        f"them into indices, as argmax, .long() and nn.Embedding do{layers}. An attack that follows gradients would "
+        "leave them at chance and understate the risk"
     )
     block = next((block for block in blocks if block.categorical), None)
     if block is None:
@@ -194,7 +198,3 @@ def _unreached_words(network: nn.Module, blocks: Sequence[Block], encoder: Table
         f"{words}; multiply the one-hot columns instead, as x[:, {block.start}:{block.stop}] @ {table} of "
         f"{block.name!r} (encoding='onehot'), which computes the same"
     )
-
-
-def _first_line(error: Exception | None) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
