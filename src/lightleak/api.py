@@ -22,7 +22,7 @@ from lightleak.audit.run import run_audit
 from lightleak.audit.settings import read_settings, setting_key
 from lightleak.audit.unit import Observed
 from lightleak.audit.updates import run_updates, updates_config
-from lightleak.callbacks.capture_store import Capture
+from lightleak.callbacks.capture_store import Capture, load_update
 from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
@@ -363,7 +363,7 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
 
 def _observed(updates: Any) -> list[Observed]:
     if isinstance(updates, Path | str):
-        return [(ClientUpdate.load(path / "observation"), None) for path in find_captures(Path(updates))]
+        return [(load_update(path), None) for path in find_captures(Path(updates))]
     if isinstance(updates, ClientUpdate | Capture) or _is_pair(updates):
         updates = [updates]
     expected = "updates must be ClientUpdate, Capture, or pairs (ClientUpdate, GroundTruth)"

@@ -22,7 +22,7 @@ END = b"</html>"
 def leave_results(
     folder: Path,
     rows: Callable[[], Rows],
-    redact: bool,
+    redact: object,
     extra_keys: Sequence[str] = (),
     beside: Callable[[Rows], object] = lambda rows: None,
     per: str | None = None,
@@ -53,7 +53,7 @@ def leave_results(
         found = rows()
         write_results(folder, found, extra_keys, per, left_out)
         beside(found)
-        build_report(folder, redact=redact)
+        build_report(folder, redact=bool(redact))
         wrote = True
 
     Claims(folder / CLAIMS).once("results", is_written, write)

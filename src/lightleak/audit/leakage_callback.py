@@ -13,6 +13,7 @@ from rich.console import Console
 from lightleak.audit.attack_settings import shares_statistics, with_label_setting
 from lightleak.audit.config import AuditConfig, parse_config
 from lightleak.audit.monitor import LeakageMonitor
+from lightleak.audit.redaction import Redact
 from lightleak.audit.results import RESULTS_FILE
 from lightleak.audit.settings import named_settings, plain
 from lightleak.audit.updates import run_updates
@@ -58,7 +59,7 @@ class LeakageCallback(ModuleCapture):
         per_epoch: int = 1,
         max_captures: int = 100,
         report: Path | str | None = None,
-        redact: bool = False,
+        redact: Redact = False,
         seed: int = 0,
     ) -> None:
         """Choose what is watched.
@@ -76,7 +77,7 @@ class LeakageCallback(ModuleCapture):
             per_epoch: updates recorded and attacked in each.
             max_captures: no more in the whole training.
             report: folder for results and report, which must hold no run yet.
-            redact: leave true and reconstructed values out of it.
+            redact: leave true and reconstructed values out of it; ``all`` also keeps no captures in it.
             seed: root seed of the attacks.
 
         Raises:
@@ -203,7 +204,7 @@ class OfRank:
     tried: int
 
 
-def _config(attacks: Any, labels: str, seed: int, redact: bool) -> AuditConfig:
+def _config(attacks: Any, labels: str, seed: int, redact: Redact) -> AuditConfig:
     chosen = named_settings("attacks", list(attacks) if isinstance(attacks, tuple) else attacks)
     tree = {
         "data": {"name": "training"},

@@ -14,12 +14,13 @@ from lightleak.audit.config import AuditConfig
 from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import target_name
 from lightleak.audit.finish import console_of_rank, leave_results
+from lightleak.audit.redaction import dropped, redact_run
 from lightleak.audit.results import print_summary
-from lightleak.audit.run import capture_facts, load_capture, open_run_folder
+from lightleak.audit.run import capture_facts, finished_results, load_capture, open_run_folder
 from lightleak.audit.unit import Unit, kept_cells
+from lightleak.callbacks.capture_store import load_update
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.core.observations import ClientUpdate
 from lightleak.core.stored import DAMAGED
 from lightleak.data.image_scale import is_image_state
 from lightleak.targets.own import trust_network
@@ -106,12 +107,16 @@ def attack_units(
         )
     open_run_folder(folder, config, origin)
     when_open()
+    if dropped(folder) is not None:
+        return finished_results(folder, config, console)
     write_environment(folder, device, command)
     try:
         kept = kept_cells(config.redact, config.raw_csv)
         run_units(plan, folder, device, config.workers, kept, quiet=not console.is_interactive)
     finally:
         results = leave_results(folder, partial(finished_rows, units, folder), config.redact, left_out=left_out)
+    if config.redact == "all":  # what was attacked lies elsewhere, unless this run keeps it in its own folder
+        redact_run(folder, config.redact)
     print_summary(results, console)
     return results
 
@@ -124,7 +129,7 @@ def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
     """Every attack of the config on every capture below ``root``."""
     units = []
     trust_network(config.target.network)  # the config is the user's; what a capture names is not trusted
-    captures = [(path, ClientUpdate.load(path / "observation")) for path in find_captures(root)]
+    captures = [(path, load_update(path)) for path in find_captures(root)]
     for path, update in captures:
         if is_image_state(update.encoder):
             raise UsageError(

@@ -30,7 +30,8 @@ from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
 from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.folder import begin_folder
-from lightleak.audit.results import print_summary
+from lightleak.audit.redaction import dropped, redact_run
+from lightleak.audit.results import RESULTS_FILE, print_summary
 from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
 from lightleak.audit.settings import read_settings
 from lightleak.audit.training import (
@@ -43,12 +44,14 @@ from lightleak.audit.training import (
     trains_together,
 )
 from lightleak.audit.unit import Observed, Unit, finished_files, kept_cells, unit_file, write_whole
-from lightleak.callbacks.capture_store import is_whole, list_captures, redact_captures
+from lightleak.callbacks.capture_store import is_whole, list_captures, load_update
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.stored import set_aside
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import is_image_state
 from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
@@ -98,6 +101,8 @@ def run_audit(
     experiment = prepare_experiment(config)
     left_out = check_served(config, experiment, pass_over)
     open_run_folder(folder, config)
+    if dropped(folder) is not None:
+        return finished_results(folder, config, console)
     _set_aside_captures(folder)
     write_environment(folder, device, command)
     config = replace(config, attacks={name: of for name, of in config.attacks.items() if name not in left_out})
@@ -120,7 +125,15 @@ def run_audit(
         results = leave_results(folder, partial(finished_rows, units, folder), config.redact, left_out=left_out)
     if config.redact:
         with Claims(folder / CLAIMS).wait_for("redaction"):
-            redact_captures(folder / "captures")
+            redact_run(folder, config.redact)
+    print_summary(results, console)
+    return results
+
+
+def finished_results(folder: Path, config: AuditConfig, console: Console) -> dict[str, Any]:
+    """Print and return the results of a run that has dropped its captures, as it was finished; see `redact_run`."""
+    redact_run(folder, config.redact)
+    results: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text())
     print_summary(results, console)
     return results
 
@@ -256,7 +269,7 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
-        update = ClientUpdate.load(taken / "observation")
+        update = load_update(taken)
         observed.append((taken.name, partial(load_own_capture, taken), capture_facts(update, i) | defended))
     units = []
     for attack, changed in config.attacks.items():
@@ -295,9 +308,9 @@ def load_capture(folder: Path) -> Observed:
     Raises:
         ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
             against a truth that is not the update's, no score means anything. Only what a defence has changed cannot
-            be reproduced; it passes.
+            be reproduced; it passes. Or a row lies beyond the bounds that the update states.
     """
-    update = ClientUpdate.load(folder / "observation")
+    update = load_update(folder)
     if not (folder / "truth").is_dir():
         return update, None
     truth = load_truth(folder / "truth")
@@ -307,6 +320,11 @@ def load_capture(folder: Path) -> Observed:
         raise ObservationError(
             f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
         )
+    if not is_image_state(update.encoder):
+        try:  # decoding clamps: a score against a row beyond the bounds would be that of another row
+            TableEncoder.from_state(update.encoder, update.encoder_tensors).require_within_bounds(truth.inputs)
+        except UsageError as error:
+            raise ObservationError(f"{folder}: {error}") from error
     return update, truth
 
 

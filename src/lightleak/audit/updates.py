@@ -14,6 +14,7 @@ from lightleak.audit.attack_settings import label_setting, with_label_setting
 from lightleak.audit.config import AuditConfig, parse_config
 from lightleak.audit.experiment import target_name
 from lightleak.audit.offline import attack_units
+from lightleak.audit.redaction import dropped
 from lightleak.audit.run import capture_facts
 from lightleak.audit.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
 from lightleak.callbacks.capture_store import save_capture
@@ -104,8 +105,10 @@ def run_updates(
     origin, plan = folder / CAPTURES, partial(_units, config, named, attacked)
 
     def when_open() -> None:
-        _keep(named, origin, config.redact)
-        _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
+        _require_same(named, folder)
+        if dropped(folder) is None:
+            _keep(named, origin, bool(config.redact))
+            _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
         return attack_units(config, plan, origin, folder, command, console, when_open, pass_over, left_out)
@@ -134,12 +137,21 @@ def _observed(update: ClientUpdate, truth: Any) -> Observed:
     return update, truth
 
 
-def _keep(named: Mapping[str, Observed], root: Path, redact: bool) -> None:
-    """Save the updates below ``root``; refuse a folder that holds others."""
-    held = {path.parent.parent.name for path in root.glob("*/*/observation")}
+def _require_same(named: Mapping[str, Observed], folder: Path) -> None:
+    """Refuse a folder that holds a run on other updates."""
+    gone = dropped(folder)
+    held = _held(folder / CAPTURES) if gone is None else set(gone)
     if held - set(named):
-        raise UsageError(f"{root.parent} holds a run on other updates; choose another folder")
-    for name in sorted(set(named) - held):
+        raise UsageError(f"{folder} holds a run on other updates; choose another folder")
+
+
+def _held(root: Path) -> set[str]:
+    return {path.parent.parent.name for path in root.glob("*/*/observation")}
+
+
+def _keep(named: Mapping[str, Observed], root: Path, redact: bool) -> None:
+    """Save those updates that are not below ``root`` yet."""
+    for name in sorted(set(named) - _held(root)):
         update, truth = named[name]
         if redact:
             save_capture(root / name, replace(update, marginals=None))

@@ -1,5 +1,6 @@
 """One-way marginals of a table: what an attacker without any update could guess from (TabLeak Sec. 4, Random)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,7 +92,7 @@ class Marginals:
         """
         for column in schema.columns:
             values = self.values.get(column.name, ())
-            fits = all(isinstance(v, int | float) if column.is_numerical else v in column.categories for v in values)
+            fits = all(_is_number(v) if column.is_numerical else v in column.categories for v in values)
             if not values or not fits:
                 raise ObservationError(f"the marginals hold no {column.kind} values of column {column.name!r}")
 
@@ -123,11 +124,15 @@ class Marginals:
         """Inverse of `to_dict`.
 
         Raises:
-            ObservationError: no pair of values and as many probabilities for a column.
+            ObservationError: no mapping, or no pair of values and as many probabilities for a column.
         """
+        if not isinstance(state, Mapping):
+            raise ObservationError(f"marginals must be a mapping by column, got {type(state).__name__}")
         values, probabilities = {}, {}
         for name, entry in state.items():
             try:
+                if not isinstance(entry[0], list | tuple) or not all(_is_number(w) for w in entry[1]):
+                    raise TypeError(entry)
                 values[name], weights = tuple(entry[0]), np.asarray(entry[1], dtype="float64")
                 fits = weights.shape == (len(values[name]),) and bool((weights >= 0).all())
                 usable = fits and 0 < weights.sum() < np.inf
@@ -146,6 +151,10 @@ def _mass_around(values: np.ndarray, shares: np.ndarray, reach: float) -> np.nda
     low = below[np.searchsorted(values[order], values - reach, side="left")]
     high = below[np.searchsorted(values[order], values + reach, side="right")]
     return np.asarray(high - low)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def statistics_marginals(encoder: TableEncoder, bins: int = BINS) -> Marginals:

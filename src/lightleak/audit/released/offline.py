@@ -78,7 +78,7 @@ def attack_released_captures(
     finally:
         results = write_results(folder, rows, SUMMARY_KEYS, PER)
         gather_entries(folder)
-        build_report(folder, redact=config.redact)
+        build_report(folder, redact=bool(config.redact))
     print_released_summary(results, console)
     return results
 
@@ -110,7 +110,7 @@ def _rows(
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(config.samples.rows_per_class(search))
         samples = fitted.generate(labels, seed, search)
         scores = None if judge is None else judge.score(samples, derive_seed(seed, "memorisation"))
-        told = entry(facts, samples, names, fitted, scores, judge=judge, redact=config.redact)
+        told = entry(facts, samples, names, fitted, scores, judge=judge, redact=bool(config.redact))
         write_whole(folder / "inversion" / f"{unit}-{search}.json", json.dumps(without_nan(told)))
         if not config.redact:
             write_rows(folder, f"{unit}-{search}", samples, label, config.raw_csv)
