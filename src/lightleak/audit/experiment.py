@@ -123,4 +123,5 @@ def target_name(spec: NetworkSpec) -> str:
     'mlp-100-100'
     """
     hidden = spec.options.get("hidden", (100, 100) if spec.name == "mlp" else ())
-    return "-".join([spec.name, *map(str, hidden)])
+    # A capture may say anything; what is no list of widths is refused as the network is built.
+    return "-".join([spec.name, *map(str, hidden if isinstance(hidden, list | tuple) else ())])

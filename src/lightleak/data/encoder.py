@@ -320,7 +320,7 @@ class TableEncoder(nn.Module):
         return encoder
 
     def _require_bounds(self) -> None:
-        """Raise `ObservationError` where a column's bounds are no range, or its mean lies outside of them."""
+        """Raise `ObservationError` where bounds are no range, others than the schema declares, or exclude the mean."""
         has_mean = self.encoding in ("standardized", "onehot")
         means = self.shift[self.numerical_positions] if has_mean else self.lower
         slack = ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
@@ -328,6 +328,11 @@ class TableEncoder(nn.Module):
             lower, upper, mean = float(self.lower[i]), float(self.upper[i]), float(means[i])
             if lower > upper:
                 raise ObservationError(f"bounds of column {column.name!r} must ascend, got {lower} and {upper}")
+            for declared, held in ((column.lower, lower), (column.upper, upper)):
+                if declared is not None and abs(declared - held) > float(slack[i]):
+                    raise ObservationError(
+                        f"column {column.name!r} has the bound {declared:g} in the schema, {held:g} in the statistics"
+                    )
             if not lower - float(slack[i]) <= mean <= upper + float(slack[i]):
                 raise ObservationError(
                     f"column {column.name!r} has the mean {mean:g}, outside of its bounds {lower:g} to {upper:g}"

@@ -90,7 +90,7 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
     """Build the network; with ``seed`` its initial weights depend on nothing else (the global generator is restored).
 
     Raises:
-        UsageError: unknown name, or options the network does not take.
+        UsageError: unknown name, or options that the network does not take or that no memory holds.
     """
     make = _maker(spec.name)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -103,3 +103,5 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
             raise UsageError(
                 f"network {spec.name!r} does not take these options: {error}; options: {_options(make)}"
             ) from error
+        except (RuntimeError, MemoryError, OverflowError) as error:  # sizes that no memory holds
+            raise UsageError(f"network {spec.name!r} cannot be built: {' '.join(str(error).split())}") from error
