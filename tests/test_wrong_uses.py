@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import yaml
 from safetensors.torch import load_file, save_file
-from torch import nn
+from torch import Tensor, nn
 
 import lightleak
 from lightleak.callbacks.capture_store import save_capture
@@ -502,6 +502,15 @@ def _received(before: Any = None, sent: Any = None, n_rows: Any = 6) -> Any:
     return client_update(before or state, sent or state, view, n_rows)
 
 
+class _ByIndex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.table(x.argmax(-1))
+
+
 MODULE = nn.Linear(3, 2)
 
 WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
@@ -524,6 +533,9 @@ WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("a config", lambda: lightleak.run_config({"data": {}}, "new"), "got dict", "must be one of load_config"),
     ("nothing", lambda: _audit(None), "got NoneType", "must be or make an nn.Module"),
     ("doubles", lambda: _audit(nn.Linear(3, 2).double()), "got torch.float64", "hand over model.float()"),
+    ("an index", lambda: _audit(_ByIndex(), attacks="tableak"), "does not reach 2 of 2 columns", "@ table.weight"),
+    ("two", lambda: _audit(_ByIndex(), attacks=["tableak", "exact"]), "none of the attacks applies", "exact: "),
+    ("gelu", lambda: _audit(nn.Sequential(nn.Linear(3, 2), nn.GELU()), attacks="exact"), "'1' is GELU", "plain ReLU"),
     ("lazy", lambda: _audit(nn.Sequential(nn.LazyLinear(2))), "without a shape yet", "run it once on encoded rows"),
     ("no weights", lambda: _audit(nn.Identity()), "Identity has no parameters", "gradient"),
     ("softmax", lambda: _audit(nn.Sequential(nn.Linear(3, 2), nn.Softmax(-1))), "probabilities", "return logits"),

@@ -77,7 +77,7 @@ def require_reach(name: str, update: ClientUpdate, network: nn.Module) -> None:
     blocks = encoder.layout.blocks
     largest = float(derivative.abs().max())
     still = [b for b in blocks if float(derivative[..., b.slice].abs().max()) <= VANISHES * largest]
-    unreached = _used(projected, rows, plausible_pair(encoder, draws)[0].to(dtype), still)
+    unreached = _used(projected, rows, _other_rows(encoder, draws).to(dtype), still)
     if unreached:
         raise UnsupportedError(f"{name}: {_unreached_words(network, unreached, encoder)}")
     if dtype == torch.float64 and (error := _deviation(projected, rows, derivative, still, draws)) > WRONG:
@@ -93,6 +93,12 @@ def plausible_pair(encoder: TableEncoder, draws: torch.Generator) -> tuple[Tenso
     drawn = plausible_rows(encoder, 2 * CANDIDATES * ROWS, draws).double()
     first, second = drawn.reshape(2, CANDIDATES, ROWS, encoder.width)
     return first, second
+
+
+def _other_rows(encoder: TableEncoder, draws: torch.Generator) -> Tensor:
+    """Lots of rows to take cells from: plausible ones, and others from first to last category, lowest to highest."""
+    spread = encoder.spread_rows(CANDIDATES * ROWS).double().reshape(CANDIDATES, ROWS, encoder.width)
+    return torch.stack([*plausible_pair(encoder, draws), spread])
 
 
 def _tried(
@@ -150,15 +156,16 @@ def _projection(update: ClientUpdate, network: nn.Module, dtype: torch.dtype, dr
 
 
 @torch.no_grad()
-def _used(projected: Projected, rows: Tensor, other: Tensor, blocks: Sequence[Block]) -> list[Block]:
-    """Those columns that change the parameter gradient as their cells are exchanged for other rows'."""
+def _used(projected: Projected, rows: Tensor, others: Tensor, blocks: Sequence[Block]) -> list[Block]:
+    """Those columns that change the parameter gradient as their cells are exchanged for those of ``others``."""
+    before = projected(rows)
+    rounding = DEPENDS * before.abs().clamp_min(torch.finfo(rows.dtype).tiny)
 
     def moved(members: Sequence[Block]) -> bool:
-        changed = rows.clone()
+        changed = rows.expand_as(others).clone()
         for block in members:
-            changed[..., block.slice] = other[..., block.slice]
-        before, after = projected(rows), projected(changed)
-        return bool(((after - before).abs() > DEPENDS * before.abs().clamp_min(torch.finfo(rows.dtype).tiny)).any())
+            changed[..., block.slice] = others[..., block.slice]
+        return any(bool(((projected(lot) - before).abs() > rounding).any()) for lot in changed)
 
     if not blocks or not moved(blocks):
         return []  # a column that the network leaves out is no column that an attack misses
