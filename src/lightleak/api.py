@@ -190,10 +190,12 @@ def audit_model(
     prepared = _prepared(data, label)
     sizes = _sizes(batch_size)
     network, called = _network(model, prepared)
+    on_fedavg = _settings(settings).get("protocol.name") == "fedavg"
     tree: dict[str, Any] = {
         "data": {"name": hand_over_table(prepared.table), "encoding": prepared.encoder.encoding},
         "target": {"network": network},
-        "training": {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
+        # FedAvg has rounds and local batches of its own, under ``protocol``.
+        "training": {} if on_fedavg and not epochs else {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
         "initial": {"batch_sizes": sizes, "batches": batches},
         "device": _device(device, settings),
         "title": f"Leakage of {prepared.table.card.title} through {called}",

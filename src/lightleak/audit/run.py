@@ -47,7 +47,7 @@ from lightleak.audit.unit import Observed, Unit, finished_files, kept_cells, uni
 from lightleak.callbacks.capture_store import is_whole, list_captures, load_update
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import LightLeakError, ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.stored import set_aside
 from lightleak.data.encoder import TableEncoder
@@ -207,7 +207,7 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
         if monitor.attack is not None:
             attacks.append((monitor.attack, monitor.options, "monitor.options"))
     fresh = _fresh_clients(config, experiment)
-    firsts = [fresh.observe(size, 0)[0] for size in sorted(set(sizes))]
+    firsts = [_first_update(fresh, size) for size in sorted(set(sizes))]
     left_out: dict[str, UsageError] = {}
     for name, options, where in attacks:
         attack = make_attack(name, with_label_setting(config, name, options), where)
@@ -221,6 +221,18 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
                 raise
             left_out[name] = error
     return require_some(config.attacks, left_out)
+
+
+def _first_update(fresh: FreshClients | FreshFedAvgClients, size: int) -> ClientUpdate:
+    try:
+        return fresh.observe(size, 0)[0]
+    except LightLeakError:
+        raise
+    except Exception as error:  # a user's forward may raise anything
+        said = " ".join(str(error).split())
+        raise UsageError(
+            f"the network cannot compute what a client of {size} rows sends: {type(error).__name__}: {said}"
+        ) from error
 
 
 def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None) -> None:

@@ -135,22 +135,23 @@ def _projection(update: ClientUpdate, network: nn.Module, dtype: torch.dtype, dr
     def cast(tensor: Tensor) -> Tensor:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
-    parameters = {key: cast(value) for key, value in update.parameters.items()}
-    buffers = {key: cast(value) for key, value in update.buffers.items()}
+    # Stacked over one update, as attacks do: a layer that writes into its buffers may not take that.
+    parameters = {key: cast(value).unsqueeze(0) for key, value in update.parameters.items()}
+    buffers = {key: cast(value).unsqueeze(0) for key, value in update.buffers.items()}
     n_classes = int(update.network["n_classes"])
     labels = torch.randint(n_classes, (ROWS,), generator=draws)
     direction = {key: torch.randn(value.shape, generator=draws, dtype=dtype) for key, value in parameters.items()}
 
-    def loss(named: dict[str, Tensor], x: Tensor) -> Tensor:
-        held = {key: value.clone() for key, value in buffers.items()}  # some layers write into theirs
+    def loss(named: dict[str, Tensor], held: dict[str, Tensor], x: Tensor) -> Tensor:
         return cross_entropy(functional_call(network, (named, held), (x,)), labels)
 
-    gradients = vmap(grad(loss), in_dims=(None, 0))
+    gradients = vmap(vmap(grad(loss), in_dims=(None, None, 0)))
 
     def projected(x: Tensor) -> Tensor:
+        held = {key: value.clone() for key, value in buffers.items()}  # in case a layer writes into its own
         with twice_differentiable():
-            found = gradients(parameters, x)
-        return torch.stack([(found[key] * direction[key]).flatten(1).sum(-1) for key in parameters]).sum(0)
+            found = gradients(parameters, held, x.unsqueeze(0))
+        return torch.stack([(found[key][0] * direction[key]).flatten(1).sum(-1) for key in parameters]).sum(0)
 
     return projected
 
