@@ -327,7 +327,10 @@ def test_labels_may_stay_hidden(fit: Fit, encoder: TableEncoder) -> None:
 def test_the_baseline_guesses_with_marginals_and_without(
     fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]
 ) -> None:
-    assert "reconstruction/random/cell_accuracy" in fit(Wrapped, LeakageCallback(encoder, "random"), epochs=1).callback_metrics
+    assert (
+        "reconstruction/random/cell_accuracy"
+        in fit(Wrapped, LeakageCallback(encoder, "random"), epochs=1).callback_metrics
+    )
     known = Marginals.of(encoder.schema, encoder.decode(rows[0]))
     trainer = fit(Wrapped, LeakageCallback(encoder, "random", marginals=known), epochs=1)
     assert "reconstruction/random/cell_accuracy" in trainer.callback_metrics
