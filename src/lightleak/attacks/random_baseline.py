@@ -198,7 +198,7 @@ def _cells_right(right: np.ndarray) -> int:
 
 FACTS = Facts(
     "guesses every cell from its column's shares, without the update",
-    needs=("The shares of every column, counted on rows disjoint from the clients'; without them the encoder's statistics.",),
+    needs=("The shares of every column, counted on rows disjoint from the clients', or the encoder's statistics.",),
     deviates=(
         "Likely values are favored as strongly as recovers most cells of batches that are simulated from the same "
         "shares, up to the modal row; the paper draws from the shares as they are (`sharpness: 1`).",

@@ -26,9 +26,11 @@ from lightleak.audit.run import open_run_folder
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.job import file_name
 from lightleak.core.devices import resolve_device
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import TableSchema
 from lightleak.report import build_report
 from lightleak.targets import NetworkSpec
@@ -87,9 +89,16 @@ def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
     """Observation and, where it lies beside it, the truth of one capture.
 
     Raises:
-        ObservationError: a file is missing or damaged.
+        ObservationError: a file is missing or damaged, or network, columns and public rows do not fit each other.
     """
     seen = ReleasedModel.load(folder / "observation")
+    try:
+        spec, encoder = NetworkSpec.from_dict(seen.network), TableEncoder.from_state(seen.encoder, seen.encoder_tensors)
+        if spec.layout != encoder.layout:
+            raise ObservationError("the columns of the network (layout) are not those of the encoder (schema)")
+        encoder.schema.validate(seen.public, require_label=False)
+    except UsageError as error:
+        raise ObservationError(f"{folder / 'observation'}: {error}") from error
     return seen, Judge.load(folder / "truth") if (folder / "truth").is_dir() else None
 
 
