@@ -41,6 +41,9 @@ STEP = 1e-5
 NAMED = 5
 """Columns that a message lists."""
 
+TRIED = 200
+"""Columns without derivative that are tried one by one: each costs a pass, and a table may have thousands."""
+
 SAID = 160
 """Characters of PyTorch's own message that are passed on: its first sentence, mostly."""
 
@@ -79,7 +82,7 @@ def require_reach(name: str, update: ClientUpdate, network: nn.Module) -> None:
     still = [b for b in blocks if float(derivative[..., b.slice].abs().max()) <= VANISHES * largest]
     unreached = _used(projected, rows, _other_rows(encoder, draws).to(dtype), still)
     if unreached:
-        raise UnsupportedError(f"{name}: {_unreached_words(network, unreached, encoder)}")
+        raise UnsupportedError(f"{name}: {_unreached_words(network, unreached, encoder, len(still) > TRIED)}")
     if dtype == torch.float64 and (error := _deviation(projected, rows, derivative, still, draws)) > WRONG:
         raise UnsupportedError(
             f"{name}: the derivative of {kind}'s gradient by its inputs is wrong by {error:.1%} under torch.func, as "
@@ -170,7 +173,9 @@ def _used(projected: Projected, rows: Tensor, others: Tensor, blocks: Sequence[B
 
     if not blocks or not moved(blocks):
         return []  # a column that the network leaves out is no column that an attack misses
-    return [block for block in blocks if moved([block])]
+    found = [block for block in blocks[:TRIED] if moved([block])]
+    # Beyond the first, or together alone: something of these is used.
+    return found or [block for block in blocks[TRIED:] if moved([block])] or list(blocks)
 
 
 def _deviation(
@@ -187,16 +192,16 @@ def _deviation(
     return float(((difference - expected).abs() / scale).median())
 
 
-def _unreached_words(network: nn.Module, blocks: Sequence[Block], encoder: TableEncoder) -> str:
+def _unreached_words(network: nn.Module, blocks: Sequence[Block], encoder: TableEncoder, at_least: bool) -> str:
     listed = ", ".join(repr(block.name) for block in blocks[:NAMED])
     more = f" and {len(blocks) - NAMED} more" if len(blocks) > NAMED else ""
     tables = [name for name, module in network.named_modules() if isinstance(module, nn.Embedding | nn.EmbeddingBag)]
     layers = f" (layer {', '.join(map(repr, tables[:NAMED]))})" if tables else ""
     words = (
-        f"the gradient of {type(network).__name__} does not reach {len(blocks)} of {len(encoder.layout.blocks)} "
-        f"columns, {listed}{more}, though the update depends on them: the network rounds or detaches them or turns "
-        f"them into indices, as argmax, .long() and nn.Embedding do{layers}. An attack that follows gradients would "
-        "leave them at chance and understate the risk"
+        f"the gradient of {type(network).__name__} does not reach {'at least ' * at_least}{len(blocks)} of "
+        f"{len(encoder.layout.blocks)} columns, {listed}{more}, though the update depends on them: the network rounds "
+        f"or detaches them or turns them into indices, as argmax, .long() and nn.Embedding do{layers}. An attack that "
+        "follows gradients would leave them at chance and understate the risk"
     )
     block = next((block for block in blocks if block.categorical), None)
     if block is None:
