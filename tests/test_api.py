@@ -139,8 +139,58 @@ def test_a_chain_of_ones_own_is_attacked_as_the_registrys(data: PreparedTable) -
 
 
 def test_where_exact_inversion_does_not_apply_it_says_so_before_any_work(audit: Audit, tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match=r"exact inversion is for ReLU networks.*own:Normalised"):
+    with pytest.raises(
+        UnsupportedError, match=r"exact inversion is for plain ReLU networks.*in Normalised layer 'norm' is"
+    ):
         audit(Normalised, attacks=["exact"])
+    assert not (tmp_path / "run").exists()
+
+
+def test_attacks_that_do_not_apply_are_listed_in_result_table_and_report(audit: Audit) -> None:
+    network = Normalised(8, 2)
+    found = audit(network, attacks={**QUICK, "exact": {}})
+    assert set(found.rows["attack"]) == set(QUICK)
+    assert list(found.left_out) == ["exact"] and "layer 'norm' is BatchNorm1d" in found.left_out["exact"]
+    assert "left out: exact: " in str(found)
+    page = " ".join(found.report.read_text().split())
+    assert "Attacks that were left out" in page and "is BatchNorm1d" in page
+    assert "could not be tried on this model and is left out" in page  # on its first page, in plain language
+    again = audit(network, attacks={**QUICK, "exact": {}})
+    assert again.left_out == found.left_out
+    assert not audit(chain, attacks=["exact"], output=found.folder.with_name("all")).left_out
+
+
+class ByIndex(nn.Module):
+    """Everything by one index: no gradient reaches any input."""
+
+    def __init__(self, width: int, n_classes: int) -> None:
+        super().__init__()
+        self.table, self.last = nn.Embedding(width, 4), nn.Linear(4, n_classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(self.table(x.argmax(-1)))
+
+
+def test_a_network_that_no_gradient_goes_through_leaves_the_baseline_alone(audit: Audit, tmp_path: Path) -> None:
+    found = audit(ByIndex)
+    assert set(found.rows["attack"]) == {"random"}
+    assert "does not reach 4 of 4 columns" in found.left_out["inverting_gradients"]
+    page = " ".join(found.report.read_text().split())
+    assert "no attack has been measured" in page and "Nothing can be said yet" in page
+    with pytest.raises(UnsupportedError, match=r"does not reach 4 of 4 columns.*layer 'table'"):
+        audit(ByIndex, attacks="inverting_gradients", output=tmp_path / "none")
+    with pytest.raises(UnsupportedError, match=r"none of the attacks applies\. inverting_gradients: .*; exact: "):
+        audit(ByIndex, attacks=["inverting_gradients", "exact"], output=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_config_with_an_attack_that_does_not_apply_is_refused_before_any_work(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "data: {name: synthetic, options: {n_discrete: 2, n_continuous: 2, n_rows: 60}}\n"
+        "target: {options: {activation: gelu}}\ntraining: {epochs: 0}\nattacks: [random, exact]\nworkers: 1\n"
+    )
+    with pytest.raises(UnsupportedError, match="the network has activation 'gelu'"):
+        lightleak.run_config(lightleak.load_config(tmp_path / "mine.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

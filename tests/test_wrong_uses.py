@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from torch import nn
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 import lightleak
 from lightleak.callbacks.capture_store import save_capture
@@ -99,7 +100,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --training 3", "training", "must be a mapping of settings, got 3"),
     (f"{AUDIT} --title.x 3", "title", "must be text, got {'x': 3}"),
     (f"{AUDIT} --seed three", "got three", "seed must be a whole number"),
-    (f"{AUDIT} --redact perhaps", "got perhaps", "redact must be true or false"),
+    (f"{AUDIT} --redact perhaps", "got perhaps", "redact must be true or false or all"),
     (f"{AUDIT} --labels maybe", "got maybe", "labels must be one of true, restored"),
     (f"{AUDIT} --training.optimizer.learning_rate fast", "got fast", "learning_rate must be a number"),
     (f"{AUDIT} --initial.batch_sizes 0", "initial.batch_sizes", "must be a list, such as [a, b], got 0"),
@@ -236,6 +237,13 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{ATTACK} --capture unknownnet", "unknown network 'nett'", "known: "),
     (f"{ATTACK} --capture cut", "tensors.safetensors", "is not a safetensors file"),
     (f"{ATTACK} --capture garbled", "facts.json", "is not JSON"),
+    (f"{ATTACK} --capture traversal", "facts.step must be a whole number", "got '../../x'"),
+    (f"{ATTACK} --capture textclasses", "n_classes must be a whole number from 2", "got '2'"),
+    (f"{ATTACK} --capture endless", "facts.epochs must be a whole number from 1", "got 1000000000000"),
+    (f"{ATTACK} --capture wrongmarginals", "the marginal of column 'd0' must be values", "as many probabilities"),
+    (f"{ATTACK} --capture othercolumns", "block 'd0' must begin at 0", "got 1:"),
+    (f"{ATTACK} --capture lowbound", "a row holds", "beyond the bounds"),
+    (f"{ATTACK} --capture swapped", "bounds of column 'c0' must ascend", "got"),
     (f"{ATTACK} --capture done/captures --attacks tableak_fedavg", "one FedSGD gradient", "local training (FedAvg)"),
     ("attack config.yaml --capture done --output done", "done holds an audit", "choose another --output"),
     ("attack vertical.yaml --capture done/captures --output new", "got None", "must describe intermediate results"),
@@ -345,6 +353,11 @@ def _endless(folder: Path) -> None:
         (folder / f"{name}.yaml").write_text(text)
 
 
+def _without_upper_bounds(facts: dict[str, Any]) -> None:
+    for column in facts["encoder"]["schema"]["columns"]:
+        column.pop("upper", None)
+
+
 def _damaged(folder: Path) -> None:
     """Copies of the finished run and of its capture, each wrong in one way."""
     shutil.copytree(folder / "done", folder / "damaged")
@@ -362,6 +375,16 @@ def _damaged(folder: Path) -> None:
     copy("othernet", lambda facts: facts["network"]["options"].update(hidden=[7]))
     copy("unknownnet", lambda facts: facts["network"].update(name="nett"))
     copy("garbled").write_text("{")
+    copy("traversal", lambda facts: facts["facts"].update(step="../../x"))
+    copy("textclasses", lambda facts: facts["network"].update(n_classes="2"))
+    copy("endless", lambda facts: facts["facts"].update(epochs=10**12))
+    copy("wrongmarginals", lambda facts: facts["marginals"].update(d0="often"))
+    copy("othercolumns", lambda facts: facts["network"]["layout"]["blocks"][0].__setitem__(1, 1))
+    for name, change in (("lowbound", lambda t: t["shift"][-1:]), ("swapped", lambda t: t["lower"] - 1)):
+        file = copy(name, _without_upper_bounds).with_name("tensors.safetensors")
+        held = load_file(file)
+        known = {key.removeprefix("encoder_tensors/"): value for key, value in held.items()}
+        save_file({**held, "encoder_tensors/upper": change(known).clone()}, file)
     tensors = copy("cut").with_name("tensors.safetensors")
     tensors.write_bytes(tensors.read_bytes()[:40])
 
@@ -479,6 +502,15 @@ def _received(before: Any = None, sent: Any = None, n_rows: Any = 6) -> Any:
     return client_update(before or state, sent or state, view, n_rows)
 
 
+class _ByIndex(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(3, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.table(x.argmax(-1))
+
+
 MODULE = nn.Linear(3, 2)
 
 WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
@@ -501,6 +533,9 @@ WRONG_CALLS: list[tuple[str, Callable[[], Any], str, str]] = [
     ("a config", lambda: lightleak.run_config({"data": {}}, "new"), "got dict", "must be one of load_config"),
     ("nothing", lambda: _audit(None), "got NoneType", "must be or make an nn.Module"),
     ("doubles", lambda: _audit(nn.Linear(3, 2).double()), "got torch.float64", "hand over model.float()"),
+    ("an index", lambda: _audit(_ByIndex(), attacks="tableak"), "does not reach 2 of 2 columns", "@ table.weight"),
+    ("two", lambda: _audit(_ByIndex(), attacks=["tableak", "exact"]), "none of the attacks applies", "exact: "),
+    ("gelu", lambda: _audit(nn.Sequential(nn.Linear(3, 2), nn.GELU()), attacks="exact"), "'1' is GELU", "plain ReLU"),
     ("lazy", lambda: _audit(nn.Sequential(nn.LazyLinear(2))), "without a shape yet", "run it once on encoded rows"),
     ("no weights", lambda: _audit(nn.Identity()), "Identity has no parameters", "gradient"),
     ("softmax", lambda: _audit(nn.Sequential(nn.Linear(3, 2), nn.Softmax(-1))), "probabilities", "return logits"),

@@ -4,6 +4,7 @@ import io
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from lightleak.audit.run import run_audit
 from lightleak.audit.settings import read_settings, setting_key
 from lightleak.audit.unit import Observed
 from lightleak.audit.updates import run_updates, updates_config
-from lightleak.callbacks.capture_store import Capture
+from lightleak.callbacks.capture_store import Capture, load_update
 from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
@@ -89,6 +90,11 @@ class Leakage:
     def rows(self) -> pd.DataFrame:
         """One row per attacked update and attack."""
         return pd.DataFrame(self.results["rows"])
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Attacks that do not apply, each with what stands in the way; empty where all apply."""
+        return dict(self.results.get("left_out", {}))
 
     @property
     def summary(self) -> pd.DataFrame:
@@ -160,7 +166,8 @@ def audit_model(
     Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
     weights that a module has as it is handed over; a network named by a string starts from random weights. With
     ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is left as it is.
-    One with a single logit is attacked, and trained, as the network of two classes that it equals.
+    One with a single logit is attacked, and trained, as the network of two classes that it equals. Attacks that do not
+    apply to the network are left out and listed with the reason, in the result and in the report, unless none applies.
 
     Args:
         data: of `prepare`, or what `prepare` takes; then with ``label``.
@@ -183,10 +190,12 @@ def audit_model(
     prepared = _prepared(data, label)
     sizes = _sizes(batch_size)
     network, called = _network(model, prepared)
+    on_fedavg = _settings(settings).get("protocol.name") == "fedavg"
     tree: dict[str, Any] = {
         "data": {"name": hand_over_table(prepared.table), "encoding": prepared.encoder.encoding},
         "target": {"network": network},
-        "training": {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
+        # FedAvg has rounds and local batches of its own, under ``protocol``.
+        "training": {} if on_fedavg and not epochs else {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
         "initial": {"batch_sizes": sizes, "batches": batches},
         "device": _device(device, settings),
         "title": f"Leakage of {prepared.table.card.title} through {called}",
@@ -200,7 +209,7 @@ def audit_model(
             f"a table in memory is attacked by one process: workers must be 1, got {config.workers}; write table and "
             "network factory to files and name them in a config for more"
         )
-    return _leakage(output, lambda folder, console: run_audit(config, folder, _command(), console), progress)
+    return _leakage(output, lambda folder, c: run_audit(config, folder, _command(), c, pass_over=True), progress)
 
 
 def attack_updates(
@@ -214,6 +223,8 @@ def attack_updates(
     progress: bool = False,
 ) -> Leakage:
     """Attack updates from anywhere: what a callback captured, what another framework's server received, or a folder.
+
+    Attacks that do not apply to these updates are left out and listed with the reason, unless none applies.
 
     Args:
         updates: a `ClientUpdate`, a `Capture`, a pair of update and `GroundTruth`, a list of these, or a folder of
@@ -240,9 +251,10 @@ def attack_updates(
         chosen["attacks"] = _attacks(attacks)
     config = updates_config([update for update, _ in observed], chosen, _settings(settings))
     if isinstance(updates, Path | str):
-        root = Path(updates)
-        return _leakage(output, lambda folder, c: attack_captures(config, root, folder, _command(), c), progress)
-    return _leakage(output, lambda folder, c: run_updates(observed, config, folder, _command(), c), progress)
+        work = partial(attack_captures, config, Path(updates))
+    else:
+        work = partial(run_updates, observed, config)
+    return _leakage(output, lambda folder, c: work(folder, _command(), c, pass_over=True), progress)
 
 
 def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) -> Any:
@@ -347,13 +359,13 @@ def _network(model: Model, prepared: PreparedTable) -> tuple[str, str]:
     if not isinstance(made, nn.Module):
         raise UsageError(f"{expected}, got {type(made).__name__}")
     made, _ = with_two_logits(made, prepared.width)
-    require_auditable(made, prepared.width, prepared.n_classes)
+    require_auditable(made, prepared.encoder, prepared.n_classes)
     return hand_over(made), type(made).__name__
 
 
 def _observed(updates: Any) -> list[Observed]:
     if isinstance(updates, Path | str):
-        return [(ClientUpdate.load(path / "observation"), None) for path in find_captures(Path(updates))]
+        return [(load_update(path), None) for path in find_captures(Path(updates))]
     if isinstance(updates, ClientUpdate | Capture) or _is_pair(updates):
         updates = [updates]
     expected = "updates must be ClientUpdate, Capture, or pairs (ClientUpdate, GroundTruth)"

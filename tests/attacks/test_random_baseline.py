@@ -14,9 +14,10 @@ from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
 from lightleak.attacks.random_baseline import AS_PUBLISHED, CANDIDATES, RandomConfig, best_sharpness
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
-from lightleak.data.encoder import TableEncoder
-from lightleak.data.marginals import Marginals
+from lightleak.data.encoder import Encoding, TableEncoder
+from lightleak.data.marginals import Marginals, statistics_marginals
 from lightleak.data.schema import Column, TableSchema
+from lightleak.data.table import Table
 from lightleak.metrics.cells import cell_hits
 
 MakeUpdate = Callable[..., tuple[ClientUpdate, GroundTruth]]
@@ -129,15 +130,36 @@ def test_results_depend_on_update_and_seed_alone(make_update: MakeUpdate) -> Non
         pd.testing.assert_frame_equal(ATTACKS.get("random")().run(update, seed).rows, found.rows)
 
 
+@pytest.mark.parametrize("encoding", ["standardized", "onehot", "minmax", "quantile"])
+def test_without_marginals_it_guesses_by_what_the_encoder_says(table: Table, encoding: Encoding) -> None:
+    encoder = TableEncoder(table.schema, encoding).fit(table.train)
+    implied = statistics_marginals(encoder)
+    implied.require(table.schema)
+    counted = Marginals.of(table.schema, table.train)
+    if encoding == "standardized":
+        assert implied.probabilities["d0"] == pytest.approx(counted.probabilities["d0"], abs=1e-6)
+    else:
+        assert len(set(implied.probabilities["d0"])) == 1
+    column = next(iter(table.schema.numerical)).name
+    values, weights = np.array(implied.values[column]), np.array(implied.probabilities[column])
+    assert values.min() == table.train[column].min() and values.max() == table.train[column].max()
+    if encoding in ("standardized", "onehot"):
+        assert float(values @ weights) == pytest.approx(table.train[column].mean(), abs=0.2 * table.train[column].std())
+
+
+def test_it_serves_an_update_without_marginals_and_says_what_it_knew(make_update: MakeUpdate) -> None:
+    update = replace(make_update(4)[0], marginals=None)
+    attack = ATTACKS.get("random")()
+    attack.check(update)
+    found = attack.run(update)
+    assert len(found.rows) == 4 and not found.threat_model.marginals and found.threat_model.encoder_statistics
+
+
 def without_column(update: ClientUpdate) -> ClientUpdate:
     return replace(update, marginals={name: entry for name, entry in update.marginals.items() if name != "d1"})
 
 
 REFUSED = {
-    "no marginals": (
-        lambda u: replace(u, marginals=None),
-        "random needs column marginals, and this observation carries none",
-    ),
     "a column missing": (without_column, "the marginals hold no categorical values of column 'd1'"),
     "damaged": (
         lambda u: replace(u, marginals={**u.marginals, "d1": [1]}),

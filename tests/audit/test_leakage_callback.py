@@ -171,8 +171,72 @@ def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit
     trainer = fit(Chain, watch, epochs=1)
     assert watch.captured[0].update.network["name"].startswith("own:Chain-")
     assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
-    with pytest.raises(UnsupportedError, match="exact inversion is for ReLU networks of plain linear layers"):
-        fit(Wrapped, LeakageCallback(encoder, "exact"), epochs=1)
+
+
+def test_attacks_that_do_not_apply_are_left_out_on_the_first_batch_and_listed(
+    fit: Fit, encoder: TableEncoder, tmp_path: Path
+) -> None:
+    plain = fit(Wrapped).lightning_module.state_dict()
+    watch = LeakageCallback(encoder, {**QUICK, "exact": {}}, report=tmp_path / "run", epochs=[1])
+    steps: list[int] = []
+    seen: list[str] = []
+
+    class Watched(Wrapped):
+        def training_step(self, batch: Any, index: int) -> Tensor:
+            steps.append(self.trainer.global_step)
+            return super().training_step(batch, index)
+
+        def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+            seen.append(watch.monitors[1].trouble or "")
+
+    with pytest.warns(UserWarning, match="exact is left out of this training: .* layer '1' is BatchNorm1d") as caught:
+        trainer = fit(Watched, watch)
+    assert len([one for one in caught if "is left out" in str(one.message)]) == 1
+    assert "BatchNorm1d" in seen[0], "found out before the first step was taken, though epoch 1 alone is attacked"
+    assert len(steps) == 12 and NAME in trainer.callback_metrics
+    assert all(torch.equal(value, plain[name]) for name, value in trainer.lightning_module.state_dict().items())
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [row["attack"] for row in results["rows"]] == ["inverting_gradients"]
+    assert "BatchNorm1d" in results["left_out"]["exact"]
+    assert "Attacks that were left out" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_batch_statistics_are_recorded_for_an_attack_that_knows_them(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, {"gradinversion": {"steps": 2, "restarts": 1}}, max_captures=1)
+    trainer = fit(Wrapped, watch, epochs=1)
+    assert "reconstruction/gradinversion/cell_accuracy" in trainer.callback_metrics
+    assert set(watch.captured[0].update.batch_statistics) == {"1.mean", "1.var"}
+
+
+def test_an_attack_that_fails_later_keeps_what_it_found_and_ends_nothing(
+    fit: Fit, encoder: TableEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch = LeakageCallback(encoder, QUICK, report=tmp_path / "run")
+    attack, runs = watch.monitors[0].attack, []
+
+    def fail_from_the_second_on(*args: Any) -> Any:
+        runs.append(args)
+        if len(runs) > 1:
+            raise RuntimeError("out of memory")
+        return type(attack).run(attack, *args)
+
+    monkeypatch.setattr(attack, "run", fail_from_the_second_on)
+    with pytest.warns(UserWarning, match="inverting_gradients is left out .*RuntimeError: out of memory"):
+        fit(Wrapped, watch, epochs=3)
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert [row["epoch"] for row in results["rows"]] == [0] and len(runs) == 2
+    assert results["left_out"] == {"inverting_gradients": "RuntimeError: out of memory"}
+
+
+def test_a_report_that_cannot_be_written_ends_nothing(
+    fit: Fit, encoder: TableEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("lightleak.audit.leakage_callback.run_updates", fail)
+    with pytest.warns(UserWarning, match="no report was written to .*: no space left"):
+        fit(Wrapped, LeakageCallback(encoder, QUICK, report=tmp_path / "run"), epochs=1)
 
 
 @pytest.mark.parametrize("form", ["classes", "numbers", "column"])
@@ -190,8 +254,10 @@ def test_one_logit_under_binary_cross_entropy_is_two_classes(
 
 
 def test_labels_of_one_logit_must_be_binary(fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(UsageError, match="must be 0 or 1"):
-        fit(OneLogit, LeakageCallback(encoder, QUICK), data=TensorDataset(rows[0], rows[1] + 0.5))
+    watch = LeakageCallback(encoder, QUICK)
+    with pytest.warns(UserWarning, match="was not captured: labels of a network of one logit must be 0 or 1"):
+        fit(OneLogit, watch, data=TensorDataset(rows[0], rows[1] + 0.5))
+    assert not watch.captured
 
 
 def test_batches_of_any_form_are_read_by_a_function(
@@ -200,8 +266,13 @@ def test_batches_of_any_form_are_read_by_a_function(
     watch = LeakageCallback(encoder, QUICK, batch=lambda batch: (batch["x"], batch["y"]), every=2)
     fit(InDictionaries, watch, epochs=3, data=Pairs(*rows))
     assert [taken.update.facts.epoch for taken in watch.captured] == [0, 2]
-    with pytest.raises(UsageError, match="gradient capture needs batches"):
-        fit(InDictionaries, LeakageCallback(encoder, QUICK), data=Pairs(*rows))
+    unread = LeakageCallback(encoder, QUICK)
+    with pytest.warns(UserWarning, match=r"gradient capture needs batches .* got dict.* batch=\.\.\. makes one"):
+        fit(InDictionaries, unread, data=Pairs(*rows))
+    assert not unread.captured
+    wrong = LeakageCallback(encoder, QUICK, batch=lambda batch: (batch["X"], batch["y"]))
+    with pytest.warns(UserWarning, match="was not captured: KeyError: 'X'"):
+        fit(InDictionaries, wrong, data=Pairs(*rows))
 
 
 def test_another_loss_is_found_out_and_left_out(fit: Fit, encoder: TableEncoder, tmp_path: Path) -> None:
@@ -253,9 +324,13 @@ def test_labels_may_stay_hidden(fit: Fit, encoder: TableEncoder) -> None:
     assert watch.monitors[0].attack.options()["labels"] != "true"
 
 
-def test_the_baseline_needs_marginals(fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]) -> None:
-    with pytest.raises(UsageError, match="random needs marginals"):
-        LeakageCallback(encoder, ["random"])
+def test_the_baseline_guesses_with_marginals_and_without(
+    fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]
+) -> None:
+    assert (
+        "reconstruction/random/cell_accuracy"
+        in fit(Wrapped, LeakageCallback(encoder, "random"), epochs=1).callback_metrics
+    )
     known = Marginals.of(encoder.schema, encoder.decode(rows[0]))
     trainer = fit(Wrapped, LeakageCallback(encoder, "random", marginals=known), epochs=1)
     assert "reconstruction/random/cell_accuracy" in trainer.callback_metrics

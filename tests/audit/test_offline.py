@@ -131,7 +131,6 @@ def test_truth_of_another_framework_is_checked_as_well(
     ("change", "attacks", "message"),
     [
         ({"labels": None}, ["tableak"], "shares no labels"),
-        ({"marginals": None}, ["random"], "needs column marginals"),
         ({"kind": "delta"}, ["tableak"], "FedAvg"),
         ({"network": "mlp"}, ["tableak"], "does not describe a client update|network"),
     ],

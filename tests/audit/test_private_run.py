@@ -15,6 +15,7 @@ import lightleak
 from lightleak.audit.run import resume_audit
 from lightleak.callbacks.capture_store import Capture, list_captures, redact_captures
 from lightleak.cli import main
+from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
 
 N_ROWS = 120
@@ -121,3 +122,50 @@ def test_updates_from_memory_are_kept_without_marginals(table: pd.DataFrame) -> 
 def test_where_nothing_was_captured_nothing_is_redacted(tmp_path: Path) -> None:
     redact_captures(tmp_path / "captures")
     assert not any(tmp_path.iterdir())
+
+
+def test_redact_all_leaves_nothing_to_attack_and_is_resumed_without_work(table: pd.DataFrame) -> None:
+    run = Path("run")
+    assert main(["audit", "config.yaml", "--output", "run", "--workers", "1", "--redact", "all"]) == 0
+    assert not any((run / name).exists() for name in ("captures", "checkpoints"))
+    assert not [*run.rglob("*.safetensors"), *run.rglob("*.ckpt")]
+    numbers = table["dose"].tolist()
+    assert values_in(run, numbers) <= {min(numbers), max(numbers)}
+    before, page = json.loads((run / "results.json").read_text()), (run / "report.html").stat().st_mtime_ns
+    assert {row["source"] for row in before["rows"]} == {"initial", "training"}
+    assert resume_audit(run) == before and (run / "report.html").stat().st_mtime_ns == page
+    assert main(["attack", "config.yaml", "--capture", "run", "--output", "again"]) == 2
+    assert others_may(run) == []
+
+
+def test_a_drop_that_was_interrupted_is_finished_by_the_next_command(table: pd.DataFrame) -> None:
+    run = Path("run")
+    assert main(["audit", "config.yaml", "--output", "run", "--workers", "1", "--redact", "all"]) == 0
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "last.ckpt").write_text("left")
+    resume_audit(run)
+    assert not (run / "checkpoints").exists()
+
+
+def test_updates_from_memory_may_leave_no_copy(table: pd.DataFrame) -> None:
+    prepared = lightleak.prepare(table, label="ill")
+    settings = {"capture.per_epoch": 2}
+    first = lightleak.audit_model(
+        prepared, output="run", attacks="random", batch_size=4, batches=1, epochs=1, settings=settings
+    )
+    one, other = (Capture.load(path) for path in list_captures(first.folder / "captures"))
+    for _ in range(2):
+        found = lightleak.attack_updates(one, "random", output="again", settings={"redact": "all"})
+        assert len(found.rows) == 1 and not (found.folder / "captures").exists()
+    assert list_captures(first.folder / "captures"), "what was attacked elsewhere stays"
+    with pytest.raises(UsageError, match="holds a run on other updates"):
+        lightleak.attack_updates(other, "random", output="again", settings={"redact": "all"})
+
+
+@pytest.mark.parametrize("name", ["quickstart", "vertical_survey", "released_model", "defence-frontier"])
+def test_every_kind_of_audit_takes_the_same_values(name: str) -> None:
+    path = Path(__file__).parents[2] / "configs" / f"{name}.yaml"
+    for value in (True, "all", False):
+        assert lightleak.load_config(path, {"redact": value}).redact == value
+    with pytest.raises(UsageError, match="redact must be true or false or all, got some"):
+        lightleak.load_config(path, {"redact": "some"})

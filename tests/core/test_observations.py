@@ -145,7 +145,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "no version": (lambda f: edit_facts(f, lambda x: x.pop("schema_version")), "must be 1, got None"),
     "unknown fact": (lambda f: edit_facts(f, lambda x: x.update(colour="red")), "does not describe a client update"),
     "no network": (lambda f: edit_facts(f, lambda x: x.pop("network")), "does not describe a client update"),
-    "no protocol facts": (lambda f: edit_facts(f, lambda x: x.pop("facts")), "does not describe a client update"),
+    "no protocol facts": (lambda f: edit_facts(f, lambda x: x.pop("facts")), "facts must be a mapping, got None"),
     "unknown tensor": (
         lambda f: edit_tensors(f, lambda x: x.update({"secrets/a": torch.zeros(1)})),
         "unknown tensor 'secrets/a'",
@@ -168,7 +168,41 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "unknown state": (lambda f: edit_facts(f, lambda x: x.update(state="fresh")), "state must be one of raw"),
     "mode a word": (lambda f: edit_facts(f, lambda x: x.update(training_mode="yes")), "must be true or false"),
     "network a list": (lambda f: edit_facts(f, lambda x: x.update(network=[1])), "network must be a mapping, got list"),
-    "rows a fraction": (lambda f: edit_facts(f, lambda x: x["facts"].update(n_rows=3.0)), "n_rows must be at least 1"),
+    "rows a fraction": (
+        lambda f: edit_facts(f, lambda x: x["facts"].update(n_rows=3.0)),
+        "n_rows must be a whole number from 1",
+    ),
+    **{
+        f"{name} {value!r}": (
+            lambda f, name=name, value=value: edit_facts(f, lambda x: x["facts"].update({name: value})),
+            f"facts.{name} must be",
+        )
+        for name, value in [
+            ("step", "../../x"),
+            ("epoch", "../../x"),
+            ("step", -1),
+            ("step", True),
+            ("epochs", 10**12),
+            ("batch_size", "8"),
+            ("n_clients", 0),
+            ("local_steps", 1.5),
+            ("client_rows", "12"),
+            ("client_rows", [0]),
+            ("learning_rate", "fast"),
+            ("momentum", NAN),
+            ("weight_decay", -1.0),
+            ("optimizer", ["sgd"]),
+            ("loss", None),
+            ("defense", 3),
+        ]
+    },
+    "unknown protocol fact": (lambda f: edit_facts(f, lambda x: x["facts"].update(colour=1)), "facts has no colour"),
+    "version true": (lambda f: edit_facts(f, lambda x: x.update(schema_version=True)), "must be 1, got True"),
+    "marginals a list": (lambda f: edit_facts(f, lambda x: x.update(marginals=[1])), "marginals must be a mapping"),
+    "whole parameters": (
+        lambda f: edit_tensors(f, lambda x: x.update({"update/linears.0.bias": torch.zeros(2, dtype=torch.long)})),
+        "must be of a float type",
+    ),
     "labels not whole": (
         lambda f: edit_tensors(f, lambda x: x.update({"labels/labels": torch.zeros(3)})),
         "labels must be int64",

@@ -11,11 +11,12 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.own import hand_over, network_digest, trust_network
-from lightleak.targets.own_check import require_attackable
+from lightleak.targets.own_check import require_classifier
 from lightleak.targets.single_logit import with_two_logits
 from lightleak.targets.spec import is_differentiable
 
 LAYOUT = EncodedLayout.of_numerical(3)
+ROWS = torch.linspace(-1, 1, 9).reshape(3, 3)
 
 
 def small(seed: int = 0) -> nn.Module:
@@ -99,16 +100,6 @@ def test_modules_that_cannot_be_kept_are_refused() -> None:
         hand_over(holds)
 
 
-class Draws(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(nn.functional.dropout(x, 0.5, training=self.training))
-
-
-class Asks(nn.Linear):
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x if x.sum() > 0 else -x)
-
-
 class Pairs(nn.Linear):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         return x, x
@@ -121,20 +112,18 @@ class Pairs(nn.Linear):
         (nn.Linear(3, 1), r"at least 2 classes; it returned \[3, 1\]"),
         (nn.Sequential(nn.Linear(3, 2), nn.Flatten(0)), r"it returned \[6\]"),
         (Pairs(3, 2), "it returned a tuple"),
-        (Draws(3, 2), "nn.Dropout layers alone"),
-        (Asks(3, 2), "do not branch on values"),
         (nn.Sequential(nn.Linear(3, 4), nn.Softmax(-1)), "returns probabilities.* return logits, without softmax"),
         (nn.Sequential(nn.LazyLinear(2)), r"without a shape yet, \['0.weight', '0.bias'\]"),
     ],
 )
-def test_what_attacks_cannot_work_on_is_refused_beforehand(network: nn.Module, message: str) -> None:
+def test_what_is_no_classifier_of_encoded_rows_is_refused(network: nn.Module, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
-        require_attackable(network, 3)
+        require_classifier(network, ROWS)
 
 
 @pytest.mark.parametrize("last", [nn.LogSoftmax(-1), nn.Sigmoid(), nn.ReLU()])
 def test_outputs_that_are_no_probabilities_of_the_classes_are_logits(last: nn.Module) -> None:
-    assert require_attackable(nn.Sequential(small(), last), 3) == 2
+    assert require_classifier(nn.Sequential(small(), last), ROWS) == 2
 
 
 def test_lazy_layers_are_served_once_they_are_made() -> None:
@@ -144,7 +133,7 @@ def test_lazy_layers_are_served_once_they_are_made() -> None:
             refuse(network)
     network(torch.zeros(1, 3))
     grown, _ = with_two_logits(network, 3)
-    assert require_attackable(grown, 3) == 2 and hand_over(grown).startswith("own:")
+    assert require_classifier(grown, ROWS) == 2 and hand_over(grown).startswith("own:")
 
 
 def test_trying_a_module_changes_nothing() -> None:
@@ -152,7 +141,7 @@ def test_trying_a_module_changes_nothing() -> None:
     network.append(nn.Dropout(0.5))
     before = {key: value.clone() for key, value in network.state_dict().items()}
     state = torch.get_rng_state()
-    assert require_attackable(network, 3) == 2
+    assert require_classifier(network, ROWS) == 2
     assert torch.equal(torch.get_rng_state(), state)
     assert not network.training and type(network[1]) is nn.BatchNorm1d
     assert all(torch.equal(value, network.state_dict()[key]) for key, value in before.items())

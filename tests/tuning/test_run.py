@@ -178,3 +178,13 @@ def _kill_a_worker_in_a_trial(config: Any, folder: Path) -> int:
                     return pid
         time.sleep(0.05)
     raise AssertionError("no worker began a trial")
+
+
+@pytest.mark.parametrize(("redact", "kept"), [(True, {"observation", "last.ckpt"}), ("all", set())])
+def test_a_redacted_study_redacts_its_trials(
+    tmp_path: Path, tiny_study: Any, silent: Any, redact: Any, kept: set[str]
+) -> None:
+    training = {"training__epochs": 1, "capture__epochs": [0], "study__trials": 1, "study__held_out": 0}
+    run_tune(tiny_study(redact=redact, **training), tmp_path / "study", workers=1, console=silent)
+    private = {path.name for name in ("truth", "observation", "*.ckpt") for path in (tmp_path / "study").rglob(name)}
+    assert private == kept

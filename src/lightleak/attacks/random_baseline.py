@@ -20,14 +20,14 @@ from scipy.optimize import linear_sum_assignment
 
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import numpy_generator
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
-from lightleak.data.marginals import Marginals
+from lightleak.data.marginals import Marginals, statistics_marginals
 from lightleak.data.schema import TableSchema
 
 Draw = Literal["row", "batch"]
@@ -71,6 +71,10 @@ class RandomConfig:
             raise UsageError(f"sharpness must be best, modal or a number of at least 1, got {self.sharpness!r}")
 
 
+BY_STATISTICS = ThreatModel(labels="none", update=False)
+"""What the baseline knows where an observation carries no marginals: bounds and encoder statistics."""
+
+
 class RandomBaseline(UpdateAttack):
     """Guess every cell from its column's marginal.
 
@@ -91,10 +95,10 @@ class RandomBaseline(UpdateAttack):
         return asdict(self.config)
 
     def check(self, update: ClientUpdate) -> None:
-        """Refuse an observation nothing can be drawn for.
+        """Serve every observation on a table; one without marginals by the encoder's statistics.
 
         Raises:
-            ObservationError: it carries no marginals, or none of some column.
+            ObservationError: its encoder or its marginals are damaged, or of other columns.
         """
         self._tables(update)
 
@@ -123,7 +127,7 @@ class RandomBaseline(UpdateAttack):
             progress(1.0)
         return Reconstruction(
             attack=self.name,
-            threat_model=self.threat_model,
+            threat_model=self.threat_model if update.marginals is not None else BY_STATISTICS,
             rows=rows,
             labels=torch.zeros(n, dtype=torch.long) if update.labels is None else update.labels.clone(),
             encoded=encoder.encode(rows),
@@ -141,9 +145,9 @@ class RandomBaseline(UpdateAttack):
         return math.inf if chosen == "modal" else float(chosen)
 
     def _tables(self, update: ClientUpdate) -> tuple[TableEncoder, Marginals]:
-        if update.marginals is None:
-            raise ObservationError(f"{self.name} needs column marginals, and this observation carries none")
         encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        if update.marginals is None:
+            return encoder, statistics_marginals(encoder)
         marginals = Marginals.from_dict(update.marginals)
         marginals.require(encoder.schema)
         return encoder, marginals
@@ -194,7 +198,7 @@ def _cells_right(right: np.ndarray) -> int:
 
 FACTS = Facts(
     "guesses every cell from its column's shares, without the update",
-    needs=("The shares of every column, counted on rows disjoint from the clients'.",),
+    needs=("The shares of every column, counted on rows disjoint from the clients', or the encoder's statistics.",),
     deviates=(
         "Likely values are favored as strongly as recovers most cells of batches that are simulated from the same "
         "shares, up to the modal row; the paper draws from the shares as they are (`sharpness: 1`).",

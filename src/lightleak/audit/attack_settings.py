@@ -1,6 +1,6 @@
 """What a config says of its attacks: checked before any work, completed with the config's label setting."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from lightleak.attacks import ATTACKS, UpdateAttack
@@ -9,7 +9,7 @@ from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.audit.config import AuditConfig
 from lightleak.audit.federation_config import LABEL_METHODS
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.protocols.fedavg import ShareLabels
 
@@ -37,6 +37,24 @@ def check_attacks(attacks: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise `UsageError` for an unknown attack or setting."""
     for name, options in attacks.items():
         make_attack(name, options, f"attacks.{name}")
+
+
+def require_some(attacks: Collection[str], left_out: Mapping[str, UsageError]) -> dict[str, str]:
+    """Return why attacks are left out, by name; refuse where that leaves none.
+
+    Args:
+        attacks: names of all that were chosen.
+        left_out: those that do not apply, with what they raised.
+
+    Raises:
+        UsageError: no attack is left; of a single attack its own error.
+    """
+    if set(attacks) <= set(left_out):
+        if len(left_out) == 1:
+            raise next(iter(left_out.values()))
+        reasons = "; ".join(f"{name}: {error}" for name, error in left_out.items())
+        raise UnsupportedError(f"none of the attacks applies. {reasons}")
+    return {name: str(error).removeprefix(f"{name}: ") for name, error in left_out.items()}
 
 
 def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]) -> dict[str, Any]:

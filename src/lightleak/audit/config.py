@@ -16,6 +16,7 @@ from lightleak.audit.federation_config import (
     ProtocolConfig,
     defense_of,
 )
+from lightleak.audit.redaction import Redact
 from lightleak.audit.settings import (
     at_least,
     build_settings,
@@ -242,7 +243,8 @@ class AuditConfig:
         workers: attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A script that
             calls `lightleak.audit.run.run_audit` with more than one needs ``if __name__ == "__main__":`` around the
             call: every process imports the script.
-        redact: leave true and reconstructed values out of everything that is written.
+        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
+            checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
             for a formula gets an apostrophe in front.
     """
@@ -263,7 +265,7 @@ class AuditConfig:
     seed: int = 0
     device: str = "auto"
     workers: int = 0
-    redact: bool = False
+    redact: Redact = False
     raw_csv: bool = False
 
     def __post_init__(self) -> None:

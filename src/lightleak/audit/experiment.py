@@ -72,7 +72,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
     spec = NetworkSpec(config.target.network, table.schema.n_classes, encoder.layout, config.target.options)
     network = build_network(spec, seed=0)  # refuses options it does not take
     if is_own(spec.name):
-        require_auditable(network, encoder.layout.width, spec.n_classes)
+        require_auditable(network, encoder, spec.n_classes)
     trained = () if config.protocol.is_fedavg else (config.training.batch_size,)
     largest = max((*trained, *config.initial.batch_sizes), default=1)
     if largest > len(table.train):
@@ -123,4 +123,5 @@ def target_name(spec: NetworkSpec) -> str:
     'mlp-100-100'
     """
     hidden = spec.options.get("hidden", (100, 100) if spec.name == "mlp" else ())
-    return "-".join([spec.name, *map(str, hidden)])
+    # A capture may say anything; what is no list of widths is refused as the network is built.
+    return "-".join([spec.name, *map(str, hidden if isinstance(hidden, list | tuple) else ())])

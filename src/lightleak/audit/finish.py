@@ -1,7 +1,7 @@
 """The end of a run: whatever the number of processes that share it, one of them writes results and report."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,11 @@ END = b"</html>"
 def leave_results(
     folder: Path,
     rows: Callable[[], Rows],
-    redact: bool,
+    redact: object,
     extra_keys: Sequence[str] = (),
     beside: Callable[[Rows], object] = lambda rows: None,
     per: str | None = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write results and report of what is done in a run folder and return the content of ``results.json``.
 
@@ -40,18 +41,19 @@ def leave_results(
         extra_keys: see `write_results`.
         beside: writes what else the report reads.
         per: see `lightleak.metrics.summary.summarise_rows`.
+        left_out: see `results_of`.
     """
     wrote = False
 
     def is_written() -> bool:
-        return wrote or _is_written(folder, rows(), extra_keys, per)
+        return wrote or _is_written(folder, results_of(rows(), extra_keys, per, left_out))
 
     def write() -> None:
         nonlocal wrote
         found = rows()
-        write_results(folder, found, extra_keys, per)
+        write_results(folder, found, extra_keys, per, left_out)
         beside(found)
-        build_report(folder, redact=redact)
+        build_report(folder, redact=bool(redact))
         wrote = True
 
     Claims(folder / CLAIMS).once("results", is_written, write)
@@ -59,13 +61,13 @@ def leave_results(
     return results
 
 
-def _is_written(folder: Path, rows: Rows, extra_keys: Sequence[str], per: str | None) -> bool:
-    """Whether the results are those of these rows, and the report, which is written last, came after them."""
+def _is_written(folder: Path, expected: dict[str, Any]) -> bool:
+    """Whether these are the results in the folder, and the report, which is written last, came after them."""
     try:
         results, report = folder / RESULTS_FILE, folder / REPORT_FILE
         if report.stat().st_mtime_ns < results.stat().st_mtime_ns or not report.read_bytes().rstrip().endswith(END):
             return False
-        return bool(json.loads(results.read_text()) == json.loads(json.dumps(results_of(rows, extra_keys, per))))
+        return bool(json.loads(results.read_text()) == json.loads(json.dumps(expected)))
     except (FileNotFoundError, ValueError):
         return False
 

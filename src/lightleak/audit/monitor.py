@@ -1,15 +1,18 @@
 """An attack's score as a validation metric: an attack that runs while the target trains."""
 
 import math
+import warnings
 from typing import Any
 
 import lightning
 import torch
 
 from lightleak.attacks import ATTACKS
+from lightleak.callbacks.capture_store import Capture
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.data.encoder import TableEncoder
@@ -24,8 +27,8 @@ class LeakageMonitor(lightning.Callback):
     The values ``reconstruction/<attack>/<metric>`` stand next to the validation metrics in any Lightning logger. They
     are scores of the reconstructions, not leakage, which is the difference to guessing: log the attack ``random`` as
     well to see it. The monitor draws from generators of its own and only reads, so training is bit for bit the same
-    with and without it. Under DDP the values are those of all
-    ranks' captures.
+    with and without it. Under DDP the values are those of all ranks' captures. An attack that does not apply, or fails,
+    ends no training: a warning says so once and it is left out.
 
     Args:
         capture: the callback that records updates (`GradientCapture` or `UpdateCapture`); it must stand before the
@@ -37,6 +40,7 @@ class LeakageMonitor(lightning.Callback):
 
     Attributes:
         found: what the attack found, by the number of the capture in ``capture.captured``.
+        trouble: why the attack is left out from now on; None while it is not.
 
     Raises:
         UsageError: an unknown attack or setting, or a capture that keeps nothing.
@@ -52,6 +56,7 @@ class LeakageMonitor(lightning.Callback):
     ) -> None:
         self.capture, self.every, self.seed = capture, every, seed
         self.found: dict[int, Reconstruction] = {}
+        self.trouble: str | None = None
         self._seen = 0
         if every < 1:
             raise UsageError(f"every must be at least 1, got {every}")
@@ -67,6 +72,13 @@ class LeakageMonitor(lightning.Callback):
             kind = type(self.capture).__name__
             raise UsageError(f"LeakageMonitor needs its {kind} before it in Trainer(callbacks=[...])")
 
+    def check(self, update: ClientUpdate) -> None:
+        """Leave the attack out where it does not apply to an update."""
+        try:
+            self.attack.check(update)
+        except Exception as error:  # a training must not end for it
+            self._leave_out(error)
+
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Attack the updates recorded in this epoch."""
         first, self._seen = self._seen, len(self.capture.captured)
@@ -74,13 +86,12 @@ class LeakageMonitor(lightning.Callback):
         if trainer.current_epoch % self.every:
             return
         scores = []
-        with torch.no_grad():
-            for i, capture in enumerate(new):
-                seed = derive_seed(self.seed, "monitor", trainer.current_epoch, i)
-                update = capture.update
-                encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
-                self.found[first + i] = self.attack.run(update, seed, pl_module.device)
-                scores.append(score(self.found[first + i], capture.truth, encoder))
+        for i, capture in enumerate(new):
+            if self.trouble is None:
+                try:
+                    scores.append(self._score(first + i, capture, trainer.current_epoch, i, pl_module.device))
+                except Exception as error:  # memory, a layer's missing derivative: a training must not end for it
+                    self._leave_out(error)
         for name in LOGGED:
             values = [one[name] for one in scores if not math.isnan(one[name])]
             held = torch.tensor([sum(values), len(values)], dtype=torch.float64)
@@ -88,3 +99,19 @@ class LeakageMonitor(lightning.Callback):
                 held = trainer.strategy.reduce(held.to(pl_module.device), reduce_op="sum")
             if held[1]:
                 pl_module.log(f"reconstruction/{self.attack.name}/{name}", (held[0] / held[1]).float())
+
+    @torch.no_grad()
+    def _score(self, number: int, capture: Capture, epoch: int, i: int, device: torch.device) -> dict[str, float]:
+        """Attack capture ``number``, the i-th of its epoch, and keep what was found."""
+        update = capture.update
+        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        found = self.attack.run(update, derive_seed(self.seed, "monitor", epoch, i), device)
+        scores = score(found, capture.truth, encoder)
+        self.found[number] = found
+        return scores
+
+    def _leave_out(self, error: Exception) -> None:
+        known = isinstance(error, LightLeakError)
+        self.trouble = str(error) if known else f"{type(error).__name__}: {error}"
+        self.trouble = self.trouble.removeprefix(f"{self.attack.name}: ")
+        warnings.warn(f"{self.attack.name} is left out of this training: {self.trouble}", stacklevel=3)

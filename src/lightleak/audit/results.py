@@ -1,7 +1,7 @@
 """What a run leaves behind: results.json and the table on the terminal."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,21 +39,35 @@ _CLIENTS = {"initial": "untrained", "given": "as given"}
 
 
 def results_of(
-    rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = (), per: str | None = None
+    rows: Sequence[dict[str, Any]],
+    extra_keys: Sequence[str] = (),
+    per: str | None = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Content of ``results.json``: every row, and mean, deviation, n and 95% interval per group (`summarise_rows`)."""
+    """Content of ``results.json``: every row, and mean, deviation, n and 95% interval per group.
+
+    Args:
+        rows: results rows.
+        extra_keys: further columns that rows of one group agree on.
+        per: see `summarise_rows`.
+        left_out: why attacks that were chosen do not apply, by name; the key is there only where there are any.
+    """
     keys = [key for key in (*GROUP_KEYS, *extra_keys) if any(key in row for row in rows)]
     results: dict[str, Any] = without_nan(
         {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarise_rows(list(rows), keys, per)}
     )
-    return results
+    return results | ({"left_out": dict(left_out)} if left_out else {})
 
 
 def write_results(
-    folder: Path, rows: Sequence[dict[str, Any]], extra_keys: Sequence[str] = (), per: str | None = None
+    folder: Path,
+    rows: Sequence[dict[str, Any]],
+    extra_keys: Sequence[str] = (),
+    per: str | None = None,
+    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write `results_of` the rows to ``results.json`` and return it."""
-    results = results_of(rows, extra_keys, per)
+    results = results_of(rows, extra_keys, per, left_out)
     write_whole(folder / RESULTS_FILE, json.dumps(results, indent=1))
     return results
 
@@ -80,6 +94,7 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
     ]
     if not lines:
         console.print("nothing is finished yet")
+        _print_left_out(results, console)
         return
     shared = [name for name in ("dataset", "target", "labels") if len({line[name] for line in lines}) == 1]
     told = [*(f"{name} {lines[0][name]}" for name in shared), *_protocol_and_defense(groups)]
@@ -95,6 +110,12 @@ def print_summary(results: dict[str, Any], console: Console) -> None:
     for line in lines:
         grid.add_row(*(line[name] for name in names))
     console.print(grid, highlight=False)
+    _print_left_out(results, console)
+
+
+def _print_left_out(results: dict[str, Any], console: Console) -> None:
+    for name, reason in results.get("left_out", {}).items():
+        console.print(f"left out: {name}: {reason}", soft_wrap=True, highlight=False, markup=False)
 
 
 def _protocol_and_defense(groups: Sequence[dict[str, Any]]) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from lightleak.audit.attack_settings import (
     label_setting,
     label_sharing,
     make_attack,
+    require_some,
     shares_labels,
     shares_statistics,
     with_label_setting,
@@ -28,7 +30,8 @@ from lightleak.audit.environment import write_environment
 from lightleak.audit.experiment import Experiment, prepare_experiment, target_name
 from lightleak.audit.finish import console_of_rank, leave_results
 from lightleak.audit.folder import begin_folder
-from lightleak.audit.results import print_summary
+from lightleak.audit.redaction import dropped, redact_run
+from lightleak.audit.results import RESULTS_FILE, print_summary
 from lightleak.audit.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
 from lightleak.audit.settings import read_settings
 from lightleak.audit.training import (
@@ -41,12 +44,14 @@ from lightleak.audit.training import (
     trains_together,
 )
 from lightleak.audit.unit import Observed, Unit, finished_files, kept_cells, unit_file, write_whole
-from lightleak.callbacks.capture_store import is_whole, list_captures, redact_captures
+from lightleak.callbacks.capture_store import is_whole, list_captures, load_update
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import LightLeakError, ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.stored import set_aside
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import is_image_state
 from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
@@ -67,7 +72,11 @@ OFFLINE_FILE = "capture.json"
 
 
 def run_audit(
-    config: AuditConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
+    config: AuditConfig,
+    folder: Path,
+    command: Sequence[str] = (),
+    console: Console | None = None,
+    pass_over: bool = False,
 ) -> dict[str, Any]:
     """Run an audit, or what is left of one, and return the content of its ``results.json``.
 
@@ -79,6 +88,8 @@ def run_audit(
             continued, and joined where the run is still on.
         command: recorded in ``environment.json``.
         console: where progress goes.
+        pass_over: run the attacks that apply and list the others with their reasons; else one that does not apply is
+            an error.
 
     Raises:
         UsageError: the folder holds another run, or the config cannot be served; before any work.
@@ -88,10 +99,13 @@ def run_audit(
     device = resolve_device(config.device)
     check_attacks(config.attacks)
     experiment = prepare_experiment(config)
-    check_served(config, experiment)
+    left_out = check_served(config, experiment, pass_over)
     open_run_folder(folder, config)
+    if dropped(folder) is not None:
+        return finished_results(folder, config, console)
     _set_aside_captures(folder)
     write_environment(folder, device, command)
+    config = replace(config, attacks={name: of for name, of in config.attacks.items() if name not in left_out})
     _train_once(config, experiment, folder, console)
     units = plan_units(config, experiment, folder)
     present = finished_files(folder)
@@ -108,10 +122,18 @@ def run_audit(
             quiet=not console.is_interactive,
         )
     finally:
-        results = leave_results(folder, partial(finished_rows, units, folder), config.redact)
+        results = leave_results(folder, partial(finished_rows, units, folder), config.redact, left_out=left_out)
     if config.redact:
         with Claims(folder / CLAIMS).wait_for("redaction"):
-            redact_captures(folder / "captures")
+            redact_run(folder, config.redact)
+    print_summary(results, console)
+    return results
+
+
+def finished_results(folder: Path, config: AuditConfig, console: Console) -> dict[str, Any]:
+    """Print and return the results of a run that has dropped its captures, as it was finished; see `redact_run`."""
+    redact_run(folder, config.redact)
+    results: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text())
     print_summary(results, console)
     return results
 
@@ -161,8 +183,16 @@ def resumed_file(folder: Path) -> Path:
     return folder / CONFIG_FILE
 
 
-def check_served(config: AuditConfig, experiment: Experiment) -> None:
+def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = False) -> dict[str, str]:
     """Try everything that could fail in the middle of a run: the Trainer, the batches, every attack on a first update.
+
+    Args:
+        config: the experiment.
+        experiment: what it names, made.
+        pass_over: return the attacks that do not apply instead of refusing the config, unless none applies.
+
+    Returns:
+        Why attacks are left out, by name.
 
     Raises:
         UsageError: what cannot be served, and why.
@@ -177,13 +207,32 @@ def check_served(config: AuditConfig, experiment: Experiment) -> None:
         if monitor.attack is not None:
             attacks.append((monitor.attack, monitor.options, "monitor.options"))
     fresh = _fresh_clients(config, experiment)
-    firsts = [fresh.observe(size, 0)[0] for size in sorted(set(sizes))]
+    firsts = [_first_update(fresh, size) for size in sorted(set(sizes))]
+    left_out: dict[str, UsageError] = {}
     for name, options, where in attacks:
         attack = make_attack(name, with_label_setting(config, name, options), where)
         if isinstance(attack, RestartedInversion | ComposedAttack):
             attack.check_device(device)
-        for update in firsts:
-            attack.check(update)
+        try:
+            for update in firsts:
+                attack.check(update)
+        except UsageError as error:
+            if not pass_over or where == "monitor.options":
+                raise
+            left_out[name] = error
+    return require_some(config.attacks, left_out)
+
+
+def _first_update(fresh: FreshClients | FreshFedAvgClients, size: int) -> ClientUpdate:
+    try:
+        return fresh.observe(size, 0)[0]
+    except LightLeakError:
+        raise
+    except Exception as error:  # a user's forward may raise anything
+        said = " ".join(str(error).split())
+        raise UsageError(
+            f"the network cannot compute what a client of {size} rows sends: {type(error).__name__}: {said}"
+        ) from error
 
 
 def open_run_folder(folder: Path, config: RunConfig, capture: Path | None = None) -> None:
@@ -232,7 +281,7 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
-        update = ClientUpdate.load(taken / "observation")
+        update = load_update(taken)
         observed.append((taken.name, partial(load_own_capture, taken), capture_facts(update, i) | defended))
     units = []
     for attack, changed in config.attacks.items():
@@ -271,9 +320,9 @@ def load_capture(folder: Path) -> Observed:
     Raises:
         ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
             against a truth that is not the update's, no score means anything. Only what a defence has changed cannot
-            be reproduced; it passes.
+            be reproduced; it passes. Or a row lies beyond the bounds that the update states.
     """
-    update = ClientUpdate.load(folder / "observation")
+    update = load_update(folder)
     if not (folder / "truth").is_dir():
         return update, None
     truth = load_truth(folder / "truth")
@@ -283,6 +332,11 @@ def load_capture(folder: Path) -> Observed:
         raise ObservationError(
             f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
         )
+    if not is_image_state(update.encoder):
+        try:  # decoding clamps: a score against a row beyond the bounds would be that of another row
+            TableEncoder.from_state(update.encoder, update.encoder_tensors).require_within_bounds(truth.inputs)
+        except UsageError as error:
+            raise ObservationError(f"{folder}: {error}") from error
     return update, truth
 
 

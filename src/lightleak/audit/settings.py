@@ -232,8 +232,15 @@ def at_most(name: str, value: Any, largest: float | None = None) -> None:
 
 
 _WRONG_VALUE = re.compile(r'Parser key "(?P<key>[^"]+)": Expected an? (?P<type>.+?)\. Got value: (?P<got>.*)')
+_WRONG_UNION = re.compile(r'Parser key "(?P<key>[^"]+)": Does not validate .*Subtypes: \[(?P<types>.+)\] Errors: .*')
 _WRONG_NAME = re.compile(r"Group '(?P<key>[^']+)' does not accept option '(?P<name>[^']+)'")
-_PLAIN_TYPES = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+_PLAIN_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "NoneType": "null",
+}
 _PLAIN_TYPES |= {"tuple": "a list, such as [a, b]", "dict": "a mapping of settings"}
 
 
@@ -242,6 +249,10 @@ def _in_words(message: str, kind: Any) -> str:
     message = " ".join(message.split())
     if found := _WRONG_VALUE.fullmatch(message):
         return f"{found['key']} must be {_type_in_words(found['type'])}, got {found['got']}"
+    if found := _WRONG_UNION.fullmatch(message):
+        types = re.findall(r"<class '\w+'>|typing\.Literal\[[^\]]*\]", found["types"])
+        allowed = " or ".join(_type_in_words(name).removeprefix("one of ") for name in types)
+        return f"{found['key']} must be {allowed}, got {message.rpartition('Given value: ')[2]}"
     if found := _WRONG_NAME.search(message):
         known = _known_settings(kind, found["key"])
         close = get_close_matches(found["name"], known, n=1)

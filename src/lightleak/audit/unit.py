@@ -81,7 +81,7 @@ Kept = Literal["values", "raw", "marks", "nothing"]
 or nothing (a reproduction)."""
 
 
-def kept_cells(redact: bool, raw_csv: bool = False) -> Kept:
+def kept_cells(redact: object, raw_csv: bool = False) -> Kept:
     """A redacted run keeps of every cell only whether it was right.
 
     >>> kept_cells(redact=True)

@@ -1,7 +1,7 @@
 """Updates that are in memory, from a callback or another framework, attacked into a run folder of their own."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from lightleak.audit.attack_settings import label_setting, with_label_setting
 from lightleak.audit.config import AuditConfig, parse_config
 from lightleak.audit.experiment import target_name
 from lightleak.audit.offline import attack_units
+from lightleak.audit.redaction import dropped
 from lightleak.audit.run import capture_facts
 from lightleak.audit.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
 from lightleak.callbacks.capture_store import save_capture
@@ -32,7 +33,7 @@ DIGEST_LENGTH = 10
 
 
 def usual_attacks(updates: Sequence[ClientUpdate]) -> dict[str, dict[str, Any]]:
-    """What is run where nobody chooses: the strongest attacks on updates of this kind, and the baseline where it can.
+    """What is run where nobody chooses: the strongest attacks on updates of this kind, and the baseline.
 
     Raises:
         UsageError: no update, or gradients and weight updates together.
@@ -40,9 +41,7 @@ def usual_attacks(updates: Sequence[ClientUpdate]) -> dict[str, dict[str, Any]]:
     kinds = sorted({update.kind for update in updates})
     if len(kinds) != 1:
         raise UsageError(f"updates must be of one kind, gradient or delta, and at least one; got {kinds}")
-    names = ["tableak" if kinds == ["gradient"] else "tableak_fedavg", "audit_max"]
-    if all(update.marginals is not None for update in updates):
-        names.append("random")
+    names = ("tableak" if kinds == ["gradient"] else "tableak_fedavg", "audit_max", "random")
     return {name: {} for name in names}
 
 
@@ -74,6 +73,8 @@ def run_updates(
     command: Sequence[str] = (),
     console: Console | None = None,
     known: Mapping[str, Mapping[int, Reconstruction]] | None = None,
+    pass_over: bool = False,
+    left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Run the config's attacks on updates in memory and write a run folder, the updates themselves included.
 
@@ -84,6 +85,8 @@ def run_updates(
         command: recorded in ``environment.json``.
         console: where progress goes.
         known: by attack and number of the update, what it has found already with these settings.
+        pass_over: run the attacks that apply to all updates and list the others with their reasons.
+        left_out: attacks that have failed before, with their reasons: of these only what is known is kept.
 
     Returns:
         The content of ``results.json``.
@@ -98,21 +101,27 @@ def run_updates(
     for update, truth in named.values():
         if truth is not None:
             require_replay(update, truth)
-    origin, plan = folder / CAPTURES, partial(_units, config, named)
+    attacked = {name: set(known[name]) if known and name in known else set() for name in left_out or {}}
+    origin, plan = folder / CAPTURES, partial(_units, config, named, attacked)
 
     def when_open() -> None:
-        _keep(named, origin, config.redact)
-        _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
+        _require_same(named, folder)
+        if dropped(folder) is None:
+            _keep(named, origin, bool(config.redact))
+            _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
-        return attack_units(config, plan, origin, folder, command, console, when_open)
+        return attack_units(config, plan, origin, folder, command, console, when_open, pass_over, left_out)
 
 
-def _units(config: AuditConfig, named: Mapping[str, Observed]) -> list[Unit]:
+def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping[str, Collection[int]]) -> list[Unit]:
+    """Every attack on every update; of those in ``attacked`` on the updates of these numbers alone."""
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
         for i, (name, (update, truth)) in enumerate(named.items()):
+            if i not in attacked.get(attack, (i,)):
+                continue
             facts = {
                 "dataset": config.data.title,
                 "target": target_name(NetworkSpec.from_dict(update.network)),
@@ -128,12 +137,21 @@ def _observed(update: ClientUpdate, truth: Any) -> Observed:
     return update, truth
 
 
-def _keep(named: Mapping[str, Observed], root: Path, redact: bool) -> None:
-    """Save the updates below ``root``; refuse a folder that holds others."""
-    held = {path.parent.parent.name for path in root.glob("*/*/observation")}
+def _require_same(named: Mapping[str, Observed], folder: Path) -> None:
+    """Refuse a folder that holds a run on other updates."""
+    gone = dropped(folder)
+    held = _held(folder / CAPTURES) if gone is None else set(gone)
     if held - set(named):
-        raise UsageError(f"{root.parent} holds a run on other updates; choose another folder")
-    for name in sorted(set(named) - held):
+        raise UsageError(f"{folder} holds a run on other updates; choose another folder")
+
+
+def _held(root: Path) -> set[str]:
+    return {path.parent.parent.name for path in root.glob("*/*/observation")}
+
+
+def _keep(named: Mapping[str, Observed], root: Path, redact: bool) -> None:
+    """Save those updates that are not below ``root`` yet."""
+    for name in sorted(set(named) - _held(root)):
         update, truth = named[name]
         if redact:
             save_capture(root / name, replace(update, marginals=None))

@@ -5,12 +5,16 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from lightleak.core.arguments import require_kind, require_path
-from lightleak.core.errors import UsageError
+from lightleak.core.arguments import require_kind, require_path, whole_number
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.private_files import private_files
 from lightleak.core.stored import DAMAGED, is_tensor_file
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import ImageScale, is_image_state
+from lightleak.data.marginals import Marginals
 from lightleak.protocols.recorded_aggregate import load_truth
+from lightleak.targets.spec import NetworkSpec
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,30 @@ class Capture:
         """
         folder = require_path("folder", folder)
         rank = folder.name.rpartition("-r")[2]
-        update, truth = ClientUpdate.load(folder / "observation"), load_truth(folder / "truth")
+        update, truth = load_update(folder), load_truth(folder / "truth")
         return cls(update, truth, int(rank) if rank.isdigit() else 0)
+
+
+def load_update(folder: Path) -> ClientUpdate:
+    """Read the observation of a capture, and check what it says of network, columns and marginals.
+
+    Raises:
+        ObservationError: a file is missing or damaged, or a part is not of its type, or does not fit the others.
+    """
+    update = ClientUpdate.load(folder / "observation")
+    try:
+        spec = NetworkSpec.from_dict(update.network)
+        if is_image_state(update.encoder):
+            ImageScale.from_state(update.encoder)
+            return update
+        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        if spec.layout != encoder.layout:
+            raise ObservationError("the columns of the network (layout) are not those of the encoder (schema)")
+        if update.marginals is not None:
+            Marginals.from_dict(update.marginals).require(encoder.schema)
+    except UsageError as error:
+        raise ObservationError(f"{folder / 'observation' / 'facts.json'}: {error}") from error
+    return update
 
 
 def save_capture(root: Path | str, update: ClientUpdate, truth: GroundTruth | None = None, rank: int = 0) -> Path:
@@ -67,7 +93,7 @@ def save_capture(root: Path | str, update: ClientUpdate, truth: GroundTruth | No
         The folder.
 
     Raises:
-        UsageError: an argument of the wrong type.
+        UsageError: an argument of the wrong type, or a step, epoch or rank that is no whole number.
     """
     root = require_path("root", root)
     require_kind("update", update, ClientUpdate, "a ClientUpdate")
@@ -138,7 +164,9 @@ def redact_captures(root: Path) -> None:
 
 
 def _name(update: ClientUpdate, rank: int) -> str:
-    return f"e{update.facts.epoch:03d}-s{update.facts.step:06d}-r{rank}"
+    # Part of a path: nothing but numbers.
+    epoch, step = (whole_number(name, getattr(update.facts, name), least=0) for name in ("epoch", "step"))
+    return f"e{epoch:03d}-s{step:06d}-r{whole_number('rank', rank, least=0)}"
 
 
 def _order(folder: Path) -> tuple[list[int], str]:

@@ -6,7 +6,7 @@ An observation and its truth go into folders of their own, so that one can be ha
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -68,6 +68,9 @@ def load_observation(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> 
     try:
         auxiliary, protocol = dict(facts["auxiliary"]), dict(facts["facts"])
         columns, name = _strings(auxiliary["columns"]), _string(auxiliary["property_name"])
+        held = {*_strings(protocol["adversary_columns"]), *_strings(protocol["victim_columns"])}
+        if foreign := sorted(set(columns) - held):
+            raise ValueError(f"auxiliary columns must be the adversary's own, got {foreign[0]!r}")
         known = AuxiliaryData(name, tensors["auxiliary/ids"], tensors["auxiliary/has_property"], columns)
         return IntermediateResults(
             adversary=facts["adversary"],
@@ -100,12 +103,14 @@ def load_truth(folder: Path, max_tensor_bytes: int = MAX_TENSOR_BYTES) -> Proper
     _check_names(folder, set(tensors), {"has_property"}, set())
     _check_tensor(folder, "has_property", tensors["has_property"], 1, torch.bool)
     try:
-        name, fraction = _string(facts["property_name"]), float(facts["fraction"])
+        name, fraction = _string(facts["property_name"]), facts["fraction"]
+        if not isinstance(fraction, int | float) or isinstance(fraction, bool):
+            raise ValueError(f"fraction must be a number, got {fraction!r}")
     except (TypeError, ValueError, KeyError) as error:
         raise ObservationError(f"{folder / 'facts.json'} does not describe {TRUTH}: {error}") from error
     if not 0 <= fraction <= 1:
         raise ObservationError(f"{folder}: fraction must be from 0 to 1, got {fraction}")
-    return PropertyTruth(name, fraction, tensors["has_property"])
+    return PropertyTruth(name, float(fraction), tensors["has_property"])
 
 
 def _write(folder: Path, what: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -149,12 +154,30 @@ def _check_tensor(folder: Path, name: str, values: Tensor, n_dims: int, dtype: t
 
 
 def _protocol(facts: dict[str, Any]) -> VerticalFacts:
-    for field in fields(VerticalFacts):
-        value = facts.get(field.name)
-        if field.type is int and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            raise ValueError(f"{field.name} must be a number from 0, got {value!r}")
+    for name, (least, most) in _RANGES.items():
+        value = facts.get(name)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise ValueError(f"{name} must be a whole number from {least} to {most}, got {value!r}")
+    for name in ("adversary_party", "victim_party"):
+        if facts[name] >= facts["n_parties"]:
+            raise ValueError(f"{name} must be below the {facts['n_parties']} parties, got {facts[name]}")
+    if facts["adversary_party"] == facts["victim_party"]:
+        raise ValueError(f"adversary and victim must be two parties, got {facts['victim_party']} for both")
     named = {name: _strings(facts[name]) for name in ("adversary_columns", "victim_columns")}
+    if shared := sorted(set(named["adversary_columns"]) & set(named["victim_columns"])):
+        raise ValueError(f"a column belongs to one party, got {shared[0]!r} for both")
     return VerticalFacts(**(facts | named))
+
+
+_RANGES = {
+    "n_parties": (2, 10_000),
+    "adversary_party": (0, 10_000),
+    "victim_party": (0, 10_000),
+    "epoch": (0, 10**9),
+    "batch_size": (1, 10**9),
+    "n_classes": (2, 100_000),
+}
+"""What numbers of a file may be: more is no protocol, and may take all memory."""
 
 
 def _string(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 import lightning
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from lightleak.callbacks.capture_store import Capture
 from lightleak.callbacks.capture_support import described_network, require_trained
@@ -16,7 +17,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.own import hand_over
-from lightleak.targets.own_check import require_attackable
+from lightleak.targets.own_check import ROWS, require_classifier
 from lightleak.targets.single_logit import two_logit_gradient, two_logit_weights, with_two_logits
 from lightleak.targets.spec import NetworkSpec
 
@@ -36,9 +37,9 @@ class ModuleCapture(GradientCapture):
     The network is found by itself where one submodule holds all parameters, or where the LightningModule is it; its
     structure is kept in this process (`lightleak.targets.own`), so that attacks can build it again. Every capture is
     held against its rows: where they do not reproduce it (another loss, weighted classes, inputs that were changed
-    on the way), it is left out. The first is told in full, the number at the end, each in a warning; after
-    `REFUSALS_IN_A_ROW` nothing more is recorded in this training. Captures stay in memory; nothing else differs from
-    `GradientCapture`.
+    on the way), it is left out, and so is a batch that cannot be read. The first is told in full, the number at the
+    end, each in a warning; after `REFUSALS_IN_A_ROW` nothing more is recorded in this training, which goes on. Captures
+    stay in memory; nothing else differs from `GradientCapture`.
 
     Attributes:
         tried: steps that were recorded and held against their rows.
@@ -52,6 +53,7 @@ class ModuleCapture(GradientCapture):
         network: str | None = None,
         batch: ReadBatch | None = None,
         share_labels: bool = True,
+        share_statistics: bool = False,
         marginals: Marginals | None = None,
         epochs: Collection[int] = (0,),
         per_epoch: int = 1,
@@ -64,6 +66,7 @@ class ModuleCapture(GradientCapture):
             network: attribute of the LightningModule that takes inputs ``[n, d]`` to logits; ``"self"`` for the module.
             batch: from a batch of the training to inputs ``[n, d]`` and labels ``[n]``; left out, a batch is that pair.
             share_labels: updates carry their labels.
+            share_statistics: updates carry mean and variance of every BatchNorm layer on their batch.
             marginals: one-way marginals that the server knows.
             epochs: see `CaptureSchedule`.
             per_epoch: see `CaptureSchedule`.
@@ -75,6 +78,7 @@ class ModuleCapture(GradientCapture):
         super().__init__(
             encoder,
             share_labels=share_labels,
+            share_statistics=share_statistics,
             marginals=marginals,
             keep=True,
             epochs=epochs,
@@ -91,6 +95,24 @@ class ModuleCapture(GradientCapture):
         if stage == "fit":
             self.tried, self.left_out, self._in_a_row = 0, 0, 0
 
+    def on_train_batch_start(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        """As `GradientCapture`; a batch that cannot be read ends no training."""
+        try:
+            super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
+        except Exception as error:  # reading a batch runs the user's function
+            self._refuse(error)
+
+    def on_before_optimizer_step(
+        self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, optimizer: Optimizer
+    ) -> None:
+        """As `GradientCapture`; a step that cannot be recorded ends no training."""
+        try:
+            super().on_before_optimizer_step(trainer, pl_module, optimizer)
+        except Exception as error:  # replay runs the user's network
+            self._refuse(error)
+
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Remove every hook, and tell how many steps were left out."""
         super().on_train_end(trainer, pl_module)
@@ -103,7 +125,7 @@ class ModuleCapture(GradientCapture):
         network = find_network(module, self.network_name)
         require_trained(network)
         alone, self._grown = with_two_logits(without_trainer(network), self.encoder.width)
-        n_classes = require_attackable(alone, self.encoder.width)
+        n_classes = require_classifier(alone, self.encoder.spread_rows(ROWS))
         return network, NetworkSpec(hand_over(alone), n_classes, self.encoder.layout)
 
     def _read(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -115,31 +137,36 @@ class ModuleCapture(GradientCapture):
             return weights, gradient
         return two_logit_weights(weights, self._grown), two_logit_gradient(gradient, self._grown)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more is recorded in this training, as too many steps in a row could not be."""
+        return self._in_a_row >= REFUSALS_IN_A_ROW
+
     def _begin(self, trainer: lightning.Trainer) -> None:
-        if self._in_a_row < REFUSALS_IN_A_ROW:
+        if not self.is_over:
             super()._begin(trainer)
 
     def _accepts(self, capture: Capture) -> bool:
+        require_replay(capture.update, capture.truth)
         self.tried += 1
-        try:
-            require_replay(capture.update, capture.truth)
-        except LightLeakError as error:
-            self.left_out += 1
-            self._in_a_row += 1
-            self._tell(str(error))
-            return False
         self._in_a_row = 0
         return True
 
-    def _tell(self, reason: str) -> None:
-        """The first refusal in full, and the one that ends the record; their number is told at the end."""
+    def _refuse(self, error: Exception) -> None:
+        """Drop a step and count it; warn of the first in full, and of the one that ends the record."""
+        self._drop()
+        self.tried += 1
+        self.left_out += 1
+        self._in_a_row += 1
         if self.left_out == 1:
+            reason = str(error) if isinstance(error, LightLeakError) else f"{type(error).__name__}: {error}"
             warnings.warn(
                 f"optimiser step {self._step} was not captured: {reason}. The training step must take the mean "
-                "cross-entropy of the network's logits on its batch; further steps of this kind are counted",
+                "cross-entropy of the network's logits on its batch, a pair of inputs and labels or what batch=... "
+                "makes one; further steps of this kind are counted",
                 stacklevel=3,
             )
-        if self._in_a_row == REFUSALS_IN_A_ROW:
+        if self.is_over:
             warnings.warn(
                 f"{REFUSALS_IN_A_ROW} steps in a row were not captured: nothing more is recorded in this training",
                 stacklevel=3,
@@ -150,10 +177,11 @@ def left_out_words(left_out: int, tried: int) -> str:
     """What a warning and a report say of steps that are not among the captures.
 
     >>> left_out_words(5, 6)
-    '5 of 6 recorded steps were left out: not the gradient of the mean cross-entropy of their rows'
+    '5 of 6 recorded steps were left out: not the gradient of the mean cross-entropy of rows that could be read'
     """
     return (
-        f"{left_out} of {tried} recorded steps were left out: not the gradient of the mean cross-entropy of their rows"
+        f"{left_out} of {tried} recorded steps were left out: not the gradient of the mean cross-entropy of rows that "
+        "could be read"
     )
 
 

@@ -5,6 +5,7 @@ federated framework recorded is attacked on another.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -58,6 +59,49 @@ class ProtocolFacts:
     step: int = 0
     epoch: int = 0
     defense: str = "none"
+
+
+MOST = 10**9
+"""No fact counts more: rows, steps, epochs, clients."""
+
+_COUNTS = {"epochs": True, "batch_size": True, "n_clients": True, "local_steps": True, "n_rows": False}
+"""Facts that count from 1, and whether they may be unknown."""
+
+
+def read_protocol(told: object) -> ProtocolFacts:
+    """Protocol facts from a file, every one of its type and range.
+
+    Raises:
+        ObservationError: no mapping, an unknown fact, one that is missing, or a value that is none of that fact.
+    """
+    if not isinstance(told, Mapping):
+        raise ObservationError(f"facts must be a mapping, got {type(told).__name__}")
+    known = [f.name for f in fields(ProtocolFacts)]
+    if unknown := sorted(str(name) for name in told if name not in known):
+        raise ObservationError(f"facts has no {', '.join(unknown)}; known: {', '.join(known)}")
+    rows = told.get("client_rows", ())
+    if not isinstance(rows, list | tuple) or not all(_is_count(n, 1) for n in rows):
+        raise ObservationError(f"facts.client_rows must be whole numbers from 1, got {rows!r}")
+    for name, may_be_unknown in _COUNTS.items():
+        value = told.get(name)
+        if not _is_count(value, 1) and not (value is None and may_be_unknown):
+            raise ObservationError(f"facts.{name} must be a whole number from 1 to {MOST}, got {value!r}")
+    for name in ("step", "epoch"):
+        if not _is_count(told.get(name, 0), 0):
+            raise ObservationError(f"facts.{name} must be a whole number from 0 to {MOST}, got {told[name]!r}")
+    for name in ("learning_rate", "momentum", "weight_decay"):
+        value = told.get(name, 0.0)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
+        if not is_number and not (value is None and name == "learning_rate"):
+            raise ObservationError(f"facts.{name} must be a finite number from 0, got {value!r}")
+    for name in ("optimizer", "loss", "defense"):
+        if not isinstance(told.get(name, ""), str):
+            raise ObservationError(f"facts.{name} must be text, got {told[name]!r}")
+    return ProtocolFacts(**{**told, "client_rows": tuple(rows)})
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= MOST
 
 
 @dataclass(frozen=True)
@@ -119,16 +163,21 @@ class ClientUpdate:
         if set(self.parameters) != set(self.update):
             odd = sorted(set(self.parameters) ^ set(self.update))
             raise ObservationError(f"parameters and update must name the same tensors; only in one of them: {odd}")
+        if self.marginals is not None and not isinstance(self.marginals, Mapping):
+            raise ObservationError(f"marginals must be a mapping or none, got {type(self.marginals).__name__}")
         for name, parameter in self.parameters.items():
             if parameter.shape != self.update[name].shape:
                 expected, got = tuple(parameter.shape), tuple(self.update[name].shape)
                 raise ObservationError(f"update {name!r} must have shape {expected}, got {got}")
             for what, tensor in (("parameter", parameter), ("update", self.update[name])):
+                if not tensor.is_floating_point():
+                    raise ObservationError(f"{what} {name!r} must be of a float type, got {tensor.dtype}")
                 if not torch.isfinite(tensor).all():
                     raise ObservationError(f"{what} {name!r} must be finite, got NaN or infinity")
-        for name, buffer in self.buffers.items():
-            if not torch.isfinite(buffer).all():
-                raise ObservationError(f"buffer {name!r} must be finite, got NaN or infinity")
+        for what, named in (("buffer", self.buffers), ("batch statistic", self.batch_statistics)):
+            for name, tensor in named.items():
+                if not torch.isfinite(tensor).all():
+                    raise ObservationError(f"{what} {name!r} must be finite, got NaN or infinity")
         if not isinstance(self.facts.n_rows, int) or self.facts.n_rows < 1:
             raise ObservationError(f"n_rows must be at least 1, got {self.facts.n_rows!r}")
         if self.labels is not None and self.labels.shape != (self.facts.n_rows,):
@@ -191,11 +240,11 @@ class ClientUpdate:
             groups[group][name] = tensor
         single = {name: groups.pop(name).get(name) for name in _SINGLE_TENSORS}
         try:
-            told = facts.pop("facts")
-            protocol = ProtocolFacts(**{**told, "client_rows": tuple(told.get("client_rows", ()))})
-            known: dict[str, Any] = {**groups, **facts, **single}
-            return cls(**known, facts=protocol)
-        except (TypeError, KeyError) as error:
+            known: dict[str, Any] = {**groups, **facts, **single, "facts": read_protocol(facts.get("facts"))}
+            return cls(**known)
+        except ObservationError as error:
+            raise ObservationError(f"{folder}: {error}") from error
+        except TypeError as error:
             raise ObservationError(f"{folder}/facts.json does not describe a client update: {error}") from error
 
 

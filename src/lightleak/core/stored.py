@@ -73,7 +73,7 @@ def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:  # also text that is not UTF-8, endless numbers, endless nesting
         raise ObservationError(f"{path} is not JSON: {error}") from error
     found = facts.pop("schema_version", None) if isinstance(facts, dict) else None
-    if found != version:
+    if found != version or isinstance(found, bool):
         raise ObservationError(
             f"{path}: schema_version must be {version}, got {found!r}; another version of lightleak wrote it: capture "
             "anew, or attack it with that version"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from numbers import Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -142,6 +143,8 @@ class Column:
         known = ("name", "kind", "categories", "lower", "upper", "missing")
         if not isinstance(state, Mapping) or set(state) - set(known) or "name" not in state:
             raise DataError(f"a column is a mapping with name and any of {', '.join(known[1:])}; got {state!r}")
+        if not _is_scalar(state["name"]):
+            raise DataError(f"a column's name must be text, got {state['name']!r}")
         name, kinds = str(state["name"]), [str(kind) for kind in ColumnKind]
         if state.get("kind") not in kinds:
             raise DataError(f"column {name!r}: kind must be one of {', '.join(kinds)}, got {state.get('kind')!r}")
@@ -149,6 +152,8 @@ class Column:
         listed = state.get("categories", ())
         if not isinstance(listed, list | tuple):
             raise DataError(f"column {name!r}: categories must be a list, got {listed!r}")
+        if odd := [category for category in listed if not _is_scalar(category)]:
+            raise DataError(f"column {name!r}: categories must be text or numbers, got {odd[:5]}")
         categories = tuple(category_text(category) for category in listed)
         if missing == "category" and not kind.is_numerical:
             return cls.categorical(name, categories, missing)
@@ -164,6 +169,10 @@ def category_text(value: Any) -> str:
     """
     whole = isinstance(value, float | np.floating) and value.is_integer()
     return str(int(value)) if whole else str(value).strip()
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, Real) and math.isfinite(value))
 
 
 def _bound(column: str, key: str, value: Any) -> float | None:

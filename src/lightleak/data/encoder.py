@@ -17,6 +17,9 @@ from lightleak.data.schema import Column, ColumnKind, TableSchema
 
 Encoding = Literal["standardized", "onehot", "minmax", "quantile"]
 
+ROUNDING = 1e-4
+"""Share of a bound by which a number may miss it: an encoded value has the 24 bits of float32."""
+
 _STATISTICS = ("shift", "scale", "lower", "upper", "deviation")
 _KNOTS = "knots."
 
@@ -225,6 +228,20 @@ class TableEncoder(nn.Module):
         x[..., at] = ((raw - self.shift[at]) / self.scale[at]).float()
         return x
 
+    def spread_rows(self, n: int) -> Tensor:
+        """Encode ``n`` valid rows from first to last category and from lowest to highest number: float32 ``[n, d]``.
+
+        Raises:
+            DataError: the encoder is not fitted.
+        """
+        self._require_fitted()
+        share = torch.linspace(0, 1, n, dtype=torch.float64).unsqueeze(-1).to(self.lower.device)
+        numbers = self.lower + (self.upper - self.lower) * share
+        whole = [i for i, column in enumerate(self.schema.numerical) if column.kind is ColumnKind.INTEGER]
+        numbers[:, whole] = numbers[:, whole].round()
+        last = torch.tensor([block.width - 1 for block in self.layout.categorical], dtype=torch.float64)
+        return self.assemble((share * last.to(share.device)).round().long(), numbers)
+
     def relaxation(
         self,
         categorical: CategoricalRelaxation = "softmax",
@@ -295,11 +312,47 @@ class TableEncoder(nn.Module):
             if name in ("scale", "deviation") and not (value > 0).all():
                 raise ObservationError(f"encoder statistic {name!r} must be above 0, got {float(value.min())}")
             setattr(encoder, name, value)
+        encoder._require_bounds()
         for column in encoder.schema.numerical if encoder.encoding == "quantile" else ():
             encoder._knots[column.name] = knots = _finite(_KNOTS + column.name, tensors)
             if knots.dim() != 1 or len(knots) < 1 or not (knots.diff() > 0).all():
                 raise ObservationError(f"encoder statistic {_KNOTS + column.name!r} must be ascending numbers")
         return encoder
+
+    def _require_bounds(self) -> None:
+        """Raise `ObservationError` where bounds are no range, others than the schema declares, or exclude the mean."""
+        has_mean = self.encoding in ("standardized", "onehot")
+        means = self.shift[self.numerical_positions] if has_mean else self.lower
+        slack = ROUNDING * torch.maximum(self.lower.abs(), self.upper.abs())
+        for i, column in enumerate(self.schema.numerical):
+            lower, upper, mean = float(self.lower[i]), float(self.upper[i]), float(means[i])
+            if lower > upper:
+                raise ObservationError(f"bounds of column {column.name!r} must ascend, got {lower} and {upper}")
+            for declared, held in ((column.lower, lower), (column.upper, upper)):
+                if declared is not None and abs(declared - held) > float(slack[i]):
+                    raise ObservationError(
+                        f"column {column.name!r} has the bound {declared:g} in the schema, {held:g} in the statistics"
+                    )
+            if not lower - float(slack[i]) <= mean <= upper + float(slack[i]):
+                raise ObservationError(
+                    f"column {column.name!r} has the mean {mean:g}, outside of its bounds {lower:g} to {upper:g}"
+                )
+
+    def require_within_bounds(self, x: Tensor) -> None:
+        """Refuse encoded rows ``[n, d]`` with numbers beyond the bounds, which decoding would clamp.
+
+        Raises:
+            ObservationError: naming the first such column.
+        """
+        _, numbers = self.project(x, clamp=False)
+        slack = ROUNDING * (self.upper - self.lower + self.lower.abs() + self.upper.abs())
+        beyond = (numbers < self.lower - slack) | (numbers > self.upper + slack)
+        for i in beyond.any(0).nonzero().flatten().tolist()[:1]:
+            column, value = self.schema.numerical[i], float(numbers[beyond[:, i], i][0])
+            raise ObservationError(
+                f"a row holds {value:g} in column {column.name!r}, beyond the bounds {float(self.lower[i]):g} to "
+                f"{float(self.upper[i]):g} that the update states"
+            )
 
     def _fit_bits(self, frame: pd.DataFrame) -> "TableEncoder":
         """`fit` for a table of bits, from the number of ones per column: no copy of the table."""

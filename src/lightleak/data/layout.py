@@ -53,8 +53,21 @@ class EncodedLayout:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> "EncodedLayout":
-        """Inverse of `to_dict`."""
-        return cls(tuple(Block(*entry) for entry in state["blocks"]))
+        """Inverse of `to_dict`.
+
+        Raises:
+            ValueError: blocks that do not lie side by side from 0, or of other types.
+        """
+        blocks, start = tuple(Block(*entry) for entry in state["blocks"]), 0
+        for block in blocks:
+            if not isinstance(block.name, str) or not isinstance(block.categorical, bool):
+                raise ValueError(f"a block is [name, start, stop, categorical], got {list(vars(block).values())}")
+            fits = type(block.start) is int and type(block.stop) is int and block.start == start < block.stop
+            if not fits or (not block.categorical and block.width != 1):
+                got = f"{block.start!r}:{block.stop!r}"
+                raise ValueError(f"block {block.name!r} must begin at {start}, a number have one position; got {got}")
+            start = block.stop
+        return cls(blocks)
 
     @classmethod
     def of_numerical(cls, width: int) -> "EncodedLayout":

@@ -1,5 +1,6 @@
 """One-way marginals of a table: what an attacker without any update could guess from (TabLeak Sec. 4, Random)."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from lightleak.core.errors import DataError, ObservationError
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 
 BINS = 100  # TabLeak Sec. 4: continuous features are discretised uniformly in 100 bins
@@ -90,7 +92,7 @@ class Marginals:
         """
         for column in schema.columns:
             values = self.values.get(column.name, ())
-            fits = all(isinstance(v, int | float) if column.is_numerical else v in column.categories for v in values)
+            fits = all(_is_number(v) if column.is_numerical else v in column.categories for v in values)
             if not values or not fits:
                 raise ObservationError(f"the marginals hold no {column.kind} values of column {column.name!r}")
 
@@ -122,11 +124,15 @@ class Marginals:
         """Inverse of `to_dict`.
 
         Raises:
-            ObservationError: no pair of values and as many probabilities for a column.
+            ObservationError: no mapping, or no pair of values and as many probabilities for a column.
         """
+        if not isinstance(state, Mapping):
+            raise ObservationError(f"marginals must be a mapping by column, got {type(state).__name__}")
         values, probabilities = {}, {}
         for name, entry in state.items():
             try:
+                if not isinstance(entry[0], list | tuple) or not all(_is_number(w) for w in entry[1]):
+                    raise TypeError(entry)
                 values[name], weights = tuple(entry[0]), np.asarray(entry[1], dtype="float64")
                 fits = weights.shape == (len(values[name]),) and bool((weights >= 0).all())
                 usable = fits and 0 < weights.sum() < np.inf
@@ -145,6 +151,39 @@ def _mass_around(values: np.ndarray, shares: np.ndarray, reach: float) -> np.nda
     low = below[np.searchsorted(values[order], values - reach, side="left")]
     high = below[np.searchsorted(values[order], values + reach, side="right")]
     return np.asarray(high - low)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def statistics_marginals(encoder: TableEncoder, bins: int = BINS) -> Marginals:
+    """Return the marginals that encoder statistics imply: what a server without any others would guess from.
+
+    Categories by their shares where the encoding holds them, else evenly. Numbers between their bounds, by the normal
+    density of their mean and deviation where the encoding holds them, else evenly.
+
+    Args:
+        encoder: schema and statistics.
+        bins: values of a numerical column, evenly spaced.
+    """
+    values: dict[str, tuple[Any, ...]] = {}
+    probabilities: dict[str, tuple[float, ...]] = {}
+    numbers = iter(zip(encoder.lower.tolist(), encoder.upper.tolist(), encoder.deviation.tolist(), strict=True))
+    for column, block in zip(encoder.schema.columns, encoder.layout.blocks, strict=True):
+        shift = encoder.shift[block.slice].cpu().numpy()
+        if column.is_numerical:
+            lower, upper, deviation = next(numbers)
+            held = np.linspace(lower, upper, bins)
+            has_mean = encoder.encoding in ("standardized", "onehot")
+            weights = np.exp(-(((held - shift[0]) / deviation) ** 2) / 2) if has_mean else np.ones(bins)
+            values[column.name] = tuple(held.tolist())
+        else:
+            weights = shift.clip(min=0) if encoder.encoding == "standardized" else np.ones(block.width)
+            values[column.name] = column.categories
+        weights = weights if weights.sum() > 0 else np.ones_like(weights)
+        probabilities[column.name] = tuple((weights / weights.sum()).tolist())
+    return Marginals(values, probabilities)
 
 
 def _count(column: Column, cells: pd.Series, bins: int) -> tuple[tuple[Any, ...], np.ndarray]:

@@ -14,7 +14,7 @@ from lightleak.core.stored import FILE_MODE, FOLDER_MODE, read_facts, read_tenso
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.targets.own import is_own
-from lightleak.targets.own_check import require_attackable
+from lightleak.targets.own_check import ROWS, require_classifier
 from lightleak.targets.spec import NetworkSpec, build_network
 
 Sends = Literal["weights", "delta", "gradient"]
@@ -51,7 +51,7 @@ class ServerView:
 
     Raises:
         UsageError: a value out of range or of the wrong type, or settings that cannot work together.
-        UnsupportedError: a network of one's own that attacks cannot work on (`require_attackable`).
+        UnsupportedError: a network of one's own that is no classifier of such rows (`require_classifier`).
         DataError: an encoder that is not fitted.
     """
 
@@ -93,7 +93,7 @@ class ServerView:
                 raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
         self._check_as_gradient()
         if is_own(self.network.name):
-            self._check_logits(require_attackable(build_network(self.network, seed=0), self.network.layout.width))
+            self._check_logits(require_classifier(build_network(self.network, seed=0), self.encoder.spread_rows(ROWS)))
         self.encoder.to_state()  # refuses an encoder that is not fitted
 
     def _check_logits(self, got: int) -> None:

@@ -25,8 +25,7 @@ def recomputed_gradient(update: ClientUpdate, truth: GroundTruth) -> dict[str, T
     network = network_of(update, record).to(device)
     size = facts.batch_size or facts.n_rows
     batches = list(zip(record.inputs.split(size), record.labels.split(size), strict=True))
-    random = update.training_mode and drops_units(network)
-    states = list(_generator_states(record, device, len(batches))) if random else [None] * len(batches)
+    states = _generator_states(record, device, len(batches), update.training_mode and drops_units(network))
     # What the server was sent wins, so that the check covers it.
     buffers = {name: value.to(device) for name, value in {**record.buffers, **update.buffers}.items()}
     parameters = {name: value.to(device) for name, value in update.parameters.items()}
@@ -86,16 +85,27 @@ def network_of(update: ClientUpdate, truth: GroundTruth) -> nn.Module:
     return network
 
 
-def _generator_states(record: RecordedBatch, device: torch.device, n: int) -> Tensor:
+def _generator_states(record: RecordedBatch, device: torch.device, n: int, needed: bool) -> list[Tensor | None]:
+    """States for every micro-batch: needed by dropout layers, used where a forward may draw without one."""
     states = record.generator_states
     if states is None or len(states) != n:
         got = "none" if states is None else len(states)
-        raise ObservationError(f"replaying dropout needs {n} generator states, one per micro-batch; recorded: {got}")
+        if needed:
+            raise ObservationError(
+                f"replaying dropout needs {n} generator states, one per micro-batch; recorded: {got}"
+            )
+        return [None] * n
     if device.type != record.device:
-        raise ObservationError(f"replaying dropout needs the generator of {record.device!r}, which is not here")
-    return states
+        if needed:
+            raise ObservationError(f"replaying dropout needs the generator of {record.device!r}, which is not here")
+        return [None] * n
+    return list(states)
 
 
 def drops_units(network: nn.Module) -> bool:
-    """Whether a forward in train mode draws from a generator."""
-    return any(isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0 for module in network.modules())
+    """Whether a layer of the network drops units in train mode."""
+    return any(
+        (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0)
+        or (isinstance(module, nn.MultiheadAttention) and module.dropout > 0)
+        for module in network.modules()
+    )

@@ -196,6 +196,7 @@ def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
         "setting_parts": wording.setting_parts,
         "facts": _facts(main, groups),
         "threat_models": _threat_models(main),
+        "left_out": [(wording.attack_title(n), reason) for run in runs for n, reason in run.left_out.items()],
         "server_knowledge": list(dict.fromkeys(filter(None, (wording.server_knowledge(g.setting) for g in main)))),
         "of_rows": wording.of_rows,
         "unit": {"one": "update", "many": "updates"} if _on_fedavg(main) else {"one": "batch", "many": "batches"},

@@ -36,6 +36,7 @@ class RunFolder:
         config: text of ``config.yaml``; None where there is none.
         environment: ``environment.json``; empty where there is none.
         trained: ``training.json``, the scores on the test rows once the training is over; empty where there is none.
+        left_out: why attacks that were chosen do not apply, by name.
     """
 
     name: str
@@ -45,6 +46,7 @@ class RunFolder:
     config: str | None
     environment: Mapping[str, Any]
     trained: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -80,6 +82,9 @@ def load_run(path: Path, name: str | None = None) -> RunFolder:
         raise UsageError(
             f"{path / RESULTS}: schema_version must be {SCHEMA_VERSION}, got {raw.get('schema_version')!r}"
         )
+    left_out = raw.get("left_out", {})
+    if not isinstance(left_out, Mapping):
+        raise UsageError(f"{path / RESULTS}: expected a mapping 'left_out', got {type(left_out).__name__}")
     name = name or path.resolve().name
     config = path / "config.yaml"
     return RunFolder(
@@ -90,6 +95,7 @@ def load_run(path: Path, name: str | None = None) -> RunFolder:
         config=config.read_text(encoding="utf-8") if config.is_file() else None,
         environment=_read_mapping(path / "environment.json"),
         trained=_read_mapping(path / "training.json"),
+        left_out=left_out,
     )
 
 

@@ -5,10 +5,12 @@ stacked parameters.
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lightleak.core.registry import Registry
 from lightleak.targets.normalization import frozen_statistics
@@ -34,6 +36,28 @@ def criterion(name: str) -> Criterion:
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Mean cross-entropy; labels are class indices ``[n]`` or, where an attack optimises them, ``[n, n_classes]``."""
     return F.cross_entropy(logits, labels)
+
+
+def without_dropout(network: nn.Module) -> nn.Module:
+    """Switch dropout off in place, whatever the mode: every dropout layer, and that of attention.
+
+    Returns:
+        ``network``.
+    """
+    for module in network.modules():
+        if isinstance(module, nn.modules.dropout._DropoutNd):
+            module.eval()
+        elif isinstance(module, nn.MultiheadAttention):
+            module.dropout = 0.0
+    return network
+
+
+def twice_differentiable() -> AbstractContextManager[None]:
+    """Context in which attention is computed from operations with second derivatives; fused kernels have none.
+
+    A fused attention kernel has only a first derivative, and attacks differentiate the gradient itself.
+    """
+    return sdpa_kernel(SDPBackend.MATH)
 
 
 def gradients(

@@ -149,9 +149,10 @@ def frozen_statistics(network: nn.Module) -> Iterator[None]:
 def record_statistics(network: nn.Module) -> Iterator[dict[str, BatchStatistics]]:
     """Yield a dict that every forward fills: layer name to `batch_statistics` of that BatchNorm layer's input.
 
-    It holds for any BatchNorm layer, ours or PyTorch's, and is empty where the network has none. The tensors are part
-    of the graph. Where the forward runs inside ``grad`` or ``vmap``, return them from the transformed function
-    (``has_aux=True``): a tensor must not outlive the transform it was made in. A later forward overwrites an earlier.
+    It holds for any BatchNorm layer, ours or PyTorch's, and is empty where the network has none or the batch one row.
+    The tensors are part of the graph. Where the forward runs inside ``grad`` or ``vmap``, return them from the
+    transformed function (``has_aux=True``): a tensor must not outlive the transform it was made in. A later forward
+    overwrites an earlier.
 
     GradInversion's prior compares them with the client's (Yin et al. 2021).
     """
@@ -159,7 +160,8 @@ def record_statistics(network: nn.Module) -> Iterator[dict[str, BatchStatistics]
 
     def recorder(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def record(layer: nn.Module, args: tuple[Any, ...]) -> None:
-            statistics[name] = batch_statistics(args[0])
+            if args[0].numel() > args[0].shape[1]:  # one value per channel has no variance; layers in eval mode take it
+                statistics[name] = batch_statistics(args[0])
 
         return record
 

@@ -1,73 +1,53 @@
-"""Can attacks work on a user's module? Tried on made rows before anything else is done."""
+"""Can updates of a user's module be audited? Tried on a few rows before anything else is done."""
 
 import copy
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
 
 from lightleak.core.errors import UnsupportedError, UsageError
-from lightleak.targets.functional import cross_entropy
-from lightleak.targets.normalization import with_functional_normalization
+from lightleak.data.encoder import TableEncoder
+from lightleak.targets.functional import without_dropout
 from lightleak.targets.own import require_parameters
 
-ROWS, CANDIDATES = 3, 2
-"""The fewest that show a module that mixes up rows with candidates; BatchNorm needs more than one row."""
+ROWS = 3
+"""On which a module is tried; BatchNorm needs more than one."""
 
 SUM_TOLERANCE = 1e-4
 """Of a row of probabilities: far above float32's rounding; logits that sum to 1 on every made row are no accident."""
 
 
-def require_attackable(network: nn.Module, width: int) -> int:
-    """Try what every attack repeats, a gradient for each of several candidate batches, and return the number of logits.
+def require_classifier(network: nn.Module, rows: Tensor) -> int:
+    """Try a module and return the number of its logits.
 
-    The module is copied; it keeps its weights, buffers and mode, and torch's global generator its state.
+    What attacks need beyond that, they check themselves. The module is copied; it keeps its weights, buffers and mode,
+    and torch's global generator its state.
 
     Args:
         network: takes encoded rows ``[n, width]``.
-        width: encoded features.
+        rows: such rows, at least 2 (`lightleak.data.encoder.TableEncoder.spread_rows`).
 
     Raises:
-        UnsupportedError: it has no parameters yet, does not take such rows, does not return logits ``[n, n_classes]``
-            (probabilities are none), draws random numbers other than in ``nn.Dropout`` layers, or has no gradient under
-            ``torch.func`` (it branches on the values of a tensor, say).
+        UnsupportedError: it has no parameters yet, does not take such rows, or does not return logits
+            ``[n, n_classes]`` (probabilities are none).
     """
     require_parameters(network)
-    name = type(network).__name__
-    tried = with_functional_normalization(copy.deepcopy(network).cpu()).train()
-    for module in tried.modules():
-        if isinstance(module, nn.Dropout):
-            module.eval()
-    parameters = {key: value.detach() for key, value in tried.named_parameters()}
-    dtype = next(iter(parameters.values())).dtype
-    rows = torch.linspace(-1, 1, CANDIDATES * ROWS * width, dtype=dtype).reshape(CANDIDATES, ROWS, width)
+    tried = without_dropout(copy.deepcopy(network).cpu().train())
+    dtype = next(tried.parameters()).dtype
     with torch.random.fork_rng(devices=[]):
-        n_classes = _logits(tried, name, rows[0])
-        labels = torch.zeros(ROWS, dtype=torch.long)
-
-        def loss(named: dict[str, Tensor], x: Tensor) -> Tensor:
-            return cross_entropy(functional_call(tried, named, (x,)), labels)
-
-        try:
-            vmap(grad(loss), in_dims=(None, 0))(parameters, rows)
-        except Exception as error:  # a user's forward may raise anything
-            raise UnsupportedError(
-                f"{name} has no gradient per candidate batch under torch.func, which attacks need; draw random numbers "
-                f"in nn.Dropout layers alone and do not branch on values: {_first_line(error)}"
-            ) from error
-    return n_classes
+        return _logits(tried, type(network).__name__, rows.to(dtype))
 
 
-def require_auditable(network: nn.Module, width: int, n_classes: int) -> None:
+def require_auditable(network: nn.Module, encoder: TableEncoder, n_classes: int) -> None:
     """Refuse a module that a table's encoded rows cannot go through, or that is not of its classes.
 
     Args:
         network: takes encoded rows ``[n, width]``.
-        width: encoded features.
+        encoder: fitted on the table.
         n_classes: classes of the table's label.
 
     Raises:
-        UnsupportedError: parameters that are not float32, or as `require_attackable`.
+        UnsupportedError: parameters that are not float32, or as `require_classifier`.
         UsageError: another number of logits.
     """
     name = type(network).__name__
@@ -76,7 +56,7 @@ def require_auditable(network: nn.Module, width: int, n_classes: int) -> None:
             f"parameters of {name} must be torch.float32, as encoded rows are, got {', '.join(sorted(odd))}; hand over "
             "model.float()"
         )
-    got = require_attackable(network, width)
+    got = require_classifier(network, encoder.spread_rows(ROWS))
     if got != n_classes:
         raise UsageError(f"{name} must return {n_classes} logits (classes of the label), got {got}")
 

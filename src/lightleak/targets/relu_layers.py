@@ -10,6 +10,17 @@ PASSED = (nn.Dropout, nn.Identity, nn.Flatten)
 _RELUS = (functional.relu, torch.relu, torch.relu_)
 
 
+class _Tracer(fx.Tracer):
+    """Takes our normalisation layers whole, as PyTorch's own."""
+
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        return type(module).__module__.startswith("lightleak.") or super().is_leaf_module(module, name)
+
+
+class _Otherwise(Exception):
+    """The module computes something else; the message names the first layer that does."""
+
+
 def relu_layers(network: nn.Module) -> list[str] | None:
     """Names of the linear layers of a plain ReLU chain, first layer first, or None where the module computes otherwise.
 
@@ -20,51 +31,72 @@ def relu_layers(network: nn.Module) -> list[str] | None:
     ['0', '2']
     >>> relu_layers(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
     """
-    steps = _straight(network)
-    if steps is None:
+    try:
+        return _chain(network)
+    except _Otherwise:
         return None
+
+
+def chain_obstacle(network: nn.Module) -> str | None:
+    """Name the first layer that keeps a module from being a plain ReLU chain, or return None for a chain.
+
+    >>> chain_obstacle(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2)))
+    "layer '1' is GELU"
+    >>> chain_obstacle(nn.Sequential(nn.Linear(4, 8, bias=False), nn.ReLU(), nn.Linear(8, 2)))
+    "layer '0' is a Linear layer without bias"
+    """
+    try:
+        _chain(network)
+    except _Otherwise as found:
+        return str(found)
+    return None
+
+
+def _chain(network: nn.Module) -> list[str]:
     layers: list[str] = []
     after_linear = False
-    for step in steps:
+    for step in _straight(network):
         if step == "relu":
             if not layers:
-                return None
+                raise _Otherwise("ReLU comes before the first Linear layer")
             after_linear = False
         elif after_linear:
-            return None
+            raise _Otherwise(f"no ReLU stands between layers {layers[-1]!r} and {step!r}")
+        elif step in layers:
+            raise _Otherwise(f"layer {step!r} is used twice")
         else:
             layers.append(step)
             after_linear = True
-    held = {name for name, _ in network.named_parameters()}
+    if not after_linear:
+        raise _Otherwise("no Linear layer comes last")
     chained = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
-    return layers if after_linear and held == chained and len(set(layers)) == len(layers) else None
+    if outside := [name for name, _ in network.named_parameters() if name not in chained]:
+        raise _Otherwise(f"parameter {outside[0]!r} belongs to no Linear layer of the chain")
+    return layers
 
 
-def _straight(network: nn.Module) -> list[str] | None:
-    """The computation as ``relu`` and names of linear layers, in order; None where it is anything else."""
+def _straight(network: nn.Module) -> list[str]:
+    """The computation as ``relu`` and names of linear layers, in order."""
     try:
-        graph = fx.Tracer().trace(network)
-    except Exception:  # control flow, other libraries' calls: a user's forward may raise anything when traced
-        return None
+        graph = _Tracer().trace(network)
+    except Exception as error:  # control flow, other libraries' calls: a user's forward may raise anything when traced
+        raise _Otherwise(f"its forward cannot be traced by torch.fx ({type(error).__name__})") from error
     modules = dict(network.named_modules())
     steps: list[str] = []
     last: fx.Node | None = None
     for node in graph.nodes:
         if node.op == "placeholder":
             if last is not None:
-                return None
-        elif not node.args or node.args[0] is not last:
-            return None
+                raise _Otherwise("its forward takes several arguments")
         elif node.op != "output":
-            step = _step(node, modules)
-            if step is None:
-                return None
-            steps += step
+            steps += _step(node, modules)  # first: the layer says more than where its input comes from
+        if node.op != "placeholder" and (not node.args or node.args[0] is not last):
+            raise _Otherwise(f"{_called(node)} takes more than the output of the layer before it")
         last = node
     return steps
 
 
-def _step(node: fx.Node, modules: dict[str, nn.Module]) -> list[str] | None:
+def _step(node: fx.Node, modules: dict[str, nn.Module]) -> list[str]:
     if node.op == "call_module":
         name = str(node.target)
         layer = modules[name]
@@ -72,11 +104,21 @@ def _step(node: fx.Node, modules: dict[str, nn.Module]) -> list[str] | None:
             return [name]
         if type(layer) is nn.ReLU:
             return ["relu"]
-        if isinstance(layer, nn.Flatten) and layer.start_dim != 1:
-            return None
-        return [] if type(layer) in PASSED else None
-    if node.op == "call_function" and node.target in _RELUS:
+        if type(layer) in PASSED and not (isinstance(layer, nn.Flatten) and layer.start_dim != 1):
+            return []
+        kind = "a Linear layer without bias" if type(layer) is nn.Linear else type(layer).__name__
+        raise _Otherwise(f"layer {name!r} is {kind}")
+    if (node.op == "call_function" and node.target in _RELUS) or (
+        node.op == "call_method" and node.target in ("relu", "relu_")
+    ):
         return ["relu"]
-    if node.op == "call_method" and node.target in ("relu", "relu_"):
-        return ["relu"]
-    return None
+    raise _Otherwise(f"its forward computes {_called(node)}")
+
+
+def _called(node: fx.Node) -> str:
+    """What a node of the graph computes, in words."""
+    if node.op == "call_module":
+        return f"layer {str(node.target)!r}"
+    if node.op == "output":
+        return "its output"
+    return f"{getattr(node.target, '__name__', node.target)}"

@@ -13,6 +13,9 @@ from lightleak.core.registry import Registry
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets.own import is_own, own_factory
 
+MOST_CLASSES = 100_000
+"""More are no classes of a table; a file may say anything."""
+
 NETWORKS: Registry[type[nn.Module]] = Registry("network")
 
 
@@ -63,20 +66,31 @@ class NetworkSpec:
         """Inverse of `to_dict`.
 
         Raises:
-            ObservationError: a key is missing.
+            ObservationError: a key is missing, or a value is not of its type or range.
         """
         try:
+            name, n_classes, options = state["name"], state["n_classes"], state.get("options", {})
             layout = EncodedLayout.from_dict(state["layout"])
-            return cls(state["name"], int(state["n_classes"]), layout, state.get("options", {}))
-        except (KeyError, TypeError, ValueError) as error:
-            raise ObservationError(f"network specification is incomplete: {error!r}") from error
+        except KeyError as error:
+            raise ObservationError(f"network specification lacks {error}") from error
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ObservationError(f"network specification: layout is none: {error}") from error
+        if not isinstance(name, str):
+            raise ObservationError(f"network specification: name must be text, got {name!r}")
+        if not isinstance(n_classes, int) or isinstance(n_classes, bool) or not 2 <= n_classes <= MOST_CLASSES:
+            raise ObservationError(
+                f"network specification: n_classes must be a whole number from 2 to {MOST_CLASSES}, got {n_classes!r}"
+            )
+        if not isinstance(options, Mapping) or not all(isinstance(key, str) for key in options):
+            raise ObservationError(f"network specification: options must be a mapping of names, got {options!r}")
+        return cls(name, n_classes, layout, options)
 
 
 def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
     """Build the network; with ``seed`` its initial weights depend on nothing else (the global generator is restored).
 
     Raises:
-        UsageError: unknown name, or options the network does not take.
+        UsageError: unknown name, or options that the network does not take or that no memory holds.
     """
     make = _maker(spec.name)
     with torch.random.fork_rng(devices=[], enabled=seed is not None):
@@ -89,3 +103,5 @@ def build_network(spec: NetworkSpec, seed: int | None = None) -> nn.Module:
             raise UsageError(
                 f"network {spec.name!r} does not take these options: {error}; options: {_options(make)}"
             ) from error
+        except (RuntimeError, MemoryError, OverflowError) as error:  # sizes that no memory holds
+            raise UsageError(f"network {spec.name!r} cannot be built: {' '.join(str(error).split())}") from error

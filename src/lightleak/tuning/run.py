@@ -19,6 +19,7 @@ from lightleak.audit.experiment import prepare_experiment
 from lightleak.audit.finish import console_of_rank
 from lightleak.audit.folder import begin_folder
 from lightleak.audit.lanes import lanes_here
+from lightleak.audit.redaction import ATTACKABLE, redact_run
 from lightleak.audit.settings import at_least, at_most, read_settings, read_yaml
 from lightleak.audit.unit import without_nan, write_whole
 from lightleak.core.devices import resolve_device
@@ -80,6 +81,9 @@ def run_tune(
         # Also after an interruption: the report then shows what is there.
         results = write_study(study, held_out, words)
         build_report(folder)
+    if checked.redact:  # trials and the held-out comparison are runs of their own
+        for run in {found.parent for name in ATTACKABLE for found in folder.rglob(name)}:
+            redact_run(run, checked.redact)
     _summary(results["rows"], held_out, folder, console)
     return results
 

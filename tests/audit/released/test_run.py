@@ -27,7 +27,7 @@ from lightleak.audit.released.reference import PublicReference, beside_public
 from lightleak.audit.released.run import describe_released_plan, run_released_audit
 from lightleak.audit.released_summary import print_released_summary
 from lightleak.core.class_samples import ClassSamples
-from lightleak.core.errors import LightLeakError, UnsupportedError
+from lightleak.core.errors import LightLeakError, ObservationError, UnsupportedError
 from lightleak.core.seeds import derive_seed
 from lightleak.metrics.inversion.score import MEASURES
 from lightleak.metrics.summary import summarise
@@ -158,6 +158,27 @@ def test_a_kept_model_is_attacked_with_and_without_its_truth(
     assert all(row.get("attack_accuracy") is None and row["real_rows_accuracy"] is None for row in bare["rows"])
     assert [row["inversion_loss"] for row in bare["rows"]] == [row["inversion_loss"] for row in whole["rows"]]
     assert (tmp_path / "bare" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda facts: facts["network"].update(n_classes="2"), "n_classes must be a whole number from 2"),
+        (lambda facts: facts["network"]["layout"]["blocks"].pop(), "are not those of the encoder"),
+        (lambda facts: facts["encoder"]["schema"]["columns"].pop(), "must have shape|not those of the encoder"),
+        (lambda facts: facts.update(encoder={}), "needs 'schema'"),
+    ],
+)
+def test_facts_that_do_not_fit_are_refused_before_any_work(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path, change: Any, message: str
+) -> None:
+    file = done[0] / "captures" / "s0" / "observation" / "facts.json"
+    facts = json.loads(file.read_text())
+    change(facts)
+    file.write_text(json.dumps(facts))
+    with pytest.raises(ObservationError, match=message):
+        attack_released_captures(config, done[0] / "captures", tmp_path / "new", [], SILENT)
+    assert not (tmp_path / "new").exists()
 
 
 def test_redacted_it_leaves_no_rows(changed: Callable[..., ReleasedConfig], tmp_path: Path) -> None:

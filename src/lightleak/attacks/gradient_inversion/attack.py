@@ -30,6 +30,7 @@ from lightleak.attacks.gradient_inversion.matcher import Matcher
 from lightleak.attacks.gradient_inversion.pooling import align_rows, pool
 from lightleak.attacks.gradient_inversion.priors import BelievedMatcher, RowBelief
 from lightleak.attacks.gradient_inversion.problem import build_matcher, bytes_per_restart, client_network, relu_chain
+from lightleak.attacks.gradient_inversion.reach import require_reach
 from lightleak.core.devices import free_memory, require_tf32, synchronize, tf32_products
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
@@ -285,8 +286,9 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         Raises:
             ObservationError: a weight delta or an aggregate, labels or BatchNorm statistics that were not shared, or
                 tensors that do not fit the network.
-            UnsupportedError: a loss other than cross-entropy, labels that cannot be restored from this network, or
-                a precision that its derivative cannot be taken in.
+            UnsupportedError: a loss other than cross-entropy, labels that cannot be restored from this network,
+                a precision that its derivative cannot be taken in, or a derivative that does not reach every column
+                (`require_reach`).
         """
         facts, config = update.facts, self.config
         if update.kind != "gradient" or facts.epochs != 1:
@@ -321,6 +323,7 @@ class GradientInversion(RestartedInversion[InversionConfig]):
             require_restorable(network, config.labels)
         if config.batch_norm_prior > 0:
             require_batch_statistics(update, network)
+        require_reach(self.name, update, network)
 
     def codec(self, update: ClientUpdate, device: torch.device) -> RowCodec:
         """Rows of a table."""

@@ -15,6 +15,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks.gradient_inversion.objective import Objective
+from lightleak.targets.functional import twice_differentiable
 from lightleak.targets.normalization import BatchStatistics, record_statistics
 
 Stacked = Mapping[str, Tensor]
@@ -101,7 +102,7 @@ class NetworkMatcher:
     def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `Matcher`."""
         x = x.detach().requires_grad_()
-        with torch.enable_grad():
+        with torch.enable_grad(), twice_differentiable():
             named, statistics = self._gradients(self.parameters, self.buffers, x, self.labels)
             gradients = [named[name] for name in self.parameters]
             value, derivatives = compare(gradients, self.targets, self.objective)

@@ -13,10 +13,12 @@ from lightleak.attacks.gradient_inversion.objective import OBJECTIVES
 from lightleak.attacks.gradient_inversion.priors import inversion_penalty
 from lightleak.attacks.gradient_inversion.straight_through import StraightThrough
 from lightleak.attacks.gradient_inversion.whitening import Whitening
+from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
+from lightleak.targets.functional import without_dropout
 from lightleak.targets.mlp import FullyConnected
 from lightleak.targets.normalization import with_functional_normalization
-from lightleak.targets.relu_layers import relu_layers
+from lightleak.targets.relu_layers import chain_obstacle, relu_layers
 from lightleak.targets.spec import NetworkSpec, build_network
 
 LIVE_COPIES = 12
@@ -34,11 +36,7 @@ def client_network(update: ClientUpdate) -> nn.Module:
         UsageError: no such network, or options it does not take.
     """
     network = build_network(NetworkSpec.from_dict(update.network), seed=0)
-    network = with_functional_normalization(network).train(update.training_mode)
-    for module in network.modules():
-        if isinstance(module, nn.Dropout):
-            module.eval()
-    return network
+    return without_dropout(with_functional_normalization(network).train(update.training_mode))
 
 
 def batch_norms(network: nn.Module) -> dict[str, nn.BatchNorm1d]:
@@ -52,6 +50,29 @@ def relu_chain(network: nn.Module) -> list[str] | None:
         return [f"linears.{i}" for i in range(len(network.linears))]
     # What the classes of the registry compute is known; a user's own module is read.
     return None if type(network).__module__.startswith("lightleak.") else relu_layers(network)
+
+
+def require_chain(network: nn.Module, needed_by: str) -> None:
+    """Refuse a network that is no plain ReLU chain.
+
+    Args:
+        network: see `client_network`.
+        needed_by: begins the message: what needs the chain.
+
+    Raises:
+        UnsupportedError: naming the first layer that stands in the way.
+    """
+    if relu_chain(network) is not None:
+        return
+    name = type(network).__name__
+    if isinstance(network, FullyConnected):
+        norm = "" if network.norm_name == "none" else f" and norm {network.norm_name!r}"
+        found = f"the network has activation {network.activation_name!r}{norm}"
+    elif type(network).__module__.startswith("lightleak."):
+        found = f"{name} is built otherwise"
+    else:
+        found = f"in {name} {chain_obstacle(network)}"
+    raise UnsupportedError(f"{needed_by} plain ReLU networks (Linear layers with ReLU between them); {found}")
 
 
 def build_matcher(

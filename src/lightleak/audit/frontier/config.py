@@ -15,6 +15,7 @@ from lightleak.audit.config import (
 )
 from lightleak.audit.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.audit.frontier.points import Curve, Point
+from lightleak.audit.redaction import Redact
 from lightleak.audit.settings import (
     MOST_SEEDS,
     at_least,
@@ -87,7 +88,8 @@ class FrontierConfig:
         seed: root seed.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
-        redact: leave true and reconstructed values out of everything that is written.
+        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
+            checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
 
@@ -106,7 +108,7 @@ class FrontierConfig:
     seed: int = 0
     device: str = "auto"
     workers: int = 0
-    redact: bool = False
+    redact: Redact = False
     raw_csv: bool = False
 
     def __post_init__(self) -> None:

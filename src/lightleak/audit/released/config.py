@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lightleak.audit.config import TableSource, TargetConfig
+from lightleak.audit.redaction import Redact
 from lightleak.audit.settings import (
     at_least,
     build_settings,
@@ -121,7 +122,7 @@ class ReleasedConfig:
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
         keep_captures: keep the released model and the public rows, for ``lightleak attack``.
-        redact: leave rows out of files and report.
+        redact: leave rows out of files and report, and keep no captures and no networks; ``all`` is the same here.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
 
@@ -141,7 +142,7 @@ class ReleasedConfig:
     device: str = "auto"
     workers: int = 0
     keep_captures: bool = True
-    redact: bool = False
+    redact: Redact = False
     raw_csv: bool = False
 
     def __post_init__(self) -> None:

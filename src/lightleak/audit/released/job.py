@@ -96,7 +96,7 @@ class AttackPack:
             statistics = judge.statistics(fitted.generate(free, derive_seed(seed, "all"), search).rows)
         if k == 0:
             task = task_facts(prepare_world(self.config, self.seed).task)
-            found = entry(facts, samples, names, fitted, scores, statistics, judge, task, self.config.redact)
+            found = entry(facts, samples, names, fitted, scores, statistics, judge, task, bool(self.config.redact))
             write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
             if not self.config.redact:
                 write_rows(folder, unit, samples, judge.encoder.schema.label, self.config.raw_csv)

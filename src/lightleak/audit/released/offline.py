@@ -26,9 +26,11 @@ from lightleak.audit.run import open_run_folder
 from lightleak.audit.unit import unit_file, without_nan, write_whole
 from lightleak.audit.vertical.job import file_name
 from lightleak.core.devices import resolve_device
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import TableSchema
 from lightleak.report import build_report
 from lightleak.targets import NetworkSpec
@@ -78,7 +80,7 @@ def attack_released_captures(
     finally:
         results = write_results(folder, rows, SUMMARY_KEYS, PER)
         gather_entries(folder)
-        build_report(folder, redact=config.redact)
+        build_report(folder, redact=bool(config.redact))
     print_released_summary(results, console)
     return results
 
@@ -87,9 +89,16 @@ def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
     """Observation and, where it lies beside it, the truth of one capture.
 
     Raises:
-        ObservationError: a file is missing or damaged.
+        ObservationError: a file is missing or damaged, or network, columns and public rows do not fit each other.
     """
     seen = ReleasedModel.load(folder / "observation")
+    try:
+        spec, encoder = NetworkSpec.from_dict(seen.network), TableEncoder.from_state(seen.encoder, seen.encoder_tensors)
+        if spec.layout != encoder.layout:
+            raise ObservationError("the columns of the network (layout) are not those of the encoder (schema)")
+        encoder.schema.validate(seen.public, require_label=False)
+    except UsageError as error:
+        raise ObservationError(f"{folder / 'observation'}: {error}") from error
     return seen, Judge.load(folder / "truth") if (folder / "truth").is_dir() else None
 
 
@@ -110,7 +119,7 @@ def _rows(
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(config.samples.rows_per_class(search))
         samples = fitted.generate(labels, seed, search)
         scores = None if judge is None else judge.score(samples, derive_seed(seed, "memorisation"))
-        told = entry(facts, samples, names, fitted, scores, judge=judge, redact=config.redact)
+        told = entry(facts, samples, names, fitted, scores, judge=judge, redact=bool(config.redact))
         write_whole(folder / "inversion" / f"{unit}-{search}.json", json.dumps(without_nan(told)))
         if not config.redact:
             write_rows(folder, f"{unit}-{search}", samples, label, config.raw_csv)

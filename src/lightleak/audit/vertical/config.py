@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lightleak.audit.config import TableSource
+from lightleak.audit.redaction import Redact
 from lightleak.audit.settings import (
     at_least,
     build_settings,
@@ -210,7 +211,7 @@ class VerticalConfig:
     device: str = "auto"
     workers: int = 0
     keep_captures: bool = True
-    redact: bool = False
+    redact: Redact = False
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""

@@ -63,7 +63,7 @@ def attack_vertical_captures(
                 rows.append(json.loads(file.read_text()))
     finally:
         results = write_results(folder, beside_own_columns(rows), SUMMARY_KEYS)
-        build_report(folder, redact=config.redact)
+        build_report(folder, redact=bool(config.redact))
     print_vertical_summary(results, console)
     return results
 

@@ -36,7 +36,7 @@ from lightleak.report.plain import (
     sign_of,
 )
 from lightleak.report.run_folder import RunFolder
-from lightleak.report.wording import points
+from lightleak.report.wording import attack_title, points
 
 ALL_OR_NONE = {0.0: "none of them", 1.0: "all of them"}
 COLUMNS = ("Records at risk, of 100", "Proven, of 100", "Values recovered, of 100", "By guessing, of 100")
@@ -86,15 +86,17 @@ class Measured:
 def summary(runs: Sequence[RunFolder]) -> Summary:
     """Say in plain language what these runs measured."""
     found = _measured(runs)
+    left_out = _left_out(runs)
     if not found:
-        return Summary(("Nothing can be said yet: no attack has finished, or none says what it recovered.",))
+        nothing = "Nothing can be said yet: no attack has finished, or none says what it recovered."
+        return Summary((nothing, *left_out))
     reference = next((one for one in found if one.is_reference), found[0])
     others = [one for one in found if one is not reference]
     exposed = [line.exposure for one in found for line in one.lines]
     results = [result for exposure in exposed for result in exposure.results]
     spent = budget(results)
     return Summary(
-        sentences=(*_sentences(reference), *_caveat([reference, *_told(others)])),
+        sentences=(*_sentences(reference), *_caveat([reference, *_told(others)]), *left_out),
         tiles=_tiles(reference, others),
         terms=(PROVEN,) if any(any(exposure.proven.values()) for exposure in exposed) else (),
         defences=_defences(reference, others, spent),
@@ -202,6 +204,16 @@ def _sentences(block: Measured) -> tuple[str, ...]:
 def _caveat(shown: Sequence[Measured]) -> tuple[str, ...]:
     told = weakened(one.worst.exposure for one in shown)
     return (told,) if told else ()
+
+
+def _left_out(runs: Sequence[RunFolder]) -> tuple[str, ...]:
+    titles = list(dict.fromkeys(attack_title(name) for run in runs for name in run.left_out))
+    if not titles:
+        return ()
+    return (
+        f"{joined(*titles)} could not be tried on this model and {'is' if len(titles) == 1 else 'are'} left out, so "
+        "what an attack of that kind would recover is unknown; the reasons are listed further down.",
+    )
 
 
 def _of_them(value: Estimate) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.problem import client_network, relu_chain
+from lightleak.attacks.gradient_inversion.problem import client_network, relu_chain, require_chain
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
 
@@ -130,12 +130,11 @@ def layer_names(update: ClientUpdate) -> list[str]:
     Raises:
         UnsupportedError: it is no plain ReLU network with a hidden layer.
     """
-    names = relu_chain(client_network(update))
-    if names is None or len(names) < 2:
-        raise UnsupportedError(
-            "exact inversion is for ReLU networks of plain linear layers, at least one of them hidden; got "
-            f"{update.network['name']!r} with options {dict(update.network.get('options', {}))}"
-        )
+    network = client_network(update)
+    require_chain(network, "exact inversion is for")
+    names = relu_chain(network) or []
+    if len(names) < 2:
+        raise UnsupportedError("exact inversion needs a hidden layer, and this network is linear")
     return names
 
 

@@ -35,6 +35,7 @@ from lightleak.attacks.gradient_inversion.fedavg.row_priors import row_priors
 from lightleak.attacks.gradient_inversion.fedavg.schedule import Schedule
 from lightleak.attacks.gradient_inversion.labels import DUMMY_ROWS, expand_counts, require_restorable, round_counts
 from lightleak.attacks.gradient_inversion.problem import client_network
+from lightleak.attacks.gradient_inversion.reach import require_reach
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
@@ -67,8 +68,8 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         Raises:
             ObservationError: a FedSGD gradient, facts that contradict each other or tell too little, labels that were
                 not shared, or tensors that do not fit the network.
-            UnsupportedError: a loss or optimiser that is not simulated, or labels that cannot be restored from this
-                network.
+            UnsupportedError: a loss or optimiser that is not simulated, labels that cannot be restored from this
+                network, or a derivative that does not reach every column (`require_reach`).
         """
         config = self.config
         require_fedavg(self.name, update)
@@ -111,6 +112,7 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
                 "this update is on rows of a table"
             )
         require_options(self.name, update, config)
+        require_reach(self.name, update, network)
 
     def codec(self, update: ClientUpdate, device: torch.device) -> RowCodec:
         """Rows of a table, or images."""

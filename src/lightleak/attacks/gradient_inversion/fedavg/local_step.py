@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from lightleak.targets.functional import twice_differentiable
+
 Weights = list[Tensor]
 """Parameters of every simulated client, ``[clients, ...]`` each, in one fixed order."""
 
@@ -68,7 +70,7 @@ class NetworkStep:
         """See `LocalStep`; the trace is autograd's graph with its leaves."""
         leaves = [w.detach().requires_grad_() for w in weights]
         x = x.detach().requires_grad_()
-        with torch.enable_grad():
+        with torch.enable_grad(), twice_differentiable():
             named = self._gradients(dict(zip(self.names, leaves, strict=True)), self.buffers, x, labels)
         return [named[name] for name in self.names], leaves, x
 
