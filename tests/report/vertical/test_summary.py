@@ -58,8 +58,7 @@ def test_what_is_learned_stands_beside_what_own_columns_tell() -> None:
         "11.5 to 16.5)."
     )
     assert found.sentences[3] == (
-        "Someone who asked customers drawn at random would have to ask 481 (at least 153) of them to come as close, "
-        "its own columns alone 9 (9 to 9)."
+        "That is worth asking 481 (at least 153) customers drawn at random, its own columns alone 9 (9 to 9)."
     )
     assert "In truth 66 of 100 have it; the estimates say 66.7." in found.sentences
     assert [tile.value for tile in found.tiles] == ["2", "16"]
@@ -154,7 +153,7 @@ def test_of_many_lines_those_of_the_trait_that_comes_out_best_are_shown() -> Non
     found = told(*many, best, rows(POOR, "withdraw ratio 0.5", property_name="b=1"))
     assert found.table is not None
     assert [block.title for block in found.table.blocks] == ["b=1, the company with the outcomes (C1)"]
-    assert "Of 9 combinations of company and trait" in words(found)
+    assert "in 9 of 9 combinations of company and trait; this one is named afterwards" in words(found)
     assert "What is not shown here follows further down." in found.table.note
 
 

@@ -30,14 +30,13 @@ DEFENSES = {
 
 TERMS = (
     "“Customers” are the people whom the tables are about. A “trait” is a value in one of the other company's columns, "
-    "written column=value. “Own columns alone” is what the same company would tell from its own columns, without "
-    "the exchange; what it comes closer than that is learned from the exchange. “AUC” says how good the model is: of "
+    "written column=value. “Own columns alone” is what the same company tells without the exchange; what it comes "
+    "closer than that is learned from the exchange. “AUC” says how good the model is: of "
     "100 pairs of customers with different outcomes, how many it puts in the right order; 50 is no better than tossing "
     "a coin."
 )
 LIMITS = (
     "Whoever knows public statistics may know the share already: an estimate close to the truth need not be news.",
-    "An attacker who reads its own columns and the exchange together may come closer than by either.",
     NO_PROOF,
     THIS_ALONE,
 )

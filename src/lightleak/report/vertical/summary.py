@@ -30,7 +30,7 @@ from lightleak.report.vertical.result import NO_DEFENSE
 from lightleak.report.vertical.wording import defense_name
 from lightleak.report.wording import points
 
-COLUMNS = ("Off by, points", "Own columns alone, points", "Learned from the exchange, points", "AUC, of 100")
+COLUMNS = ("Off by, points", "Own columns, points", "Learned, points", "AUC, of 100")
 
 
 def summary(groups: Sequence[Group], redact: bool = False) -> Summary:
@@ -84,8 +84,8 @@ def _sentences(own: Lines, main: Group, redact: bool) -> tuple[str, ...]:
     if places > 1:
         leaking = sum(line.group.leaks_among(places) for line in own.values())
         found.append(
-            f"Of {places} combinations of company and trait, something was measurably learned from the exchange in "
-            f"{leaking}; the one above is picked afterwards, and the ranges of what was learned allow for that."
+            f"Something was measurably learned in {leaking} of {places} combinations of company and trait; this one is "
+            "named afterwards, and its range of what was learned allows for that."
         )
     found.append(f"Measured in {counted(len(main.results), 'training')}, each with other customers.{_picked(main)}")
     return tuple(found)
@@ -126,8 +126,7 @@ def _beside_own_columns(main: Group, places: int) -> list[str]:
     beside = "" if main.own_worth is None else f", its own columns alone {main.own_worth.words}"
     return [
         text,
-        f"Someone who asked customers drawn at random would have to ask {main.worth.words} of them to come as close"
-        f"{beside}.",
+        f"That is worth asking {main.worth.words} customers drawn at random{beside}.",
     ]
 
 
@@ -223,10 +222,7 @@ def _price(line: Line) -> str:
 def _table(reference: str, own: Lines, place: Place, by_defense: dict[str, Lines], redact: bool) -> Table:
     """By trait and company, with a line for each defence; of many, the trait that comes out best."""
     every = {reference: own} | by_defense
-    note = (
-        "In each line the attack picked for each training by the other trainings. Small figures are 95% intervals over "
-        "trainings, each of other customers, for one line by itself."
-    )
+    note = "Small figures are 95% intervals over trainings, for one line by itself."
     if by_defense:
         note += f" ▲ measurably more, ▼ measurably less, ○ not measurably different from {defense_name(reference)}."
     places = list(own)
@@ -282,8 +278,7 @@ def _notes(by_defense: dict[str, Lines]) -> tuple[str, ...]:
     notes = [INTERVAL, *LIMITS]
     if by_defense:
         notes.append(
-            "The attacker is assumed to know which defence is used, and how strong. A change compares the attacks that "
-            "were tried both with and without a defence, training by training; it need not equal the difference of two "
-            "figures."
+            "The attacker is assumed to know which defence is used, and how strong. A change compares attacks tried "
+            "with and without it, training by training."
         )
     return tuple(notes)
