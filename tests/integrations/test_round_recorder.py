@@ -32,7 +32,7 @@ def test_captures_are_attacked_by_the_command_and_scored_by_their_rows(federatio
         {"data": {"name": "synthetic"}, "workers": 1, "attacks": {"exact_fedavg": {"restarts": 1, "steps": 100}}}
     )
     rows = attack_captures(config, tmp_path / "captures", tmp_path / "run")["rows"]
-    assert [row["certified_rows"] for row in rows] == [6, 6, 6]
+    assert all(row["certified_rows"] > 0 and row["certified_wrong"] == 0 for row in rows)
     assert [row["cell_accuracy"] for row in rows] == [1.0, 1.0, 1.0]
     for path in (tmp_path / "captures").rglob("*"):
         assert path.stat().st_mode & 0o077 == 0
