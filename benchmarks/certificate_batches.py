@@ -315,7 +315,7 @@ def _shaped(numbers: np.ndarray, rng: Draw) -> np.ndarray:
 
 
 def _changed(rows: pd.DataFrame, row: int, schema: TableSchema, rng: Draw) -> pd.DataFrame:
-    """One cell of a row is another: a category, or a number moved by a little or a lot, now and then beyond its bounds."""
+    """One cell of a row is another: a category, or a number moved by a little or a lot, at times out of bounds."""
     column = schema.columns[rng.integers(len(schema.columns))]
     values = rows[column.name].to_numpy(copy=True)
     if not column.is_numerical:
