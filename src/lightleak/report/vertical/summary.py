@@ -223,7 +223,7 @@ def _price(line: Line) -> str:
 def _table(reference: str, own: Lines, place: Place, by_defense: dict[str, Lines], redact: bool) -> Table:
     """By trait and company, with a line for each defence; of many, the trait that comes out best."""
     every = {reference: own} | by_defense
-    note = "Small figures are 95% intervals over trainings, for one line by itself."
+    note = "Small figures are 95% intervals over trainings, each line by itself."
     if by_defense:
         note += f" ▲ measurably more, ▼ measurably less, ○ not measurably different from {defense_name(reference)}."
     places = list(own)
@@ -278,8 +278,5 @@ def _row(title: str, line: Line, redact: bool) -> Row:
 def _notes(by_defense: dict[str, Lines]) -> tuple[str, ...]:
     notes = [INTERVAL, *LIMITS]
     if by_defense:
-        notes.append(
-            "The attacker is assumed to know which defence is used, and how strong. A change compares attacks tried "
-            "with and without it, training by training."
-        )
+        notes.append("The attacker is assumed to know which defence is used, and how strong.")
     return tuple(notes)
