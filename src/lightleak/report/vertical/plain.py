@@ -30,13 +30,13 @@ DEFENSES = {
 
 TERMS = (
     "“Customers” are the people whom the tables are about. A “trait” is a value in one of the other company's columns, "
-    "written column=value. “Own columns alone” is what the same company tells without the exchange; what it comes "
-    "closer than that is learned from the exchange. “AUC” says how good the model is: of "
+    "written column=value. “Own columns” is what the same company tells without the exchange; being closer is "
+    "“learned”. “AUC” says how good the model is: of "
     "100 pairs of customers with different outcomes, how many it puts in the right order; 50 is no better than tossing "
     "a coin."
 )
 LIMITS = (
-    "Whoever knows public statistics may know the share already: an estimate close to the truth need not be news.",
+    "Public statistics may tell the share as well: an estimate close to the truth need not be news.",
     NO_PROOF,
     THIS_ALONE,
 )

@@ -55,7 +55,7 @@ def summary(groups: Sequence[Group], redact: bool = False) -> Summary:
     by_defense = {name: compared_lines(tried, reference, name) for name in names if name != reference}
     place = place_of(main)
     return Summary(
-        sentences=_sentences(own, main, redact),
+        sentences=_sentences(own, main, redact, brief=bool(by_defense)),
         tiles=_tiles(main, place, by_defense, redact),
         terms=(TERMS,),
         defences=_defences(reference, own[place], place, by_defense),
@@ -65,16 +65,17 @@ def summary(groups: Sequence[Group], redact: bool = False) -> Summary:
     )
 
 
-def _sentences(own: Lines, main: Group, redact: bool) -> tuple[str, ...]:
+def _sentences(own: Lines, main: Group, redact: bool, brief: bool) -> tuple[str, ...]:
+    """``brief`` keeps the page to one sheet where defences follow: what an estimate is worth then stands below."""
     places = len(own)
-    found = [_first(main, own[place_of(main)].error, places), "A point is one customer in 100."]
+    found = [_first(main, own[place_of(main)].error, places)]
     if main.own_error is None:
         found.append(
             "What it can tell from its own columns, without the exchange, is not known: nothing shows that the "
             "exchange gives it away."
         )
     elif not redact:
-        found += _beside_own_columns(main, places)
+        found += _beside_own_columns(main, places)[: 1 if brief else None]
     if main.true is not None and main.estimated is not None and not redact:
         found.append(
             f"In truth {of_hundred(main.true)} of 100 have it; the estimates say {of_hundred(main.estimated)}."
@@ -85,7 +86,7 @@ def _sentences(own: Lines, main: Group, redact: bool) -> tuple[str, ...]:
         leaking = sum(line.group.leaks_among(places) for line in own.values())
         found.append(
             f"Something was measurably learned in {leaking} of {places} combinations of company and trait; this one is "
-            "named afterwards, and its range of what was learned allows for that."
+            "named afterwards, which its range allows for."
         )
     found.append(f"Measured in {counted(len(main.results), 'training')}, each with other customers.{_picked(main)}")
     return tuple(found)
@@ -222,7 +223,7 @@ def _price(line: Line) -> str:
 def _table(reference: str, own: Lines, place: Place, by_defense: dict[str, Lines], redact: bool) -> Table:
     """By trait and company, with a line for each defence; of many, the trait that comes out best."""
     every = {reference: own} | by_defense
-    note = "Small figures are 95% intervals over trainings, for one line by itself."
+    note = "Small figures are 95% intervals over trainings, each line by itself."
     if by_defense:
         note += f" ▲ measurably more, ▼ measurably less, ○ not measurably different from {defense_name(reference)}."
     places = list(own)
@@ -277,8 +278,5 @@ def _row(title: str, line: Line, redact: bool) -> Row:
 def _notes(by_defense: dict[str, Lines]) -> tuple[str, ...]:
     notes = [INTERVAL, *LIMITS]
     if by_defense:
-        notes.append(
-            "The attacker is assumed to know which defence is used, and how strong. A change compares attacks tried "
-            "with and without it, training by training."
-        )
+        notes.append("The attacker is assumed to know which defence is used, and how strong.")
     return tuple(notes)
