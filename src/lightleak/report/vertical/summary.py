@@ -231,7 +231,8 @@ def _table(reference: str, own: Lines, place: Place, by_defense: dict[str, Lines
     if is_short and by_defense:
         places = [place]
         helpful = sorted(by_defense, key=lambda name: -_error_at(by_defense[name], place))
-        every = {name: lines for name, lines in every.items() if name in (reference, *helpful[: MOST_LINES - 1])}
+        # Two lines less than elsewhere: what own columns tell takes their room on the one sheet.
+        every = {name: lines for name, lines in every.items() if name in (reference, *helpful[: MOST_LINES - 3])}
     elif is_short:
         places = sorted(own, key=lambda one: own[one].error.mean)[:MOST_LINES]
     if is_short:
