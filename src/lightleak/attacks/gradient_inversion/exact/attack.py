@@ -11,7 +11,7 @@ from lightleak.attacks.gradient_inversion.checks import require_fit
 from lightleak.attacks.gradient_inversion.exact.assessment import cell_uncertainty
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, layer_names, observed_gradient
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
-from lightleak.attacks.gradient_inversion.exact.feasibility import RowKind, estimate_feasibility
+from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
@@ -25,7 +25,6 @@ from lightleak.core.seeds import generator
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
-from lightleak.protocols.recomputed_gradient import drops_units
 
 CITATION = (
     "LightLeak, after Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, NeurIPS 2024, "
@@ -102,8 +101,7 @@ class ExactInversion(UpdateAttack):
         prior = RowPrior.of(update, encoder, self.config.prior)
         chain, observed = ReLUChain.of(update, device), observed_gradient(update, device)
         draws = generator(seed, "exact")
-        kind = RowKind.of(encoder.schema, update.training_mode and drops_units(client_network(update)))
-        feasibility = estimate_feasibility(observed, update.facts.n_rows, kind=kind)
+        feasibility = estimate_feasibility(observed, update.facts.n_rows, kind=row_kind(update, encoder))
         rounds = Rounds(chain, observed, update.facts.n_rows, encoder, prior, self.config, draws)
         found = rounds.found() if feasibility.expected == "approximate" else rounds.run()
         synchronize(device)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lightleak.attacks.attack import UpdateAttack
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, observed_gradient
-from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility
+from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.peeling import as_one_batch, label_counts, peeled_update, scaled_update
 from lightleak.attacks.gradient_inversion.exact.proof import EXPLAINED
 from lightleak.attacks.gradient_inversion.exact.unexplained import misfit, unexplained_share
@@ -180,7 +180,9 @@ class Course:
         reason = str(self._refusals[0]) if self._refusals else "no stage certifies rows"
         if self.update.kind == "gradient":
             try:
-                return estimate_feasibility(observed_gradient(self.update), self.update.facts.n_rows)
+                encoder = TableEncoder.from_state(self.update.encoder, self.update.encoder_tensors)
+                kind = row_kind(self.update, encoder)
+                return estimate_feasibility(observed_gradient(self.update), self.update.facts.n_rows, kind=kind)
             except UnsupportedError as error:
                 reason = str(error)
         return Feasibility((), (), (), 0.0, "approximate", reason)

@@ -9,8 +9,12 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.lone_proof import SPARE_TESTS
 from lightleak.attacks.gradient_inversion.exact.spaces import numerical_rank, unit_scale
+from lightleak.attacks.gradient_inversion.problem import client_network
 from lightleak.core.certificate import Feasibility, Outcome
+from lightleak.core.observations import ClientUpdate
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import ColumnKind, TableSchema
+from lightleak.protocols.recomputed_gradient import drops_units
 
 ENOUGH_TESTS = 8
 """Equations on either side (row and column space) that a hidden layer must leave for every row to be found. Measured on
@@ -48,6 +52,11 @@ class RowKind:
             else:
                 possible *= inf if column.is_numerical else column.width
         return cls(len(schema.numerical), float(possible), drops_units)
+
+
+def row_kind(update: ClientUpdate, encoder: TableEncoder) -> RowKind:
+    """Of the rows behind an update."""
+    return RowKind.of(encoder.schema, update.training_mode and drops_units(client_network(update)))
 
 
 ANY_ROW = RowKind()

@@ -257,11 +257,14 @@ def _one_reading(tested: _Tested, apart: Tensor) -> Tensor:
     limit = torch.where(total == 1, MOST_EQUAL, float(tested.n_rows))
     p, output = tested.probabilities, tested.output
     only = torch.ones_like(total, dtype=torch.bool)
+    one = torch.eye(p.shape[1]).to(p)
+    moves = (one.unsqueeze(0) - one.unsqueeze(1)).flatten(0, 1)  # one row of a class is of another; or none
     for times in range(1, int(limit.max()) + 1):
-        counts = (times * p - output).round().clamp_min(0)
-        other = (counts != tested.counts).any(-1) & (counts.sum(-1) == times) & (times <= limit)
-        distance = (times * p - counts - output).norm(dim=-1)
-        only &= ~(other & (distance < apart * output.norm(dim=-1)))
+        counts = (times * p - output).round().unsqueeze(1) + moves  # [r, moves, classes]
+        possible = (counts >= 0).all(-1) & (counts.sum(-1) == times) & (times <= limit).unsqueeze(1)
+        other = possible & (counts != tested.counts.unsqueeze(1)).any(-1)
+        distance = (times * p.unsqueeze(1) - counts - output.unsqueeze(1)).norm(dim=-1)
+        only &= ~(other & (distance < (apart * output.norm(dim=-1)).unsqueeze(1))).any(1)
     return only
 
 

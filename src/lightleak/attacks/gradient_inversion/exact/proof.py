@@ -12,9 +12,12 @@ from math import log10
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.chain import with_one
 from lightleak.attacks.gradient_inversion.exact.group_fit import Expansion, GroupProblem, Groups
 from lightleak.attacks.gradient_inversion.exact.lone_proof import (
+    LAYER,
     MARGIN,
+    ROW_TOLERANCE,
     STANDARD_ERRORS,
     log_combinations,
     lone_proof,
@@ -22,6 +25,7 @@ from lightleak.attacks.gradient_inversion.exact.lone_proof import (
 )
 from lightleak.attacks.gradient_inversion.exact.residual import NOISE, Residual
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
+from lightleak.attacks.gradient_inversion.exact.spaces import numerical_rank, unit_scale
 
 EXPLAINED = 1e-6
 """Part of the gradient that may be left of a batch that counts as explained: rounding leaves 1e-7; two rows of equal
@@ -29,6 +33,9 @@ masks read as one, the nearest wrong explanation that was met, leave 1e-3."""
 
 OWN_PART = 1e-3
 """Part of what a changed cell would make of the first layer's gradient that what is left of it may amount to."""
+
+CLAIMS_APART = 100.0
+"""Tolerances of the row space's test by which two claimed rows must differ to be two."""
 
 DIGITS_PER_EQUATION = 3.0
 """Decimal digits that an element of the gradient adds to the evidence, of the seven that float32 keeps."""
@@ -67,9 +74,9 @@ def proven_rows(residual: Residual, space: RowSpace, scaled: bool = False) -> Pr
     if residual.rows_left == 0 and residual.relative < EXPLAINED:
         return proven_together(residual, space)
     cells, digits = lone_proof(residual, space, all_distinct=scaled)
-    once = (residual.x.unsqueeze(1) == residual.x).all(-1).sum(1) == 1  # else one row of the batch is claimed twice
+    once = _told_apart(residual)
     alone = Proof(cells & once, digits & once)
-    if residual.rows_left == 0 and bool(alone.cells.all()) and not _explains_but_for_digits(residual, space):
+    if residual.rows_left == 0 and bool(alone.cells.all()) and not explains_but_for_digits(residual, space):
         return _nothing(residual)  # every row is claimed and yet something is left: at least one claim is wrong
     return alone
 
@@ -83,16 +90,19 @@ def proven_together(residual: Residual, space: RowSpace) -> Proof:
     """
     if residual.rows_left != 0 or not residual.relative < EXPLAINED or not _enough_evidence(residual, space):
         return _nothing(residual)
-    cells = _visible(residual, space)
+    alone, visible = residual.counts.sum(-1) == 1, _visible(residual, space)
     tolerance = number_tolerances(space.encoder)
-    if not len(tolerance):
-        return Proof(cells, cells)
-    source, model = _expanded(residual, space)
-    change, error, _ = _solved(model, tolerance.repeat(len(source)), _equations(residual))
-    within = (change.abs() + STANDARD_ERRORS * error).view(len(source), -1).amax(1) < 1
-    alone = residual.counts.sum(-1) == 1
-    each = torch.ones_like(cells).index_put((source,), within)
-    return Proof(cells, cells & each & alone)
+    determined = torch.ones_like(alone)
+    if len(tolerance):
+        source, model = _expanded(residual, space)
+        change, error, _ = _solved(model, tolerance.repeat(len(source)), _equations(residual))
+        within = (change.abs() + STANDARD_ERRORS * error).view(len(source), -1).amax(1) < 1
+        determined = determined.index_put((source,), within)
+    cells = visible.alone
+    # Among rows whose errors depend on each other, numbers that are open could be bent to pay for other categories.
+    if bool((determined | ~alone)[~visible.alone].all()):
+        cells = cells | visible.unlike
+    return Proof(cells, cells & determined & (alone | (len(tolerance) == 0)))
 
 
 def _nothing(residual: Residual) -> Proof:
@@ -100,7 +110,7 @@ def _nothing(residual: Residual) -> Proof:
     return Proof(none, none)
 
 
-def _explains_but_for_digits(residual: Residual, space: RowSpace) -> bool:
+def explains_but_for_digits(residual: Residual, space: RowSpace) -> bool:
     """Whether other numbers in the same rows would leave rounding alone, to first order."""
     tolerance = number_tolerances(space.encoder)
     if not len(tolerance):
@@ -153,8 +163,9 @@ def _equations(residual: Residual) -> int:
     total, rows = 0, len(residual.x)
     for layer in residual.observed:
         out, into = int(layer.any(1).sum()), int(layer.any(0).sum())
-        rank = min(rows, out, into)
-        total += rank * (out + into - rank)
+        if out:
+            rank = min(rows, numerical_rank(torch.linalg.svdvals(layer / unit_scale(layer).unsqueeze(-1)), rows))
+            total += rank * (out + into - rank)
     return total
 
 
@@ -165,18 +176,41 @@ def _enough_evidence(residual: Residual, space: RowSpace) -> bool:
     return DIGITS_PER_EQUATION * spare > names + MARGIN
 
 
-def _visible(residual: Residual, space: RowSpace) -> Tensor:
-    """Rows of which a changed category, or one exchanged with another row, would show in the first layer ``[r]``."""
+@dataclass(frozen=True)
+class _Visible:
+    """Which changes of a row's categories would show in the first layer's gradient.
+
+    Attributes:
+        alone: any change, whatever the numbers of all rows: the row's error vector lies outside the span of the
+            others', so that nothing else makes up for it, bool ``[r]``.
+        unlike: a change of its own, or an exchange with another row, the numbers of all rows held, bool ``[r]``.
+    """
+
+    alone: Tensor
+    unlike: Tensor
+
+
+def _visible(residual: Residual, space: RowSpace) -> _Visible:
     activations, counts = residual.chain.forward(residual.x), residual.counts
     output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
     first = residual.chain.errors(activations, output)[0]
     encoder = space.encoder
     positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
     step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
-    left = residual.left[0].norm()
-    seen = left < OWN_PART * step * first.norm(dim=1)
+    shows = residual.left[0].norm() / (OWN_PART * step)
+    # Distance of each error vector from the span of the others: 1 over the norm of its dual.
+    values, vectors = torch.linalg.eigh(first @ first.T)
+    tiny = torch.finfo(values.dtype).eps * values[-1].clamp_min(torch.finfo(values.dtype).tiny) * len(values)
+    distance = (vectors.square() / values.clamp_min(tiny)).sum(1).rsqrt()
     # Two rows of one error vector may exchange cells: their sum stays the same.
     apart = (first.unsqueeze(1) - first.unsqueeze(0)).norm(dim=-1)
     codes = encoder.project(residual.x)[0]
-    exchangeable = (codes.unsqueeze(1) != codes.unsqueeze(0)).any(-1) & (left >= OWN_PART * step * apart)
-    return seen & ~exchangeable.any(1)
+    exchangeable = (codes.unsqueeze(1) != codes.unsqueeze(0)).any(-1) & (apart <= shows)
+    return _Visible(shows < distance, (shows < first.norm(dim=1)) & ~exchangeable.any(1))
+
+
+def _told_apart(residual: Residual) -> Tensor:
+    """Rows that the tests tell from every other explained row: else one row of the batch is claimed twice, ``[r]``."""
+    v = with_one(residual.chain.forward(residual.x).hidden[min(LAYER, residual.chain.depth - 1)])
+    distance = torch.cdist(v, v) / v.norm(dim=1)
+    return (distance < CLAIMS_APART * ROW_TOLERANCE).sum(1) == 1

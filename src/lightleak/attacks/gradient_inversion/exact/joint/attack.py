@@ -12,7 +12,7 @@ from lightleak.attacks.gradient_inversion.assessment import cell_entropy
 from lightleak.attacks.gradient_inversion.checks import require_fit
 from lightleak.attacks.gradient_inversion.exact.assessment import cell_uncertainty
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, layer_names, observed_gradient
-from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility
+from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.joint.atoms import Nodes
 from lightleak.attacks.gradient_inversion.exact.joint.cell_prior import CellPrior, ties_of_marginals
 from lightleak.attacks.gradient_inversion.exact.joint.config import JointConfig
@@ -156,7 +156,7 @@ class JointInversion(UpdateAttack):
                 status=tuple(status),
                 digits=tuple(digits.tolist()),
                 multiplicity=tuple(times[which].tolist()),
-                feasibility=estimate_feasibility(problem.target, n, noise),
+                feasibility=estimate_feasibility(problem.target, n, noise, row_kind(update, encoder)),
             ),
         )
 
