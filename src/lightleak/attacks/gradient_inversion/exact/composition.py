@@ -12,7 +12,10 @@ from lightleak.attacks.attack import UpdateAttack
 from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, observed_gradient
 from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.peeling import as_one_batch, label_counts, peeled_update, scaled_update
-from lightleak.attacks.gradient_inversion.exact.proof import EXPLAINED
+from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
+from lightleak.attacks.gradient_inversion.exact.proof import EXPLAINED, explains_but_for_digits
+from lightleak.attacks.gradient_inversion.exact.residual import Residual
+from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.attacks.gradient_inversion.exact.unexplained import misfit, unexplained_share
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.errors import UnsupportedError, UsageError
@@ -46,14 +49,6 @@ class Explanation:
     def is_complete(self) -> bool:
         """Whether every row is certified."""
         return all(s == "certified" for s in self.status)
-
-    @property
-    def is_contradiction(self) -> bool:
-        """Whether every row is claimed to be proven while something is left of the gradient: one claim is wrong.
-
-        Rows whose digits are not certified may leave a little.
-        """
-        return self.is_complete and self.residual >= (EXPLAINED if all(self.digits) else TAKEN_BELOW)
 
     def doubted(self) -> "Explanation":
         """The same with no row certified."""
@@ -109,11 +104,13 @@ class Course:
             self._rescale(found.certificate.scale)
         whole = self._explanation(found, *_claims(found))
         certified = [i for i, s in enumerate(_claims(found)[0]) if s == "certified"]
-        exact = self.update.kind == "gradient"
-        if _contradicts(self.rest.labels, found.labels[certified]) or (exact and whole.is_contradiction):
+        if _contradicts(self.rest.labels, found.labels[certified]):
             whole, certified = whole.doubted(), []
+        elif self._is_contradiction(whole):
+            whole, certified = whole.doubted(), []
+            self._proven, self._proven_digits, self.rest = None, (), as_one_batch(self.update)
         self._explanations.append(whole)
-        if exact and certified and not whole.is_complete:
+        if self.update.kind == "gradient" and certified and not whole.is_complete:
             self._prove(found, certified)
         self._seconds += found.seconds + time.perf_counter() - began
 
@@ -155,6 +152,22 @@ class Course:
             found = _joined([self._proven, found])
         return Explanation(found, status, digits, unexplained_share(self.update, found, self._orders))
 
+    def _is_contradiction(self, whole: Explanation) -> bool:
+        """Whether every row of a gradient is claimed to be proven, and more than their digits is left to explain.
+
+        Then one claim at least is wrong, and nothing tells which.
+        """
+        if self.update.kind != "gradient" or not whole.is_complete or whole.residual < EXPLAINED:
+            return False
+        encoder, chain = self._encoder, ReLUChain.of(self.update)
+        rows, counts = encoder.encode(whole.found.rows).double(), label_counts(whole.found.labels, chain.n_classes)
+        explained = Residual.of(chain, observed_gradient(self.update), len(rows)).with_rows(rows, counts)
+        return not explains_but_for_digits(explained, RowSpace.whole(encoder, RowPrior.of(self.update, encoder)))
+
+    @property
+    def _encoder(self) -> TableEncoder:
+        return TableEncoder.from_state(self.update.encoder, self.update.encoder_tensors)
+
     def _rescale(self, scale: float) -> None:
         """Undo what a client did to the size of its gradient, once a stage has found it out."""
         self._scale *= scale
@@ -169,8 +182,7 @@ class Course:
         digits, part = _claims(found)[1], _part(found, certified)
         self._proven = part if self._proven is None else _joined([self._proven, part])
         self._proven_digits += tuple(digits[i] for i in certified)
-        encoder = TableEncoder.from_state(self.update.encoder, self.update.encoder_tensors)
-        rows, labels = encoder.encode(self._proven.rows).double(), self._proven.labels
+        rows, labels = self._encoder.encode(self._proven.rows).double(), self._proven.labels
         rest = peeled_update(self.update, rows, label_counts(labels, ReLUChain.of(self.update).n_classes))
         shared = self.update.labels
         self.rest = rest if shared is None else replace(rest, labels=_without(shared, labels))
@@ -180,8 +192,7 @@ class Course:
         reason = str(self._refusals[0]) if self._refusals else "no stage certifies rows"
         if self.update.kind == "gradient":
             try:
-                encoder = TableEncoder.from_state(self.update.encoder, self.update.encoder_tensors)
-                kind = row_kind(self.update, encoder)
+                kind = row_kind(self.update, self._encoder)
                 return estimate_feasibility(observed_gradient(self.update), self.update.facts.n_rows, kind=kind)
             except UnsupportedError as error:
                 reason = str(error)

@@ -178,8 +178,12 @@ def _outcome(
     tests = f"{row[layer]} + {unit[layer]} equations of layer {layer + 1} test every row"
     if kind.possible < n_rows:
         tests += f"; at most {kind.possible:.0f} different rows exist, so some occur several times"
-    if row[layer] >= enough and unit[layer] >= ENOUGH_TESTS:
+    distinct = int(min(n_rows, kind.possible, ranks[layer] + min(row[layer], unit[layer])))
+    if row[layer] >= enough and unit[layer] >= ENOUGH_TESTS and ranks[layer] >= distinct:
         return "exact", tests
+    if ranks[layer] < distinct and min(row[layer], unit[layer]) > 0:
+        seen = f"layer {layer + 1} shows {ranks[layer]} different rows of {n_rows}"
+        return "partial", f"{seen}: the others are equal to them, or share all masks and are not told apart"
     if min(row[layer], unit[layer]) <= 0:
         return "approximate", f"{n_rows} rows fill every layer after the first, so nothing tests a single row"
     return "partial", f"only {tests}; {enough} + {ENOUGH_TESTS} are enough for a row of {kind.numbers} numbers"
