@@ -8,6 +8,7 @@ import torch
 from lightleak.attacks.gradient_inversion.exact.chain import observed_gradient
 from lightleak.attacks.gradient_inversion.exact.feasibility import (
     ENOUGH_TESTS,
+    RowKind,
     estimate_feasibility,
     expected_of_shapes,
 )
@@ -66,3 +67,12 @@ def test_one_hidden_layer_noise_and_a_rank_above_the_rows_promise_nothing(make_u
 def test_no_gradient_has_no_rank() -> None:
     zeros = [torch.zeros(4, 5, dtype=torch.float64), torch.zeros(6, 5, dtype=torch.float64), torch.zeros(2, 7)]
     assert estimate_feasibility(zeros, 3).ranks == (0, 0)
+
+
+def test_fewer_different_rows_than_the_batch_has_promise_a_part() -> None:
+    steps = torch.arange(1, 31, dtype=torch.float64)
+    of_one = torch.outer(torch.ones(30, dtype=torch.float64), steps)
+    found = estimate_feasibility([of_one, of_one, of_one[:2]], n_rows=8)
+    assert found.expected == "partial" and "shows 1 different rows of 8" in found.reason
+    assert estimate_feasibility([of_one, of_one, of_one[:2]], n_rows=1).expected == "exact"
+    assert estimate_feasibility([of_one, of_one, of_one[:2]], n_rows=8, kind=RowKind(possible=1)).expected == "exact"

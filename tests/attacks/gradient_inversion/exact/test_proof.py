@@ -127,8 +127,25 @@ def test_rows_given_twice_prove_their_cells_and_not_their_digits(make_batch: Any
 def test_one_row_claimed_twice_is_not_proven(make_batch: Any) -> None:
     batch = make_batch(10, seed=9)
     at = torch.tensor([0, 1, 2, 2])
-    proof = proven(batch, (batch.cells[0][at], batch.cells[1][at]), batch.truth.labels[at])
-    assert both(proof) == ([True, True, False, False],) * 2
+    area = [column.name for column in batch.encoder.schema.numerical].index("area")
+    for moved in (0.0, 1e-6, 1e-5):
+        values = batch.cells[1][at]
+        values[3, area] += moved * batch.encoder.deviation[area]
+        proof = proven(batch, (batch.cells[0][at], values), batch.truth.labels[at])
+        assert both(proof) == ([True, True, False, False],) * 2
+
+
+def test_cells_that_bent_numbers_could_pay_for_are_not_proven_by_the_whole(make_numeric_batch: Any) -> None:
+    """Rows that share all masks show as sums: other categories with other numbers explain the gradient as well."""
+    batch = make_numeric_batch(numbers=4, n=6, hidden=(30, 30))
+    awake = ReLUChain(batch.chain.weights, (*[b + 4 for b in batch.chain.biases[:-1]], batch.chain.biases[-1]))
+    counts = torch.nn.functional.one_hot(batch.truth.labels, 2).double()
+    for chain, expected in ((batch.chain, True), (awake, False)):
+        observed = tuple(g.float().double() for g in chain.gradient(batch.x, counts, 6))
+        residual = Residual.of(chain, observed, 6).explaining(batch.x, counts)
+        assert residual.relative < 1e-6
+        proof = proven_together(residual, RowSpace.whole(batch.encoder, batch.prior))
+        assert bool(proof.cells.all()) is expected and bool(proof.cells.any()) is expected
 
 
 def test_more_rows_than_the_batch_has_prove_nothing(make_batch: Any) -> None:
