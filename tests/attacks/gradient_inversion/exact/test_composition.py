@@ -108,6 +108,20 @@ def test_a_complete_certificate_ends_the_work(make_update: Any) -> None:
     assert found.threat_model == first.threat_model
 
 
+def test_claims_of_all_rows_that_do_not_explain_the_gradient_are_all_given_up(make_update: Any) -> None:
+    update, truth = make_update(n=5, hidden=[9, 8], share_labels=False)
+
+    def one_wrong(_: ClientUpdate) -> tuple[Tensor, Tensor, list[str]]:
+        x = truth.inputs.clone()
+        x[4] = wrong(truth.inputs)[4]
+        return x, truth.labels.clone(), ["certified"] * 5
+
+    second = StandIn("second", rest_of(truth, [], right=False))
+    found = composed(StandIn("first", one_wrong), second).run(update)
+    assert found.certificate is not None and found.certificate.certified == found.certificate.certified_digits == 0
+    assert len(second.seen[0].update) and second.seen[0].facts.n_rows == 5  # nothing was taken out for it
+
+
 @pytest.mark.parametrize("known", [[], [2], [0, 3, 4]])
 def test_the_next_stage_sees_the_gradient_of_the_rest_alone(make_update: Any, known: list[int]) -> None:
     update, truth = make_update(n=5, hidden=[9, 8], share_labels=False)
