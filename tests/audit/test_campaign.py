@@ -439,7 +439,7 @@ def test_cells_without_truth_have_the_columns_of_those_with(several: AuditConfig
     found = ATTACKS.get("random")().run(update)
     cells = unscored(found)
     with_truth = scored(found, truth, TableEncoder.from_state(update.encoder, update.encoder_tensors))
-    assert list(cells.columns) == ["row", "column", "true", "reconstructed", "correct", "entropy", "status"]
+    assert list(cells.columns) == ["row", "column", "true", "reconstructed", "correct", "entropy", "status", "digits"]
     assert list(with_truth.columns) == list(cells.columns)
     assert list(cells["row"]) == [0] * 4 + [1] * 4 + [2] * 4
     assert (cells["true"] == "").all() and (cells["correct"] == "").all()

@@ -80,7 +80,7 @@ def test_folder_holds_results_and_comparison(tmp_path: Path, silent: Console) ->
     page = (tmp_path / "run" / "comparison.md").read_text()
     assert page.startswith("# made-table1: A made table")
     assert "Made by `lightleak x`" in page and "| paper | ours |" in page
-    assert "Random draws one number per column" in page and "GradInversion" not in page
+    assert "Random is that of the published code" in page and "GradInversion" not in page
     assert (tmp_path / "run" / "environment.json").is_file()
     assert not (tmp_path / "run" / "reconstructions").exists()
 

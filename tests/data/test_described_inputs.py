@@ -40,6 +40,13 @@ def test_without_words_every_position_is_a_number() -> None:
     assert torch.allclose(encoder.encode(encoder.decode(rows)), rows, atol=1e-6)
 
 
+def test_numbers_on_one_side_of_zero_come_through_and_nothing_says_that_their_mean_is_zero() -> None:
+    rows = 5 + torch.rand(20, 2)
+    encoder = describe_inputs(rows)
+    assert encoder.encoding == "minmax"
+    assert torch.allclose(encoder.encode(encoder.decode(rows)), rows, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("rows", "words", "message"),
     [

@@ -32,7 +32,7 @@ def read_yaml(text: str, words: bool = False) -> Any:
 
     >>> read_yaml("[1e-3, 1e3, 2.5e-1, e3, 2024-01-01]")
     [0.001, 1000.0, 0.25, 'e3', '2024-01-01']
-    >>> read_yaml("a: 1\\nb: 2\\na: 3")
+    >>> read_yaml("a: 1\nb: 2\na: 3")
     Traceback (most recent call last):
     lightleak.core.yaml_text.RefusedYaml: key 'a' stands on line 1 and again on line 3; leave one of them out
 
@@ -143,7 +143,7 @@ class _Bounded:
 def unwritable(text: str) -> str | None:
     r"""Return the name of the first character that no UTF-8 text or file name can hold, ``None`` if there is none.
 
-    >>> unwritable("a\\0b"), unwritable("a\\ud800"), unwritable("Prüfung")
+    >>> unwritable("a\0b"), unwritable("a\ud800"), unwritable("Prüfung")
     ('U+0000', 'U+D800', None)
     """
     found = re.search("[\0\ud800-\udfff]", text)

@@ -66,7 +66,10 @@ def describe_inputs(
         "upper": held.amax(-1),
         "deviation": torch.where(deviation > 0, deviation, torch.ones_like(deviation)),
     }
-    return TableEncoder.from_state({"encoding": "onehot", "schema": schema.to_dict()}, statistics)
+    # "onehot" says that numbers have mean 0, which those that lie on one side of it have not.
+    centred = bool(((statistics["lower"] <= 0) & (statistics["upper"] >= 0)).all())
+    state = {"encoding": "onehot" if centred else "minmax", "schema": schema.to_dict()}
+    return TableEncoder.from_state(state, statistics)
 
 
 def _check(inputs: Tensor, names: Sequence[str]) -> None:

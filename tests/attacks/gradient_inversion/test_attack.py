@@ -141,13 +141,13 @@ def test_a_result_depends_on_its_update_and_its_seed_alone(make_update: MakeUpda
 
 
 def test_updates_of_different_shapes_may_come_in_one_call(make_update: MakeUpdate, encoder: TableEncoder) -> None:
-    shifted = make_update(4, hidden=[9, 8], seed=1)[0]
-    tensors = {**shifted.encoder_tensors, "lower": shifted.encoder_tensors["lower"] - 5}
+    other = make_update(4, hidden=[9, 8], seed=1)[0]
+    tensors = {**other.encoder_tensors, "deviation": 2 * other.encoder_tensors["deviation"]}
     updates = [
         make_update(4, hidden=[9, 8])[0],
         make_update(3, hidden=[9, 8])[0],
         make_update(4, "resnet", hidden=[9, 8])[0],
-        replace(shifted, encoder_tensors=tensors),
+        replace(other, encoder_tensors=tensors),
         make_update(4, hidden=[9, 8], seed=2)[0],
     ]
     attack, seeds = ATTACKS.get("tableak")(steps=15, restarts=2, precision="float64"), [1, 2, 3, 4, 5]

@@ -69,7 +69,7 @@ REFUSED = {
         r"expected 'linears.1.bias' of shape \(7,\), got \(8,\)",
     ),
     "unknown network": (lambda u: replace(u, network={**u.network, "name": "mpl"}), "did you mean 'mlp'"),
-    "incomplete network": (lambda u: replace(u, network={"name": "mlp"}), "is incomplete"),
+    "incomplete network": (lambda u: replace(u, network={"name": "mlp"}), "network specification lacks 'n_classes'"),
     "other table": (wider_table, "the encoder must make rows of width"),
     "no encoder": (lambda u: replace(u, encoder={}), "the encoder of an observation needs 'schema'"),
     "no statistics": (lambda u: replace(u, encoder_tensors={}), "statistic 'shift' is missing"),

@@ -127,8 +127,8 @@ def test_a_value_out_of_range_is_named(make_gan: Make, setting: str, value: obje
 @pytest.mark.parametrize(
     "changed",
     [
-        {"generator_learning_rate": 0.001},
-        {"discriminator_learning_rate": 0.001},
+        {"generator_learning_rate": 0.0002},
+        {"discriminator_learning_rate": 0.0002},
         {"generator_decay": 0.1},
         {"discriminator_decay": 0.1},
         {"beta1": 0.1},

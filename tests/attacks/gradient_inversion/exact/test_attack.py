@@ -227,8 +227,12 @@ def test_other_updates_are_refused_before_any_work(make_batch: Any, make_update:
         attack().check(replace(update, facts=replace(update.facts, loss="mse")))
     with pytest.raises(UnsupportedError, match="exact needs two hidden layers or more, the network has 1"):
         attack().check(make_update(hidden=[20])[0])
-    for network, options in (("mlp", {"activation": "tanh"}), ("resnet", {}), ("linear", {})):
-        with pytest.raises(UnsupportedError, match=f"ReLU networks of plain linear layers.*got '{network}'"):
+    for network, options, found in (
+        ("mlp", {"activation": "tanh"}, "plain ReLU networks .*the network has activation 'tanh'"),
+        ("resnet", {}, "plain ReLU networks .*ConcatenatingResNet is built otherwise"),
+        ("linear", {}, "needs a hidden layer, and this network is linear"),
+    ):
+        with pytest.raises(UnsupportedError, match=found):
             attack().check(make_update(network=network, **options)[0])
     with pytest.raises(ObservationError, match="prior 'marginals': the update carries none"):
         attack(ExactConfig(prior="marginals")).check(replace(update, marginals=None))
