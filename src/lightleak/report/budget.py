@@ -26,13 +26,13 @@ NOTHING_FOLLOWS = (
 )
 
 PROOFS_ALONE = (
-    "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is drawn "
-    "about what was not recovered, nor about what a defense takes away."
+    "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is "
+    "drawn about what was not recovered, nor about what a defense takes away."
 )
 
 WEAK_DEFENSES = (
-    "No conclusion is drawn about defenses: for one, every attack must have its whole published budget, and one of them "
-    "must be by optimization. What these missed, such attacks may recover. The figures are in the table."
+    "No conclusion is drawn about defenses: for one, every attack must have its whole published budget, and one of "
+    "them must be by optimization. What these missed, such attacks may recover. The figures are in the table."
 )
 
 

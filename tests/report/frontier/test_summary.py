@@ -36,10 +36,9 @@ def rows(
     budget = fields.pop("budget", None)
     options = {"gaussian_noise": "scale", "dp_sgd": "noise_multiplier"}
     strength = Strength(label, label, value, options.get(label))
+    spent = FULL if budget is None else budget
     attacked = [
-        FrontierResult(
-            "r", setting, strength, "tableak", 0, i, cell_accuracy=one, threat_model=THREAT, options=FULL if budget is None else budget
-        )
+        FrontierResult("r", setting, strength, "tableak", 0, i, cell_accuracy=one, threat_model=THREAT, options=spent)
         for i, one in enumerate(cells)
     ]
     trained = [
