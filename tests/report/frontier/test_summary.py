@@ -235,7 +235,7 @@ def test_a_guarantee_is_explained_by_how_often_a_bet_is_won() -> None:
 
 def test_without_a_guarantee_it_is_said() -> None:
     found = told(NONE, SIGN)
-    assert found.defences[-1].startswith("None of this is a guarantee")
+    assert found.defences[-1].startswith("Nothing here is a guarantee")
     assert found.table is not None and not any("psilon" in name for name in found.table.columns)
     assert "may fail" not in words(found)
 
