@@ -53,12 +53,12 @@ def summarise(values: Iterable[float | None]) -> Summary:
     return Summary(mean, std, n, mean - half, mean + half)
 
 
-def summarise_by(values: Iterable[tuple[Any, float | None]]) -> Summary:
+def summarize_by(values: Iterable[tuple[Any, float | None]]) -> Summary:
     """Summarise values by what they were measured on: those that share a key are averaged first and count once.
 
     Several evaluations of one training say how it came out, not how another one would.
 
-    >>> summarise_by([("seed 0", 0.7), ("seed 0", 0.9), ("seed 1", 0.6)]).to_dict()["n"]
+    >>> summarize_by([("seed 0", 0.7), ("seed 0", 0.9), ("seed 1", 0.6)]).to_dict()["n"]
     2
     """
     by_key: dict[Any, list[float | None]] = {}
@@ -76,7 +76,7 @@ def summarise_rows(
         rows: rows of results.json; a field is a metric if it holds a number in some row and is neither a key nor in
             `FACTS`.
         keys: fields that rows of one group share; one a row lacks counts as ``None``.
-        per: rows of a group that share this field are one measurement (`summarise_by`); None: each row is.
+        per: rows of a group that share this field are one measurement (`summarize_by`); None: each row is.
 
     Returns:
         One dict per group, in order of first appearance: the keys, then by metric ``{"mean", "std", "n", "low",
@@ -96,7 +96,7 @@ def summarise_rows(
     return [
         {key: group[0].get(key) for key in keys}
         | {
-            name: summarise_by(
+            name: summarize_by(
                 (place if per is None else row.get(per), value)
                 for place, row in enumerate(group)
                 if _is_number(value := row.get(name))

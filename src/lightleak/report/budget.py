@@ -17,14 +17,22 @@ WORK = ("restarts", "steps", "chains", "sweeps", "iterations", "trials", "sample
 BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labelled")
 """Guesses and other nulls, from which nothing about an attack's budget follows."""
 
+PROOFS = ("exact", "exact_fedavg")
+"""Attacks that need an update exact to rounding: under noise they find nothing where others recover nearly all."""
+
 NOTHING_FOLLOWS = (
-    "That is less than the published or default budget, so no conclusion is drawn about what was not recovered, nor "
-    "about what a defense takes away."
+    "That is not the published or default budget of every attack, so no conclusion is drawn about what was not "
+    "recovered, nor about what a defense takes away."
+)
+
+PROOFS_ALONE = (
+    "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is "
+    "drawn about what was not recovered, nor about what a defense takes away."
 )
 
 WEAK_DEFENSES = (
-    "No conclusion is drawn about defenses: every attack ran with less than its published budget, and what it missed "
-    "the published one may recover. The figures are in the table."
+    "No conclusion is drawn about defenses: for one, every attack must have its whole published budget, and one of "
+    "them must be by optimization. What these missed, such attacks may recover. The figures are in the table."
 )
 
 
@@ -46,7 +54,8 @@ class Budget:
 
     Attributes:
         sentence: every attack with its budget and the published one; empty where no attack was run.
-        is_weak: whether no attack had all of its published budget.
+        is_weak: whether nothing follows from what was not recovered: an attack had less than its published budget,
+            or one that is not known, or `PROOFS` ran alone.
     """
 
     sentence: str = ""
@@ -56,16 +65,21 @@ class Budget:
 def budget(results: Iterable[Spent]) -> Budget:
     """State the budget of every attack; guesses and trainings are left out."""
     stated: dict[str, bool] = {}
+    names = set()
     for result in results:
         if result.attack is not None and result.attack not in BASELINES:
             lacking = fewer(result.attack, result.options)
             how = ", ".join(["", *lacking]) if lacking else _in_full(result.attack, result.options)
-            stated[attack_title(result.attack) + how] = bool(lacking)
+            stated[attack_title(result.attack) + how] = not lacking and _is_known(result.attack, result.options)
+            names.add(result.attack)
     if not stated:
         return Budget()
-    is_weak = all(stated.values())
     sentence = f"Attack budget: {'; '.join(stated)}."
-    return Budget(f"{sentence} {NOTHING_FOLLOWS}" if is_weak else sentence, is_weak)
+    if not all(stated.values()):
+        return Budget(f"{sentence} {NOTHING_FOLLOWS}", is_weak=True)
+    if names.issubset(PROOFS):
+        return Budget(f"{sentence} {PROOFS_ALONE}", is_weak=True)
+    return Budget(sentence)
 
 
 def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
@@ -82,12 +96,22 @@ def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
     return list(told)
 
 
+def _is_known(attack: str, options: Mapping[str, str]) -> bool:
+    """Whether an attack is registered here and its result states all that `fewer` compares, as a number."""
+    usual = _published(attack)
+    asked = [name for name, number in usual.items() if name.rpartition(".")[2] in WORK and number.isdigit()]
+    is_stated = bool(options or not usual) and all(options.get(name, "").isdigit() for name in asked)
+    return _is_registered(attack) and is_stated
+
+
 def _in_full(attack: str, options: Mapping[str, str]) -> str:
     usual = _published(attack)
-    if not usual and not any(attack in registry for registry in _registries()):
+    if not _is_registered(attack):
         return " (no published budget is known)"
-    if not options:
+    if usual and not options:
         return " (settings not stated)"
+    if not _is_known(attack, options):
+        return " (settings not all stated)"
     spent = {name: options[name] for name in WORK if options.get(name, "").isdigit()}
     is_more = any(usual.get(name) not in (None, number) for name, number in spent.items())
     counted = [_counted(number, name) for name, number in spent.items()]
@@ -109,6 +133,10 @@ def _published(attack: str) -> Mapping[str, str]:
     """
     known = next((registry for registry in _registries() if attack in registry), None)
     return {} if known is None else flat_settings(known.get(attack)().options())
+
+
+def _is_registered(attack: str) -> bool:
+    return any(attack in registry for registry in _registries())
 
 
 def _registries() -> tuple[Any, ...]:

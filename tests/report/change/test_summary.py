@@ -220,8 +220,8 @@ def test_nothing_is_concluded_about_a_defence_from_less_than_the_published_budge
     found = summary([load_run(first), load_run(defended(first))])
     assert found.budget.startswith("Attack budget: TabLeak, 50 steps in place of 1500.")
     assert len(found.defences) == 1 and "No conclusion is drawn about defenses" in found.defences[0]
-    full = rewritten(plain(attacks=("tableak", "random")), options={"steps": 1500})
-    assert summary([load_run(full)]).budget == "Attack budget: TabLeak (1500 steps, as published)."
+    full = rewritten(plain(attacks=("tableak", "random")), options={"steps": 1500, "restarts": 30})
+    assert summary([load_run(full)]).budget == "Attack budget: TabLeak (30 restarts, 1500 steps, as published)."
 
 
 def test_an_attack_below_guessing_is_seen_to_be(plain, rewritten) -> None:

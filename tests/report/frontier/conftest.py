@@ -123,7 +123,8 @@ class FrontierMaker:
                         rows.append(
                             common
                             | {"attack": attack, "seed": seed, "batch_index": index, "cell_accuracy": found,
-                               "seconds": 3.0, "threat_model": THREATS[attack], "options": {"steps": 1500}}
+                               "seconds": 3.0, "threat_model": THREATS[attack],
+                               "options": {"restarts": 30, "steps": 1500}}
                             | (extra or {})
                         )  # fmt: skip
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -145,7 +145,7 @@ def test_nothing_is_concluded_from_less_than_the_published_budget(make_frontier,
     options = {"extra": {"options": {"steps": 100}}, "changed": {"none": (level, 0.84)}}
     found = told(make_frontier(curves=("none", "sign"), **options))
     assert found.sentence.startswith("Without any defence, at least ")
-    assert found.sentence.endswith("the attacks ran with less than their published budget.")
+    assert found.sentence.endswith("Which defence helps cannot be said from attacks of this budget.")
     assert "TabLeak, 100 steps in place of 1500" in found.verdict[0]
     said = " ".join([found.sentence, *found.verdict, found.selection])
     assert "no leakage" not in said and "Pareto" not in said and "cuts" not in said

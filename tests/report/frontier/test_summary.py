@@ -24,6 +24,7 @@ JARGON = (
 )  # fmt: skip
 THREAT = "An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics."
 GUESS = 0.5
+FULL = {"restarts": "30", "steps": "1500"}
 Numbers = tuple[float, ...]
 
 
@@ -35,10 +36,9 @@ def rows(
     budget = fields.pop("budget", None)
     options = {"gaussian_noise": "scale", "dp_sgd": "noise_multiplier"}
     strength = Strength(label, label, value, options.get(label))
+    spent = FULL if budget is None else budget
     attacked = [
-        FrontierResult(
-            "r", setting, strength, "tableak", 0, i, cell_accuracy=one, threat_model=THREAT, options=budget or {}
-        )
+        FrontierResult("r", setting, strength, "tableak", 0, i, cell_accuracy=one, threat_model=THREAT, options=spent)
         for i, one in enumerate(cells)
     ]
     trained = [
@@ -235,7 +235,7 @@ def test_a_guarantee_is_explained_by_how_often_a_bet_is_won() -> None:
 
 def test_without_a_guarantee_it_is_said() -> None:
     found = told(NONE, SIGN)
-    assert found.defences[-1].startswith("None of this is a guarantee")
+    assert found.defences[-1].startswith("Nothing here is a guarantee")
     assert found.table is not None and not any("psilon" in name for name in found.table.columns)
     assert "may fail" not in words(found)
 
@@ -283,5 +283,7 @@ def test_nothing_is_concluded_from_less_than_the_published_budget(level: float) 
     assert found.budget.startswith("Attack budget: TabLeak, 100 steps in place of 1500.")
     assert found.defences[0].startswith("No conclusion is drawn about defenses")
     assert "helped no attack" not in words(found) and "nothing was shown to be given away" not in words(found)
-    full = told(none, guesses(4), rows("sign", (0.5, 0.51, 0.49, 0.5), GOOD, budget={"steps": "1500"}))
-    assert not full.defences[0].startswith("No conclusion")
+    defended = rows("sign", (0.5, 0.51, 0.49, 0.5), GOOD, budget=FULL)
+    assert told(none, guesses(4), defended).defences[0].startswith("No conclusion")
+    none = rows("none", tuple(level + one for one in (0.0, 0.01, -0.01, 0.0)), GOOD, budget=FULL)
+    assert not told(none, guesses(4), defended).defences[0].startswith("No conclusion")

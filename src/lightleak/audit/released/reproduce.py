@@ -23,7 +23,7 @@ from lightleak.audit.released.world import prepare_world
 from lightleak.audit.reproduction_settings import Selection, selected
 from lightleak.audit.unit import unit_file
 from lightleak.core.errors import UsageError
-from lightleak.metrics.summary import Summary, summarise, summarise_by
+from lightleak.metrics.summary import Summary, summarise, summarize_by
 
 Rows = list[dict[str, Any]]
 Result = tuple[list[Compared], Rows, list[str]]
@@ -112,7 +112,7 @@ def latent_searches(
         for search in SEARCH_SAMPLES.searches
         if (own := [row for row in _of(rows, "plgmi shared") if row["latent_search"] == search])
         for accuracy, loss in [
-            [summarise_by((row["seed"], row[name]) for row in own) for name in ("attack_accuracy", "inversion_loss")]
+            [summarize_by((row["seed"], row[name]) for row in own) for name in ("attack_accuracy", "inversion_loss")]
         ]
     ]
     return compared, rows, [ANOTHER_TABLE, *shared, *_iterations(selection)]
@@ -218,16 +218,16 @@ def _compared(cell: PaperCell, values: Sequence[float]) -> Compared:
 
 def _over_trainings(cell: PaperCell, rows: Rows, metric: str, scale: float) -> Compared:
     """A cell beside the mean over trainings; evaluations of one training are one measurement."""
-    return Compared(cell, summarise_by((row["seed"], scale * row[metric]) for row in rows), same_data=False)
+    return Compared(cell, summarize_by((row["seed"], scale * row[metric]) for row in rows), same_data=False)
 
 
 def _baselines(name: str, rows: Rows) -> list[str]:
     """What the numbers of a setting stand beside."""
     told: list[str] = []
     for label in dict.fromkeys(row["label"] for row in rows):
-        mean: Summary = summarise_by((row["seed"], 100 * row["attack_accuracy"]) for row in _of(rows, label))
+        mean: Summary = summarize_by((row["seed"], 100 * row["attack_accuracy"]) for row in _of(rows, label))
         told.append(f"{label} {mean.mean:.1f}%")
-    real = summarise_by((row["seed"], 100 * row["real_rows_accuracy"]) for row in rows)
+    real = summarize_by((row["seed"], 100 * row["real_rows_accuracy"]) for row in rows)
     return [
         f"Setting {name}: attack accuracy {', '.join(told)}; evaluation model on held-out private rows "
         f"{real.mean:.1f}%. n is the number of trainings; evaluations of one are averaged."

@@ -99,7 +99,7 @@ def summary(runs: Sequence[RunFolder]) -> Summary:
         sentences=(*_sentences(reference), *_caveat([reference, *_told(others)]), *left_out),
         tiles=_tiles(reference, others),
         terms=(PROVEN,) if any(any(exposure.proven.values()) for exposure in exposed) else (),
-        defences=_defences(reference, others, spent),
+        defences=_defenses(reference, others, spent),
         table=_table(reference, others),
         attacker=attacker([result.setting for result in results], results),
         notes=_notes(found),
@@ -258,7 +258,7 @@ def _most_protective(others: Sequence[Measured], worst: Exposure) -> tuple[Measu
     return min(found, key=lambda pair: _order(pair[1].exposure), default=None)
 
 
-def _defences(reference: Measured, others: Sequence[Measured], spent: Budget) -> tuple[str, ...]:
+def _defenses(reference: Measured, others: Sequence[Measured], spent: Budget) -> tuple[str, ...]:
     if not others:
         which = "without a defence" if reference.is_undefended else f"with {reference.title} alone"
         return (

@@ -158,7 +158,7 @@ def guarantees(frontier: Frontier, choice: Choice | None) -> str:
     known = guaranteed(frontier)
     if not known:
         return (
-            "None of this is a guarantee: an attack that nobody has tried may read more. Differential privacy "
+            "Nothing here is a guarantee: an attack that nobody has tried may read more. Differential privacy "
             f"(DP-SGD: {DOES['dp_sgd']}) bounds what any attack can learn of one record; it was not measured here."
         )
     told = known if len(known) <= MOST_GUARANTEES else (known[0], known[-1])

@@ -93,12 +93,11 @@ def _sentence(frontier: Frontier, none: Point, choice: Choice | None) -> str:
 
 
 def _lower_bound(frontier: Frontier, none: Point) -> str:
-    """What attacks with less than their published budget show: no more than that so much can be recovered."""
+    """What attacks show of which not all had their published budget: no more than that so much can be recovered."""
     assert frontier.guess is not None and none.cells is not None  # of a point that is measured
     return (
         f"Without any defence, at least {percent(none.cells.mean)} of a client's cells can be recovered where guessing "
-        f"gives {percent(frontier.guess.mean)}. Which defence helps cannot be said: the attacks ran with less than "
-        "their published budget."
+        f"gives {percent(frontier.guess.mean)}. Which defence helps cannot be said from attacks of this budget."
     )
 
 

@@ -74,7 +74,7 @@ def _beside_nothing(frontier: Frontier, none: Point) -> list[str]:
     who = f"Someone who saw nothing, and went by general statistics, gets {of_hundred(frontier.guess)}"
     spread = interval_of(leakage, -1.0)
     if leakage.mean <= 0 and frontier.budget.is_weak:
-        return [f"{who}: no less than attacks with less than their published budget, which is no sign of safety."]
+        return [f"{who}: no less than attacks of this budget, which is no sign of safety."]
     if leakage.mean <= 0:
         return [f"{who}: the message helped no attack (difference {points(leakage.mean)}, {spread})."]
     chance = "" if shows_leakage(none) else ", so this may be chance"
