@@ -78,7 +78,7 @@ def test_nothing_is_proven_where_the_update_has_too_few_digits_to_name_all_rows(
         client = make_client(n)
         fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
         rows = torch.nn.functional.pad(fit.x, (0, 1), value=1.0)
-        across, singular, along = torch.linalg.svd(rows, full_matrices=False)
+        _, singular, along = torch.linalg.svd(rows, full_matrices=False)
         every = along[singular > 1e-6 * singular[0]].T
         own = fit.shares[0].nonzero().flatten()[:5]
         shares, known, spans = fit.shares.clone(), torch.zeros_like(fit.known), [every] * len(fit.spans)
