@@ -66,7 +66,10 @@ MakeClient = Callable[..., Client]
 
 @pytest.fixture(scope="session")
 def make_client(make_batch) -> MakeClient:
-    """A client that trains on the rows of `make_batch`, or an aggregate of several of them."""
+    """A client that trains on the rows of `make_batch`, or an aggregate of several of them.
+
+    A ``precise`` one trains in float64, on rows that were encoded in float32.
+    """
 
     def make(
         n: int = 6,
@@ -78,13 +81,16 @@ def make_client(make_batch) -> MakeClient:
         order: int = 0,
         momentum: float = 0.0,
         weight_decay: float = 0.0,
+        learning_rate: float = 0.01,
+        precise: bool = False,
         **options,
     ) -> Client:
         batch = make_batch(n * clients, hidden=hidden, seed=seed, **options)
         spec = NetworkSpec.from_dict(batch.update.network)
-        network = build_network(spec, seed)
+        dtype = torch.float64 if precise else torch.float32
+        network = build_network(spec, seed).to(dtype)
         network.load_state_dict(dict(batch.update.parameters))
-        training = LocalTraining(epochs, -(-n // batches), 0.01, momentum, weight_decay)
+        training = LocalTraining(epochs, -(-n // batches), learning_rate, momentum, weight_decay)
         sent = []
         for client in range(clients):
             at = slice(client * n, (client + 1) * n)
@@ -93,7 +99,7 @@ def make_client(make_batch) -> MakeClient:
                     network,
                     spec,
                     batch.encoder,
-                    batch.truth.inputs[at],
+                    batch.truth.inputs[at].to(dtype),
                     batch.truth.labels[at],
                     training,
                     share_labels="none",

@@ -6,11 +6,13 @@ import pytest
 import torch
 
 from lightleak.attacks.gradient_inversion.exact.declarations import exact_fedavg
+from lightleak.attacks.gradient_inversion.exact.feasibility import RowKind, expected_of_delta
 from lightleak.attacks.gradient_inversion.exact.fedavg.attack import ExactFedAvg
 from lightleak.attacks.gradient_inversion.exact.fedavg.config import ExactFedAvgConfig
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 
 ATTACK = ExactFedAvg(ExactFedAvgConfig(restarts=1, steps=100))
+QUICK = ExactFedAvg(ExactFedAvgConfig(restarts=1, steps=1))
 
 
 def right(found, client, rows_right):
@@ -78,6 +80,15 @@ def test_the_truth_is_not_needed(make_client):
     client.truth.labels.zero_()
     after = ATTACK.run(client.update)
     assert torch.equal(before.encoded, after.encoded)
+
+
+def test_feasibility_counts_the_numbers_of_a_row(make_client):
+    client = make_client(12)
+    width, kind = client.encoder.width, RowKind.of(client.encoder.schema)
+    told, of_numbers = QUICK.run(client.update).certificate.feasibility, expected_of_delta(12, (60, 30), width, kind)
+    assert expected_of_delta(12, (60, 30), width).expected == "partial"
+    assert told.expected == of_numbers.expected == "approximate"
+    assert told.reason == of_numbers.reason
 
 
 def test_progress_adds_up_to_the_number_of_updates(make_client):

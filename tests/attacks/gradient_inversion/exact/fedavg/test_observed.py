@@ -20,6 +20,18 @@ def test_the_first_layer_moves_in_the_span_of_the_rows_up_to_the_stated_noise(ma
     assert observed.noise / CAUTION**2 < measured < observed.noise
 
 
+@pytest.mark.parametrize("encoding", ["standardized", "onehot", "minmax"])
+def test_a_client_in_float64_moves_the_layer_in_the_span_of_rows_that_were_rounded_to_float32(make_client, encoding):
+    client = make_client(6, 5, 2, encoding=encoding, precise=True)
+    observed, space = client.observed, client.equations.space
+    span = torch.linalg.qr(with_one(space.rows.of(*client.coordinates)).T).Q
+    beyond = observed.gradient[0] - (observed.gradient[0] @ span) @ span.T
+    free = beyond.shape[0] * (beyond.shape[1] - span.shape[1])
+    measured = float(beyond.norm()) / free**0.5
+    assert next(iter(client.update.parameters.values())).dtype == torch.float64
+    assert observed.noise / 100 < measured < observed.noise
+
+
 def test_scale_of_one_step_is_that_of_the_gradient(make_client, make_batch):
     client, batch = make_client(6, 1, 1), make_batch(6, hidden=(60, 30))
     for delta, gradient in zip(client.observed.gradient, batch.observed, strict=True):

@@ -57,15 +57,40 @@ def test_a_row_that_may_be_a_mixture_is_proven_by_its_cells_at_most(make_client)
     assert together(client, codes, numbers, single).cells.tolist() == [True, True, False, False]
 
 
-def test_rows_that_mix_at_no_cost_are_not_proven(make_client):
+@pytest.mark.parametrize("noise", [1e-7, 1e-14])
+def test_rows_that_mix_at_no_cost_are_not_proven_however_little_the_noise(make_client, noise):
     """With fewer silent units than rows every unit's active rows span all: numbers may be exchanged."""
     client = make_client(6, hidden=(60, 30))
     space = client.equations.space
     fit = fit_shares(client.observed, space, *client.coordinates)
     every = torch.linalg.qr(torch.cat([fit.x, torch.ones(6, 1).double()], 1).T)[0]
-    mixed = replace(fit, spans=(every,) * len(fit.spans))
-    proof = proven_together(client.observed, space, mixed, one_each(client), 6, client.equations.rank)
+    left = noise * torch.randn(fit.remains.shape, generator=torch.Generator().manual_seed(0)).double()
+    mixed = replace(fit, spans=(every,) * len(fit.spans), remains=left - (left @ every) @ every.T)
+    quiet = replace(client.observed, noise=noise)
+    proof = proven_together(quiet, space, mixed, one_each(client), 6, client.equations.rank)
     assert not proof.cells.any() and not proof.digits.any()
+
+
+def test_nothing_is_proven_where_the_update_has_too_few_digits_to_name_all_rows(make_client):
+    """One row has units of its own, which determine it; all others together can be bent to meet everything else."""
+
+    def proven(n):
+        client = make_client(n)
+        fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
+        rows = torch.nn.functional.pad(fit.x, (0, 1), value=1.0)
+        _, singular, along = torch.linalg.svd(rows, full_matrices=False)
+        every = along[singular > 1e-6 * singular[0]].T
+        own = fit.shares[0].nonzero().flatten()[:5]
+        shares, known, spans = fit.shares.clone(), torch.zeros_like(fit.known), [every] * len(fit.spans)
+        shares[1:, own], known[0, own] = 0, True
+        for unit in own.tolist():
+            spans[unit] = (rows[:1] / rows[0].norm()).T
+        alone = replace(fit, shares=shares, known=known, spans=tuple(spans), remains=torch.zeros_like(fit.remains))
+        quiet = replace(client.observed, noise=1e-9)
+        return proven_together(quiet, client.equations.space, alone, one_each(client), n, n).cells.tolist()
+
+    assert proven(8) == [True] + 7 * [False]
+    assert proven(16) == 16 * [False]
 
 
 def test_fewer_labels_are_proven_where_two_more_rows_may_hide(make_client):

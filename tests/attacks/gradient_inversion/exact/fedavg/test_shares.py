@@ -1,5 +1,7 @@
 """Shares of rows in a first layer's update, and numbers that leave less of it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -45,14 +47,30 @@ def test_numbers_are_found_from_near_ones(make_client):
     assert float((found.numbers - numbers).abs().max()) < 0.01
 
 
-def test_what_moves_nothing_has_an_infinite_error(make_client):
+def test_what_shares_make_good_has_an_infinite_error(make_client):
     client = make_client(6)
     fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
+    cell, nothing = torch.eye(fit.x.shape[1] + 1).double()[:1], torch.zeros(1, fit.x.shape[1] + 1).double()
     within = torch.nn.functional.pad(fit.x[:1], (0, 1), value=1.0)  # the row itself: its share makes it good
-    nothing = torch.zeros_like(within)
-    step, error = least_squares(fit, torch.cat([within, nothing]))
-    assert error.view(6, 2)[:, 1].isinf().all()
-    assert float(error.view(6, 2)[0, 0]) > 1e3 * float(
-        least_squares(fit, torch.eye(within.shape[1])[:1].double())[1][0]
-    )
+    step, error = least_squares(fit, torch.cat([within, nothing, cell]))
+    assert error.view(6, 3)[0, :2].isinf().all()
+    assert error.view(6, 3)[:, 1].isinf().all()
+    assert error.view(6, 3)[:, 2].isfinite().all()
     assert step.isfinite().all()
+
+
+def test_moves_that_only_together_are_made_good_have_infinite_errors(make_client, generator_of):
+    """Three rows that are active in the same units mix freely; the others, each alone in its units, do not."""
+    client = make_client(6)
+    fit = fit_shares(client.observed, client.equations.space, *client.coordinates)
+    rows = torch.nn.functional.pad(fit.x, (0, 1), value=1.0)
+    shares = torch.zeros_like(fit.shares)
+    shares[:3, ::2] = 1 + torch.rand(3, 30, generator=generator_of(0)).double()
+    shares[3:, 1::2] = torch.eye(3).double().repeat(1, 10)
+    spans = tuple(torch.linalg.qr(rows[shares[:, unit] != 0].T)[0] for unit in range(shares.shape[1]))
+    apart, half = rows[1] - rows[0], torch.arange(rows.shape[1]) % 2 == 0
+    error = least_squares(replace(fit, shares=shares, spans=spans), torch.stack([apart * half, apart * ~half]))[1]
+    assert error.view(6, 2)[:3].isinf().all()
+    assert error.view(6, 2)[3:].isfinite().all()
+    error = least_squares(replace(fit, shares=shares, spans=spans), (apart * half).unsqueeze(0))[1]
+    assert error.isfinite().all()

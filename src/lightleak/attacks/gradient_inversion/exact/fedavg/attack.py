@@ -11,7 +11,7 @@ from lightleak.attacks.attack import Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.checks import require_fit
 from lightleak.attacks.gradient_inversion.exact.assessment import cell_uncertainty
 from lightleak.attacks.gradient_inversion.exact.chain import layer_names
-from lightleak.attacks.gradient_inversion.exact.feasibility import expected_of_delta
+from lightleak.attacks.gradient_inversion.exact.feasibility import RowKind, expected_of_delta
 from lightleak.attacks.gradient_inversion.exact.fedavg.config import ExactFedAvgConfig
 from lightleak.attacks.gradient_inversion.exact.fedavg.inversion import Inverted, invert
 from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpdate, require_weight_update
@@ -26,6 +26,7 @@ from lightleak.core.seeds import generator
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
+from lightleak.protocols.recomputed_gradient import drops_units
 
 CITATION = (
     "LightLeak, after Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, NeurIPS 2024, "
@@ -114,15 +115,16 @@ class ExactFedAvg(UpdateAttack):
                 status=tuple(status),
                 digits=tuple(found.proof.digits.tolist()),
                 multiplicity=tuple(found.multiplicity.tolist()),
-                feasibility=_feasibility(update, observed, found),
+                feasibility=_feasibility(update, observed, found, encoder),
             ),
         )
 
 
-def _feasibility(update: ClientUpdate, observed: WeightUpdate, found: Inverted) -> Feasibility:
+def _feasibility(update: ClientUpdate, observed: WeightUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:
     """What shapes promise, with the first layer's rank and equations as they are."""
     weights = observed.start.weights
-    shapes = expected_of_delta(update.facts.n_rows, [len(w) for w in weights[:-1]], weights[0].shape[1])
+    kind = RowKind.of(encoder.schema, update.training_mode and drops_units(client_network(update)))
+    shapes = expected_of_delta(update.facts.n_rows, [len(w) for w in weights[:-1]], weights[0].shape[1], kind)
     equations = found.equations
     return replace(
         shapes,

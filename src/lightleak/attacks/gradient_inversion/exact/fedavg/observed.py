@@ -19,6 +19,9 @@ UNIFORM = 12.0
 CAUTION = 1.5
 """Noise is taken this much greater than rounding to the nearest makes it: the optimiser rounds its products as well."""
 
+ENCODED_TO = 2**-24
+"""Relative rounding of encoded rows: they are float32 whatever the precision of a client's weights."""
+
 
 @dataclass(frozen=True)
 class WeightUpdate:
@@ -30,7 +33,8 @@ class WeightUpdate:
         gradient: the update divided by minus learning rate and steps, ``[out, in + 1]`` per layer, float64.
         steps: local steps; 1 where they are not known (the scale is then theirs).
         last: where on the straight line from start to end the last step's gradient was taken.
-        noise: deviation of the errors in the first layer's elements: each step rounds every weight to float32.
+        noise: deviation of the errors in the first layer's elements: each step rounds every weight, and
+            encoding rounds every row to float32.
         fit_scale: learning rate or steps are not known, or momentum changes the scale.
     """
 
@@ -58,6 +62,7 @@ class WeightUpdate:
         else:
             clients = update.facts.n_clients or 1
             noise = _rounding(start, update) * (steps / clients) ** 0.5 / scale
+        noise = max(noise, _encoding(gradient[0]))
         last = 1.0 if known is None else (known - 1) / known
         fit_scale = known is None or rate is None or update.facts.momentum > 0
         return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale)
@@ -114,6 +119,12 @@ def _rounding(start: ReLUChain, update: ClientUpdate) -> float:
     magnitudes = torch.cat([start.weights[0].flatten(), start.biases[0]]).abs().to(dtype)
     spacing = torch.nextafter(magnitudes, torch.full_like(magnitudes, float("inf"))) - magnitudes
     return float((spacing.double().square().mean() / UNIFORM).sqrt())
+
+
+def _encoding(gradient: Tensor) -> float:
+    """Deviation that the rounding of encoded rows gives the elements of units that they reach."""
+    reached = gradient[gradient.any(1)]
+    return ENCODED_TO * float(reached.square().mean().sqrt()) if len(reached) else 0.0
 
 
 def _beyond_rank(gradient: Tensor, n_rows: int) -> float:

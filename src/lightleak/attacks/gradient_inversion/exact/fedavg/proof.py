@@ -1,6 +1,7 @@
 """Which rows behind a weight update are proven: judged at the end, against the first layer's update alone.
 
-Together: rows that leave no more of the update than rounding, and cells that it determines. To first order it
+Together: rows that leave no more of the update than rounding, which has digits enough to name all of their cells beyond
+what shares and numbers can be bent to meet, and cells that it determines. To first order it
 determines a cell only if moving it changes what no shares can make good (`shares`); that must leave no room for another
 category, the share must be that of no other label and count, and the numbers' errors must be small. Rows of equal
 categories and active units mix at no cost, and are not proven.
@@ -11,7 +12,7 @@ which hold whatever the other rows are, determine its numbers and leave enough o
 
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from math import comb
+from math import comb, log10
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpd
 from lightleak.attacks.gradient_inversion.exact.fedavg.shares import Fit, least_squares
 from lightleak.attacks.gradient_inversion.exact.fedavg.silent_units import silence, silence_test
 from lightleak.attacks.gradient_inversion.exact.lone_proof import MARGIN, STANDARD_ERRORS, log_combinations
+from lightleak.attacks.gradient_inversion.exact.proof import DIGITS_PER_EQUATION
 from lightleak.attacks.gradient_inversion.exact.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 from lightleak.core.certificate import NUMBERS_WITHIN
@@ -75,7 +77,7 @@ def proven_together(observed: WeightUpdate, space: RowSpace, fit: Fit, counts: T
         n_rows: rows behind the update.
         rank: independent rows that the update shows: at least so many are distinct.
     """
-    if fit.left >= EXPLAINED or int(counts.sum()) != n_rows:
+    if not fit.left < EXPLAINED or int(counts.sum()) != n_rows or not _enough_evidence(observed, space, fit, rank):
         return _nothing(counts)
     predicted = predicted_shares(observed, fit.x, n_rows)
     told = _counts_told(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
@@ -122,6 +124,26 @@ def proven_alone(
 def _nothing(counts: Tensor) -> Proof:
     none = torch.zeros(len(counts), dtype=torch.bool, device=counts.device)
     return Proof(none, none)
+
+
+def _enough_evidence(observed: WeightUpdate, space: RowSpace, fit: Fit, rank: int) -> bool:
+    """Whether the update has digits enough to name all cells and labels, beyond those that shares and numbers meet.
+
+    Counted are the elements of the update that are free to disagree, as a matrix of its rank: a row for each unit that
+    moved, and a column for each coordinate that tells rows of the space apart.
+    """
+    at = observed.gradient[0].any(1).tolist()
+    reached = sum(at)
+    width = sum(size - 1 for size in space.sizes) + len(space.free) + 1
+    rank = min(rank, reached, width)
+    unknown = sum(span.shape[1] for span, moved in zip(fit.spans, at, strict=True) if moved) + len(fit.x) * len(
+        space.free
+    )
+    spare = rank * (reached + width - rank) - unknown
+    typical = float(observed.gradient[0].square().mean().sqrt())
+    digits = min(DIGITS_PER_EQUATION, log10(max(1.0, typical / max(observed.noise, LEAST))))
+    names = len(fit.x) * (log_combinations(space) + log10(max(2, observed.start.n_classes)))
+    return digits * spare > names + MARGIN
 
 
 def _counts_told(

@@ -13,6 +13,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.chain import with_one
 from lightleak.attacks.gradient_inversion.exact.fedavg.observed import WeightUpdate
 from lightleak.attacks.gradient_inversion.exact.fedavg.silent_units import silence
+from lightleak.attacks.gradient_inversion.exact.proof import INVOLVED, OPEN
 from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
 
 DEPENDENT = 1e-6
@@ -27,10 +28,6 @@ UNEXPLAINED = 3.0
 MARGINS = (0.0, 0.03, 0.1, 0.3)
 """Parts of what a deviation of every number moves a unit by; rows that are silent by less may be active after all. The
 first that explains a unit is taken, and all are silent where none does: then numbers are at fault."""
-
-JITTER = 1e-13
-"""Added to the normal matrix, its diagonal scaled to 1: what is not determined comes out with large errors, not with
-infinite ones."""
 
 STEPS, HALVINGS, LEAST_GAIN = 8, 3, 0.99
 """Steps towards better numbers, halvings of each, and part of what was left at which no further one is taken."""
@@ -136,35 +133,33 @@ def least_squares(fit: Fit, directions: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         Steps ``[r m]``, and their standard errors where every element of the update has an error of deviation 1; the
-        errors are infinite where nothing changes.
+        errors are infinite where shares make the move good, alone or together with moves of other rows.
     """
-    normal, slope = _normal_equations(fit, directions)
-    scale = normal.diagonal().clamp_min(0).sqrt()
-    safe = torch.where(scale > 0, scale, torch.ones_like(scale))
-    scaled = normal / safe.unsqueeze(0) / safe.unsqueeze(1)
-    scaled.diagonal().add_(JITTER)
-    factor, failed = torch.linalg.cholesky_ex(scaled)
-    if bool(failed):
-        return torch.zeros_like(slope), torch.full_like(slope, torch.inf)
-    inverse = torch.cholesky_inverse(factor)
-    error = inverse.diagonal().clamp_min(0).sqrt() / safe
-    return (inverse @ (slope / safe)) / safe, torch.where(scale > 0, error, torch.inf)
+    normal, slope, scale = _normal_equations(fit, directions)
+    values, vectors = torch.linalg.eigh(normal)
+    known = values > OPEN * max(1, len(values))
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    loose = vectors[:, ~known].square().sum(1) > INVOLVED
+    error = inverse.diagonal().clamp_min(0).sqrt() / scale
+    return (inverse @ slope) / scale, torch.where(loose, torch.inf, error)
 
 
-def _normal_equations(fit: Fit, directions: Tensor) -> tuple[Tensor, Tensor]:
-    """``J^T J`` ``[r m, r m]`` and ``J^T remains`` ``[r m]``.
+def _normal_equations(fit: Fit, directions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """``J^T J`` ``[r m, r m]``, ``J^T remains`` ``[r m]`` and the unit of every move, in which both are.
 
     Moving row i adds ``D_i[u]`` times the part of its direction outside of the span of the rows active at u; the part
-    within is what other shares make good.
+    within is what other shares make good. The unit of a move is what it would add were there no shares to make it good.
     """
     n, m = len(fit.shares), len(directions)
     normal = directions.new_zeros(n, n, m, m)
-    inner = directions @ directions.T
     for unit, span in enumerate(fit.spans):
         some = (fit.shares[:, unit] != 0).nonzero().flatten()
-        within = directions @ span
+        beyond = directions - (directions @ span) @ span.T
         share = fit.shares[some, unit]
         outer = share.unsqueeze(0) * share.unsqueeze(1)
-        normal[some.unsqueeze(1), some.unsqueeze(0)] += outer[:, :, None, None] * (inner - within @ within.T)
+        normal[some.unsqueeze(1), some.unsqueeze(0)] += outer[:, :, None, None] * (beyond @ beyond.T)
     slope = fit.shares @ (fit.remains @ directions.T)
-    return normal.transpose(1, 2).reshape(n * m, n * m), slope.flatten()
+    scale = (fit.shares.norm(dim=1).unsqueeze(1) * directions.norm(dim=1)).flatten()
+    scale = torch.where(scale > 0, scale, torch.ones_like(scale))
+    scaled = normal.transpose(1, 2).reshape(n * m, n * m) / scale.unsqueeze(0) / scale.unsqueeze(1)
+    return scaled, slope.flatten() / scale, scale
