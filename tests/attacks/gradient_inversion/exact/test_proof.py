@@ -216,3 +216,14 @@ def test_a_row_that_adds_nothing_is_not_proven_by_the_whole(make_batch: Any, cha
     assert residual.relative < 1e-6
     proof = proven_rows(residual, RowSpace.whole(batch.encoder, batch.prior))
     assert not proof.cells[0] and bool(proof.cells[1:].all())
+
+
+def test_rows_of_a_class_that_the_network_is_sure_of_are_not_proven_beside_those_of_another(make_batch: Any) -> None:
+    batch = make_batch(rows=(3, 3, 50, 7), labels=(0, 1, 1, 1), seed=3)
+    biases = (*batch.chain.biases[:-1], batch.chain.biases[-1] + torch.tensor([40.0, 0.0]))
+    chain = ReLUChain(batch.chain.weights, biases)  # rows of class 0 add nothing to its gradient
+    x, counts = batch.distinct()
+    observed = tuple(g.float().double() for g in chain.gradient(x, counts, 4))
+    residual = Residual.of(chain, observed, 4).explaining(x, counts)
+    assert residual.relative < 1e-6
+    assert torch.equal(proven_rows(residual, space_of(batch)).cells, counts[:, 0] == 0)

@@ -198,6 +198,10 @@ def _visible(residual: Residual, space: RowSpace) -> _Visible:
     positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
     step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
     shows = residual.left[0].norm() / (OWN_PART * step)
+    # Where a network is sure of a class, its rows add nothing, and any number of them fits beside those of another.
+    one_each = torch.eye(counts.shape[1]).to(counts).unsqueeze(1)
+    each = residual.chain.errors(activations, (activations.probabilities - one_each) / residual.n_rows)[0].norm(dim=-1)
+    adds = (each > shows).T | (counts == 0)
     # Distance of each error vector from the span of the others: 1 over the norm of its dual.
     values, vectors = torch.linalg.eigh(first @ first.T)
     tiny = torch.finfo(values.dtype).eps * values[-1].clamp_min(torch.finfo(values.dtype).tiny) * len(values)
@@ -206,7 +210,8 @@ def _visible(residual: Residual, space: RowSpace) -> _Visible:
     apart = (first.unsqueeze(1) - first.unsqueeze(0)).norm(dim=-1)
     codes = encoder.project(residual.x)[0]
     exchangeable = (codes.unsqueeze(1) != codes.unsqueeze(0)).any(-1) & (apart <= shows)
-    return _Visible(shows < distance, (shows < first.norm(dim=1)) & ~exchangeable.any(1))
+    own = adds.all(1) & (shows < first.norm(dim=1))
+    return _Visible(own & (shows < distance), own & ~exchangeable.any(1))
 
 
 def _told_apart(residual: Residual) -> Tensor:
