@@ -107,7 +107,10 @@ def test_attacks_give_the_numbers_that_they_give_on_our_own_capture(federation: 
         assert {name: row.get(name) for name in NUMBERS} == {name: reference.get(name) for name in NUMBERS}
         assert row["loss"] == pytest.approx(reference["loss"], rel=TOLERANCE, abs=TOLERANCE)
     certain = [row for row in found if row["attack"].startswith("exact")]
-    assert all(row["certified_rows"] == 6 and row["cell_accuracy"] == 1.0 for row in certain)
+    # A client's two epochs of few rows leave some rows open to other explanations: those are recovered, not certified.
+    fewest = 1 if kind == "weights" else 6
+    assert all(row["certified_rows"] >= fewest and row["cell_accuracy"] == 1.0 for row in certain)
+    assert all(row["certified_wrong"] == 0 for row in certain)
     assert len(certain) == (0 if kind == "one step" else 3)
 
 
