@@ -1,13 +1,84 @@
-"""What an attack assumes it knows, declared as data and shown beside every number."""
+"""What an attacker is assumed to be, see, know and do: data, from which the one sentence of a report is made."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 LabelKnowledge = Literal["true", "restored", "none"]
 
+Who = Literal["server", "active_party", "passive_party", "model_holder", "model_user", "nobody"]
+"""The server of federated learning, a party of vertical federated learning with or without the labels, somebody who has
+the released model's weights or may only ask it, and the null that attacks nothing."""
+
+Sees = Literal["update", "own_columns", "labels", "AO", "AG", "VO", "VG", "weights", "answers", "public_rows"]
+"""What reaches the attacker because of its role; ``AO`` to ``VG`` are intermediate results (outputs and gradients of the
+adversary and of the victim)."""
+
+Knows = Literal[
+    "true_labels",
+    "class_counts",
+    "restored_labels",
+    "column_bounds",
+    "encoder_statistics",
+    "marginals",
+    "batch_statistics",
+    "local_training",
+    "batch_labels",
+    "counted_with_attacked",
+    "counted_without_attacked",
+    "property_sample",
+]
+"""What it knows besides; ``counted_...`` says on which rows bounds and statistics were counted, ``property_sample``
+that it has rows of which it knows whether they have the property."""
+
+Does = Literal["replaces_labels", "replaces_sampled_labels", "refines_network", "ignores_gradient"]
+"""How it departs from the agreed procedure; nothing where it only looks closely."""
 
 COUNTED_WITH_ATTACKED = "Bounds and statistics were counted on rows that include the attacked ones."
 COUNTED_WITHOUT_ATTACKED = "Bounds and statistics were counted on rows other than the attacked ones."
+
+_KNOWN: dict[Knows, str] = {
+    "true_labels": "the true labels",
+    "class_counts": "the number of rows of each class",
+    "restored_labels": "labels restored from the update",
+    "column_bounds": "column bounds",
+    "encoder_statistics": "encoder statistics",
+    "marginals": "column marginals",
+    "batch_statistics": "the batch's BatchNorm statistics",
+    "local_training": "how the client trained",
+    "batch_labels": "which batch holds which labels",
+}
+
+
+@dataclass(frozen=True)
+class Threat:
+    """The threat model of one result; `ThreatModel` declares that of an attack on updates.
+
+    Attributes:
+        who: the attacker.
+        sees: what reaches it because of its role.
+        knows: what it knows besides.
+        does: how it departs from the agreed procedure.
+        sample: rows of which it knows whether they have the property.
+    """
+
+    who: Who
+    sees: tuple[Sees, ...] = ()
+    knows: tuple[Knows, ...] = ()
+    does: tuple[Does, ...] = ()
+    sample: int | None = field(default=None, metadata={"low": 0})
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    def describe(self) -> str:
+        """Return one or two plain sentences for a report; of the server, the only attacker whose facts are all here."""
+        known = ["the update"] if "update" in self.sees else []
+        known += [_KNOWN[one] for one in self.knows if one in _KNOWN]
+        sentence = f"An honest-but-curious server that knows {listed(known) or 'nothing'}."
+        if "counted_with_attacked" in self.knows:
+            return f"{sentence} {COUNTED_WITH_ATTACKED}"
+        return f"{sentence} {COUNTED_WITHOUT_ATTACKED}" if "counted_without_attacked" in self.knows else sentence
 
 
 @dataclass(frozen=True)
@@ -18,10 +89,10 @@ class ThreatModel:
         labels: ``true`` (given to the attack), ``restored`` (estimated from the update) or ``none`` (not used).
         update: the attack reads the client's gradient or weight delta.
         column_bounds: lowest and highest value of each numerical column are known.
-        encoder_statistics: mean and deviation of every encoded column are known (the server standardises with them).
+        encoder_statistics: mean and deviation of every encoded column are known (the server standardizes with them).
         marginals: one-way marginals of the columns are known.
         batch_statistics: the batch's own BatchNorm statistics are known.
-        local_training: rows, learning rate and optimiser of a client's local training are known (FedAvg), and its
+        local_training: rows, learning rate and optimizer of a client's local training are known (FedAvg), and its
             epochs and batch size or the number of its steps; of the labels then only how many rows each class has.
         batch_labels: the labels of every local batch are known, not their counts alone (FedAvg).
     """
@@ -39,31 +110,44 @@ class ThreatModel:
         """JSON-ready form."""
         return asdict(self)
 
-    def describe(self, includes_attacked: bool | None = None) -> str:
-        """Return one or two plain sentences for a report.
+    def threat(self, includes_attacked: bool | None = None) -> Threat:
+        """Return the same in the vocabulary of all threat models.
 
         Args:
             includes_attacked: whether bounds and statistics were counted on rows that include those under attack; None
                 where that is not known.
+        """
+        knows: list[Knows] = []
+        if self.labels == "true":
+            knows.append("class_counts" if self.local_training else "true_labels")
+        elif self.labels == "restored":
+            knows.append("restored_labels")
+        facts: tuple[tuple[bool, Knows], ...] = (
+            (self.column_bounds, "column_bounds"),
+            (self.encoder_statistics, "encoder_statistics"),
+            (self.marginals, "marginals"),
+            (self.batch_statistics, "batch_statistics"),
+            (self.local_training, "local_training"),
+            (self.batch_labels, "batch_labels"),
+        )
+        knows += [name for holds, name in facts if holds]
+        if includes_attacked is not None and (self.column_bounds or self.encoder_statistics):
+            knows.append("counted_with_attacked" if includes_attacked else "counted_without_attacked")
+        return Threat("server", ("update",) if self.update else (), tuple(knows))
+
+    def describe(self, includes_attacked: bool | None = None) -> str:
+        """Return one or two plain sentences for a report; for the argument see `threat`.
 
         >>> ThreatModel(labels="true").describe()
         'An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics.'
         """
-        known = ["the update"] if self.update else []
-        if self.labels != "none":
-            true = "the number of rows of each class" if self.local_training else "the true labels"
-            known.append(true if self.labels == "true" else "labels restored from the update")
-        facts = (
-            (self.column_bounds, "column bounds"),
-            (self.encoder_statistics, "encoder statistics"),
-            (self.marginals, "column marginals"),
-            (self.batch_statistics, "the batch's BatchNorm statistics"),
-            (self.local_training, "how the client trained"),
-            (self.batch_labels, "which batch holds which labels"),
-        )
-        known += [text for holds, text in facts if holds]
-        listed = " and ".join([", ".join(known[:-1]), known[-1]]) if len(known) > 1 else "".join(known) or "nothing"
-        sentence = f"An honest-but-curious server that knows {listed}."
-        if includes_attacked is None or not (self.column_bounds or self.encoder_statistics):
-            return sentence
-        return f"{sentence} {COUNTED_WITH_ATTACKED if includes_attacked else COUNTED_WITHOUT_ATTACKED}"
+        return self.threat(includes_attacked).describe()
+
+
+def listed(names: list[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else "".join(names)

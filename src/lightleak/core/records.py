@@ -1,0 +1,313 @@
+"""Frozen dataclasses as JSON: one reader, one writer and one schema, all driven by the annotations.
+
+A field is optional if it has a default. ``null``, an absent key and a number that is not finite all mean "unknown" and
+read as that default; a value of another type, or one out of range, is an error that names file, row and key. Further
+facts of a field stand in its metadata, which `json_field` writes.
+
+Annotations that can be read: ``str``, ``int``, ``float``, ``bool``, ``Any``, ``Literal``, ``T | None``,
+``tuple[T, ...]``, ``tuple[T1, T2]``, ``Mapping[str, T]``, and other dataclasses of this sort.
+"""
+
+import dataclasses
+import math
+import re
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from lightleak.core.errors import UsageError
+
+T = TypeVar("T")
+
+LONGEST_QUOTE = 80
+"""Characters of a wrong value that an error quotes."""
+
+ROUNDING = 1e-6
+"""How far a number may lie outside its range: sums of floats do not end exactly at 1."""
+
+_ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}\S.*)*)", re.MULTILINE)
+"""One entry of the section ``Attributes`` of a class's docstring, with its further lines."""
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One field of a record: where it stands in the JSON and what it may hold."""
+
+    name: str
+    key: str
+    earlier: tuple[str, ...]
+    annotation: Any
+    low: float | None
+    high: float | None
+    is_required: bool
+
+
+def json_field(
+    *,
+    key: str | None = None,
+    earlier: tuple[str, ...] = (),
+    low: float | None = None,
+    high: float | None = None,
+    written: bool = True,
+    default: Any = MISSING,
+    default_factory: Any = MISSING,
+) -> Any:
+    """Declare a field of a record.
+
+    Args:
+        key: its key in the JSON, where that is not its name.
+        earlier: keys that older versions wrote; they are read where ``key`` is absent.
+        low: least value of a number.
+        high: greatest value of a number.
+        written: whether it is part of the JSON at all.
+        default: its value where the JSON does not say; without it the key is required.
+        default_factory: makes that value.
+    """
+    facts = {"key": key, "earlier": earlier, "low": low, "high": high, "written": written}
+    if default is not MISSING:
+        return dataclasses.field(default=default, metadata=facts)
+    if default_factory is not MISSING:
+        return dataclasses.field(default_factory=default_factory, metadata=facts)
+    return dataclasses.field(metadata=facts)
+
+
+def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
+    """Read a record from the mapping that JSON holds.
+
+    Args:
+        kind: the dataclass.
+        raw: the mapping; keys that the dataclass does not declare are ignored.
+        where: file and place, for errors.
+        given: values of fields that are not read.
+
+    Raises:
+        UsageError: ``raw`` is no mapping, a required key is missing, or a value has a wrong type or is out of range.
+
+    >>> from lightleak.core.certificate import Feasibility
+    >>> read_record(Feasibility, {"ranks": [3.5]}, "results.json, row 2")
+    Traceback (most recent call last):
+        ...
+    lightleak.core.errors.UsageError: results.json, row 2, key 'ranks', entry 0: expected a whole number, got 3.5
+    """
+    if not isinstance(raw, Mapping):
+        raise UsageError(f"{where}: expected a mapping, got {quoted(raw)}")
+    values = dict(given)
+    for one in _fields(kind):
+        if one.name not in given:
+            key = next((name for name in (one.key, *one.earlier) if raw.get(name) is not None), one.key)
+            value = _reader(one.annotation)(raw.get(key), f"{where}, key {key!r}")
+            if value is not None:
+                values[one.name] = in_range(value, one.low, one.high, f"{where}, key {key!r}")
+            elif one.is_required:
+                raise UsageError(f"{where}, key {key!r}: expected {_expected(one.annotation)}, got nothing")
+    return kind(**values)
+
+
+def write_record(record: Any) -> dict[str, Any]:
+    """JSON-ready mapping of a record's known values; what equals its default is left out where that is empty."""
+    written = {one.key: to_json(getattr(record, one.name)) for one in _fields(type(record))}
+    return {key: value for key, value in written.items() if value not in (None, [], {})}
+
+
+def to_json(value: Any) -> Any:
+    """``value`` in types that JSON knows: records as mappings, tuples as lists, numbers that are not finite as null."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return write_record(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_json(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def schema_of(kind: type) -> dict[str, Any]:
+    """JSON Schema of a record; descriptions are those of the class's docstring."""
+    known = _fields(kind)
+    told: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        told |= {name: " ".join(words.split()) for name, words in _ENTRY.findall(base.__doc__ or "")}
+    properties = {}
+    for one in known:
+        entry = _schema(one.annotation)
+        limits = {"minimum": one.low, "maximum": one.high}
+        entry |= {name: limit for name, limit in limits.items() if limit is not None}
+        properties[one.key] = entry | ({"description": told[one.name]} if one.name in told else {})
+    found: dict[str, Any] = {"type": "object", "properties": properties}
+    required = [one.key for one in known if one.is_required]
+    return found | ({"required": required} if required else {})
+
+
+def in_range(value: Any, low: float | None, high: float | None, where: str) -> Any:
+    """``value``, where it is no number that lies out of range.
+
+    Raises:
+        UsageError: it is.
+    """
+    if isinstance(value, int | float):
+        if low is not None and value < low - ROUNDING:
+            raise UsageError(f"{where}: expected at least {low:g}, got {value!r}")
+        if high is not None and value > high + ROUNDING:
+            raise UsageError(f"{where}: expected at most {high:g}, got {value!r}")
+    return value
+
+
+def quoted(value: Any) -> str:
+    """``value`` as an error shows it: not longer than a line."""
+    text = repr(value)
+    return text if len(text) <= LONGEST_QUOTE else f"{text[: LONGEST_QUOTE - 1]}…"
+
+
+@cache
+def _fields(kind: Any) -> tuple[_Field, ...]:
+    hints = get_type_hints(kind)
+    return tuple(
+        _Field(
+            name=one.name,
+            key=one.metadata.get("key") or one.name,
+            earlier=one.metadata.get("earlier", ()),
+            annotation=hints[one.name],
+            low=one.metadata.get("low"),
+            high=one.metadata.get("high"),
+            is_required=one.default is MISSING and one.default_factory is MISSING,
+        )
+        for one in dataclasses.fields(kind)
+        if one.metadata.get("written", True)
+    )
+
+
+_Read = Callable[[Any, str], Any]
+
+
+@cache
+def _reader(annotation: Any) -> _Read:
+    """What reads a value of that annotation; it returns None for what is unknown."""
+    origin, of = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        inner = [one for one in of if one is not type(None)]
+        return _reader(inner[0]) if len(inner) == 1 else _any_of(inner, annotation)
+    if origin is Literal:
+        return _one_of(of)
+    if origin is tuple:
+        return _many(_reader(of[0])) if of[1:] == (...,) else _exactly([_reader(one) for one in of])
+    if origin is not None and issubclass(origin, Mapping):
+        return _mapping(_reader(of[1]))
+    if dataclasses.is_dataclass(annotation):
+        record = cast(type, annotation)
+        return lambda raw, where: None if raw is None else read_record(record, raw, where)
+    return _PLAIN[annotation]
+
+
+def _number(raw: Any, where: str) -> float | None:
+    if isinstance(raw, bool) or not isinstance(raw, int | float | None):
+        raise _wrong(float, raw, where)
+    return float(raw) if raw is not None and math.isfinite(raw) else None
+
+
+def _whole(raw: Any, where: str) -> int | None:
+    value = _number(raw, where) if isinstance(raw, float) else raw
+    if isinstance(raw, bool) or not isinstance(value, int | float | None) or (value is not None and value % 1):
+        raise _wrong(int, raw, where)
+    return None if value is None else int(value)
+
+
+def _text(raw: Any, where: str) -> str | None:
+    if isinstance(raw, bool) or not isinstance(raw, str | int | float | None):
+        raise _wrong(str, raw, where)
+    return None if raw is None or raw == "" else str(raw)
+
+
+def _flag(raw: Any, where: str) -> bool | None:
+    if not isinstance(raw, bool | None):
+        raise _wrong(bool, raw, where)
+    return raw
+
+
+_PLAIN: Mapping[Any, _Read] = {
+    float: _number,
+    int: _whole,
+    str: _text,
+    bool: _flag,
+    Any: lambda raw, where: raw,
+}
+_NAMES = {float: "a number", int: "a whole number", str: "text", bool: "true or false"}
+_SCHEMAS = {float: "number", int: "integer", str: "string", bool: "boolean"}
+
+
+def _any_of(kinds: list[Any], annotation: Any) -> _Read:
+    def read(raw: Any, where: str) -> Any:
+        if raw is not None and not any(isinstance(raw, kind) for kind in kinds):
+            raise _wrong(annotation, raw, where)
+        return raw
+
+    return read
+
+
+def _one_of(allowed: tuple[Any, ...]) -> _Read:
+    def read(raw: Any, where: str) -> Any:
+        if raw is not None and raw not in allowed:
+            raise UsageError(f"{where}: expected one of {', '.join(map(str, allowed))}, got {quoted(raw)}")
+        return raw
+
+    return read
+
+
+def _many(inner: _Read) -> _Read:
+    def read(raw: Any, where: str) -> Any:
+        if not isinstance(raw, list | tuple | None):
+            raise UsageError(f"{where}: expected a list, got {quoted(raw)}")
+        return None if raw is None else tuple(inner(one, f"{where}, entry {i}") for i, one in enumerate(raw))
+
+    return read
+
+
+def _exactly(inner: list[_Read]) -> _Read:
+    def read(raw: Any, where: str) -> Any:
+        if raw is None:
+            return None
+        if not isinstance(raw, list | tuple) or len(raw) != len(inner):
+            raise UsageError(f"{where}: expected a list of {len(inner)}, got {quoted(raw)}")
+        return tuple(one(value, where) for one, value in zip(inner, raw, strict=True))
+
+    return read
+
+
+def _mapping(inner: _Read) -> _Read:
+    """Entries that are unknown are left out."""
+
+    def read(raw: Any, where: str) -> Any:
+        if not isinstance(raw, Mapping | None):
+            raise UsageError(f"{where}: expected a mapping, got {quoted(raw)}")
+        found = {str(name): inner(value, f"{where}, key {name!r}") for name, value in (raw or {}).items()}
+        return {name: value for name, value in found.items() if value is not None or inner is _PLAIN[Any]}
+
+    return read
+
+
+def _wrong(annotation: Any, raw: Any, where: str) -> UsageError:
+    return UsageError(f"{where}: expected {_expected(annotation)}, got {quoted(raw)}")
+
+
+def _expected(annotation: Any) -> str:
+    of = [_NAMES[one] for one in get_args(annotation) if one in _NAMES]
+    return _NAMES.get(annotation) or " or ".join(of) or "a value"
+
+
+def _schema(annotation: Any) -> dict[str, Any]:
+    origin, of = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        inner = [_schema(one) for one in of if one is not type(None)]
+        return inner[0] if len(inner) == 1 else {"anyOf": inner}
+    if origin is Literal:
+        return {"enum": list(of)}
+    if origin is tuple:
+        if of[1:] == (...,):
+            return {"type": "array", "items": _schema(of[0])}
+        return {"type": "array", "prefixItems": [_schema(one) for one in of]}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object"} | ({} if of[1] is Any else {"additionalProperties": _schema(of[1])})
+    if dataclasses.is_dataclass(annotation):
+        assert isinstance(annotation, type)
+        return schema_of(annotation)
+    return {"type": _SCHEMAS[annotation]} if annotation in _SCHEMAS else {}
