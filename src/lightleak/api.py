@@ -34,7 +34,7 @@ from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.unit import Observed
 from lightleak.experiments.updates import run_updates, updates_config
-from lightleak.report.page import FILE_NAME as REPORT_FILE
+from lightleak.report.build import FILE_NAME as REPORT_FILE
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
 from lightleak.targets.own_check import require_auditable
 from lightleak.targets.single_logit import with_two_logits

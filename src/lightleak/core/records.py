@@ -12,7 +12,7 @@ import dataclasses
 import math
 import re
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -94,7 +94,7 @@ def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
     if not isinstance(raw, Mapping):
         raise UsageError(f"{where}: expected a mapping, got {quoted(raw)}")
     values = dict(given)
-    for one in _fields(kind):
+    for one in _fields(cast(Hashable, kind)):
         if one.name not in given:
             key = next((name for name in (one.key, *one.earlier) if raw.get(name) is not None), one.key)
             value = _reader(one.annotation)(raw.get(key), f"{where}, key {key!r}")
@@ -107,7 +107,7 @@ def read_record(kind: type[T], raw: Any, where: str, **given: Any) -> T:
 
 def write_record(record: Any) -> dict[str, Any]:
     """JSON-ready mapping of a record's known values; what equals its default is left out where that is empty."""
-    written = {one.key: to_json(getattr(record, one.name)) for one in _fields(type(record))}
+    written = {one.key: to_json(getattr(record, one.name)) for one in _fields(cast(Hashable, type(record)))}
     return {key: value for key, value in written.items() if value not in (None, [], {})}
 
 
@@ -124,7 +124,7 @@ def to_json(value: Any) -> Any:
 
 def schema_of(kind: type) -> dict[str, Any]:
     """JSON Schema of a record; descriptions are those of the class's docstring."""
-    known = _fields(kind)
+    known = _fields(cast(Hashable, kind))
     told: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         told |= {name: " ".join(words.split()) for name, words in _ENTRY.findall(base.__doc__ or "")}

@@ -499,7 +499,7 @@ def read_row(raw: Any, where: str, run: str = "") -> Row:
     Raises:
         UsageError: it is no mapping, its kind is unknown, a required key is missing, or a value has a wrong type.
 
-    >>> read_row({"attack": "aia", "kind": "vertical", "property": "sex=Male", "estimated_fraction": 0.6}, "row 0").estimated
+    >>> read_row({"attack": "tableak", "cell_accuracy": 0.6}, "row 0").number("cell_accuracy")
     0.6
     """
     if not isinstance(raw, Mapping):

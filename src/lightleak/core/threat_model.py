@@ -10,8 +10,8 @@ Who = Literal["server", "active_party", "passive_party", "model_holder", "model_
 the released model's weights or may only ask it, and the null that attacks nothing."""
 
 Sees = Literal["update", "own_columns", "labels", "AO", "AG", "VO", "VG", "weights", "answers", "public_rows"]
-"""What reaches the attacker because of its role; ``AO`` to ``VG`` are intermediate results (outputs and gradients of the
-adversary and of the victim)."""
+"""What reaches the attacker because of its role; ``AO`` to ``VG`` are intermediate results (outputs and gradients of
+the adversary and of the victim)."""
 
 Knows = Literal[
     "true_labels",

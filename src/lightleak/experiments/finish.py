@@ -12,7 +12,7 @@ from lightleak.core.ranks import detect_ranks
 from lightleak.experiments.campaign import CLAIMS
 from lightleak.experiments.results import RESULTS_FILE, results_of, write_results
 from lightleak.report import build_report
-from lightleak.report.page import FILE_NAME as REPORT_FILE
+from lightleak.report.build import FILE_NAME as REPORT_FILE
 
 Rows = list[dict[str, Any]]
 END = b"</html>"

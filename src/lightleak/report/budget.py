@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
-from lightleak.report.change.settings import flat_settings
-from lightleak.report.wording import attack_title
+from lightleak.core.results import NONE, Row, flat
+from lightleak.report.format import attack_title
 
 WORK = ("restarts", "steps", "chains", "sweeps", "iterations", "trials", "samples", "queries", "n_shadows")
 """Settings of which more is more work, and no less is recovered on average."""
@@ -41,7 +41,7 @@ class Spent(Protocol):
 
     @property
     def attack(self) -> str | None:
-        """Name of the attack; None for a training."""
+        """Name of the attack; None or ``none`` for a training."""
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -62,15 +62,16 @@ class Budget:
     is_weak: bool = False
 
 
-def budget(results: Iterable[Spent]) -> Budget:
+def budget(results: Iterable[Row | Spent]) -> Budget:
     """State the budget of every attack; guesses and trainings are left out."""
     stated: dict[str, bool] = {}
     names = set()
     for result in results:
-        if result.attack is not None and result.attack not in BASELINES:
-            lacking = fewer(result.attack, result.options)
-            how = ", ".join(["", *lacking]) if lacking else _in_full(result.attack, result.options)
-            stated[attack_title(result.attack) + how] = not lacking and _is_known(result.attack, result.options)
+        if result.attack not in (None, NONE, *BASELINES):
+            options = result.settings if isinstance(result, Row) else result.options
+            lacking = fewer(result.attack, options)
+            how = ", ".join(["", *lacking]) if lacking else _in_full(result.attack, options)
+            stated[attack_title(result.attack) + how] = not lacking and _is_known(result.attack, options)
             names.add(result.attack)
     if not stated:
         return Budget()
@@ -132,7 +133,7 @@ def _published(attack: str) -> Mapping[str, str]:
     has tuned.
     """
     known = next((registry for registry in _registries() if attack in registry), None)
-    return {} if known is None else flat_settings(known.get(attack)().options())
+    return {} if known is None else flat(known.get(attack)().options())
 
 
 def _is_registered(attack: str) -> bool:

@@ -1,16 +1,16 @@
-"""Intervals that stay inside what is possible, allow for a choice, and do not vanish where all values are equal."""
+"""Means with 95% intervals: clipped to what is possible, corrected for a choice, never of zero width by chance."""
 
 import math
 import statistics
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from scipy import stats
 
 from lightleak.metrics.inversion.wilson import wilson_interval
-from lightleak.metrics.summary import CONFIDENCE
-from lightleak.report.estimate import Estimate
+from lightleak.metrics.summary import CONFIDENCE, summarise
 
 ALLOWED = 1 - CONFIDENCE
 """Chance of an interval that misses its mean."""
@@ -20,6 +20,42 @@ ENOUGH_PAIRS = 5
 
 Values = Mapping[Any, float]
 """One value for each update that was attacked, by what names the update."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean and how far it can be trusted.
+
+    Attributes:
+        mean: arithmetic mean of the values.
+        n: number of values; 0 where the mean is a difference of two means over other batches.
+        low: lower end of the 95% confidence interval of the mean; None where there is none.
+        high: upper end.
+    """
+
+    mean: float
+    n: int = 1
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether both ends of the interval are known."""
+        return self.low is not None and self.high is not None
+
+
+def estimate(values: Iterable[float | None]) -> Estimate | None:
+    """Mean and interval of the finite values (`lightleak.metrics.summary.summarise`); None when there are none.
+
+    >>> found = estimate([0.7, 0.8, 0.9, None])
+    >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
+    (3, 0.8, 0.552, 1.048)
+    """
+    found = summarise(values)
+    if found.n == 0:
+        return None
+    ends = (None if math.isnan(end) else end for end in (found.low, found.high))
+    return Estimate(found.mean, found.n, *ends)
 
 
 def bounded(

@@ -1,132 +1,319 @@
-"""From run folders to one self-contained HTML file."""
+"""A report as data: a page is a list of sections, a section a list of blocks; one template draws every kind."""
 
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Generic, TypeAlias, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 import lightleak
 from lightleak.core.errors import UsageError
-from lightleak.report import wording
-from lightleak.report.cells import SHADES, typical_batch
-from lightleak.report.certainty import certainty
-from lightleak.report.certificates import MARKS, MEANINGS, certificates, place_words, residual_words
-from lightleak.report.change.page import FILTERS as CHANGE_FILTERS
-from lightleak.report.change.page import change_context
-from lightleak.report.charts import legend_mark
-from lightleak.report.columns import column_leakage
-from lightleak.report.comparison import Group, at_start, compare
-from lightleak.report.frontier.page import TEMPLATE as FRONTIER_TEMPLATE
-from lightleak.report.frontier.page import frontier_context
-from lightleak.report.frontier.run_folder import FrontierRun, load_frontier_run
-from lightleak.report.headline import headline
-from lightleak.report.kinds import kind_of_runs
-from lightleak.report.released.page import FILTERS as RELEASED_FILTERS
-from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
-from lightleak.report.released.page import released_context
-from lightleak.report.released.run_folder import ReleasedRun, load_released_run
-from lightleak.report.result import Setting
-from lightleak.report.run_folder import RunFolder, load_run
-from lightleak.report.scenarios import attack_styles, scenarios
-from lightleak.report.training import training_panels
-from lightleak.report.tuning.page import TEMPLATE as TUNING_TEMPLATE
-from lightleak.report.tuning.page import tuning_context
-from lightleak.report.tuning.run_folder import load_tuning_run
-from lightleak.report.tuning.study import TuningRun
-from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
-from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
+from lightleak.report.format import DASH
 
-FILE_NAME = "report.html"
-COMBINED_NAME = "combined.html"
-"""The report of several runs, in the folder of the first of them: the report of that one alone stays."""
+T = TypeVar("T")
+
 OWNER_ONLY = 0o600
-"""A report holds private rows, as its run folder does."""
+"""A report may hold private rows, as its run folder does."""
+
+TEMPLATE = "base.html.j2"
 
 
-def build_report(run: Path | Sequence[Path], output: Path | None = None, redact: bool = False) -> Path:
-    """Write the report of one run folder, or of several of one kind together.
+@dataclass(frozen=True)
+class Paragraph:
+    """Text; plain strings are escaped, `Markup` is not. ``css``: ``lead``, ``note``, ``verdict`` or nothing."""
 
-    The file needs no other file, loads nothing and runs no script; only its owner may read it.
+    text: str
+    css: str = ""
 
-    Args:
-        run: a run folder with at least ``results.json``, or several of them.
-        output: the file to write; by default ``report.html`` in the run folder, and of several runs ``combined.html``
-            in the folder of the first.
-        redact: leave out every true and reconstructed value and keep only whether it was right; of vertical runs every
-            true and estimated share, and keep only how far off the estimates are; of released models every value of a
-            made-up or private row.
 
-    Returns:
-        Path of the report.
+@dataclass(frozen=True)
+class Heading:
+    """A heading within a section."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Bullets:
+    """A list of sentences."""
+
+    items: tuple[str, ...]
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Names with what is to be said of each, such as the questions and answers of a threat model."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One large number, what it is, and how sure it is."""
+
+    value: str
+    label: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """A few large numbers side by side."""
+
+    tiles: tuple[Tile, ...]
+
+
+@dataclass(frozen=True)
+class Legend:
+    """What marks mean: an SVG (or other) mark, empty for none, and words."""
+
+    entries: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a table.
+
+    Attributes:
+        text: what it says.
+        small: lines in smaller letters below it.
+        css: classes of the cell.
+        title: shown on hover.
+    """
+
+    text: str
+    small: tuple[str, ...] = ()
+    css: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a table; the first cell is its heading."""
+
+    cells: tuple[Cell, ...]
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Lines that belong together, below a heading where they have one; ``aside`` stands behind it."""
+
+    lines: tuple[Line, ...]
+    title: str = ""
+    aside: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in a box that scrolls by itself.
+
+    Attributes:
+        label: what it lists, for screen readers.
+        head: headings of the columns; none for a table of names and values.
+        groups: its lines.
+        over: headings above the headings, each with the number of columns that it spans.
+        css: classes of the table.
+        box: classes of the box.
+    """
+
+    label: str
+    head: tuple[str, ...]
+    groups: tuple[Lines, ...]
+    over: tuple[tuple[str, int], ...] = ()
+    css: str = ""
+    box: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A drawing of `report.plot`; ``plot`` are the classes of its frame, which leave room for labels."""
+
+    drawing: str
+    title: str = ""
+    caption: str = ""
+    legend: Legend | None = None
+    plot: str = ""
+
+
+@dataclass(frozen=True)
+class Panels:
+    """Figures side by side where there are several; ``css`` arranges them."""
+
+    figures: tuple[Figure, ...]
+    css: str = "panels"
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks that are folded below a line."""
+
+    summary: str
+    blocks: "tuple[Block, ...]"
+    is_open: bool = False
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Code:
+    """Preformatted text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """Images by class: in each line one for every class, as a data URI."""
+
+    classes: tuple[str, ...]
+    lines: tuple[tuple[str, tuple[str, ...]], ...]
+    title: str = ""
+
+
+Block: TypeAlias = (
+    Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details | Code | Pictures
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of a page, with an entry in its contents."""
+
+    id: str
+    title: str
+    blocks: tuple[Block, ...]
+    css: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report.
+
+    Attributes:
+        title: its heading.
+        subject: what was measured on, in a few words.
+        sections: its parts, in their order; None is left out.
+        private: a warning that the file contains private data, or that it is redacted; empty where neither holds.
+        genre: what kind of report it is, in the line above the heading.
+    """
+
+    title: str
+    subject: str
+    sections: Sequence[Section | None]
+    private: str = ""
+    genre: str = "privacy audit"
+
+
+@dataclass(frozen=True)
+class Column(Generic[T]):
+    """A column of a table of things.
+
+    Attributes:
+        title: its heading.
+        cell: what stands in it.
+        optional: whether it is left out where it would hold nothing but dashes.
+        css: classes of its cells.
+    """
+
+    title: str
+    cell: Callable[[T], str | Cell] = field(repr=False)
+    optional: bool = False
+    css: str = ""
+
+
+def table_of(
+    label: str,
+    columns: Iterable[Column[T]],
+    groups: Iterable[tuple[str, Iterable[T]]],
+    *,
+    css: str = "",
+    box: str = "",
+    line_css: Callable[[T], str] = lambda item: "",
+) -> Table:
+    """Make a table of things: one line each, by the title of the group (empty: no heading).
+
+    >>> table = table_of("Squares", [Column("n", str), Column("n²", lambda n: str(n * n))], [("", [2, 3])])
+    >>> [cell.text for cell in table.groups[0].lines[1].cells]
+    ['3', '9']
+    """
+    listed = [(title, list(items)) for title, items in groups]
+    shown, head = [], []
+    for column in columns:
+        cells = [_cell(column.cell(item), column.css) for _, items in listed for item in items]
+        if not column.optional or any(cell.text != DASH for cell in cells):
+            shown.append(cells)
+            head.append(column.title)
+    lines = iter(zip(*shown, strict=True))
+    return Table(
+        label,
+        tuple(head),
+        tuple(Lines(tuple(Line(next(lines), line_css(item)) for item in items), title) for title, items in listed),
+        css=css,
+        box=box,
+    )
+
+
+def names_table(label: str, entries: Iterable[tuple[str, str]], box: str = "") -> Table:
+    """A table of names and values without headings."""
+    lines = tuple(Line((_cell(name), _cell(value))) for name, value in entries)
+    return Table(label, (), (Lines(lines),), css="plain", box=box)
+
+
+def figures(panels: Sequence[Figure], css: str = "panels") -> tuple[Block, ...]:
+    """Figures side by side; a single one takes the whole width."""
+    return (Panels(tuple(panels), css),) if len(panels) > 1 else tuple(panels)
+
+
+def folded(summary: str, *blocks: Block, when: bool = True, is_open: bool = False) -> tuple[Block, ...]:
+    """Blocks, below a line that unfolds them where ``when`` holds."""
+    return (Details(summary, blocks, is_open),) if when else blocks
+
+
+def text(template: str, *values: object) -> Markup:
+    """HTML with escaped values, for a sentence with emphasis.
+
+    >>> text("<strong>{}</strong>", "<b>")
+    Markup('<strong>&lt;b&gt;</strong>')
+    """
+    return Markup(template).format(*values)
+
+
+def render(page: Page) -> str:
+    """The page as one HTML document; every value is escaped."""
+    sections = [section for section in page.sections if section is not None and section.blocks]
+    facts = {"page": page, "sections": sections, "today": date.today().isoformat(), "version": lightleak.__version__}
+    return _templates().get_template(TEMPLATE).render(facts)
+
+
+def write(target: Path, html: str) -> None:
+    """Write a file that only its owner may read, whole or not at all: beside the target first, then moved.
 
     Raises:
-        UsageError: a folder is no run folder, no folder is given, or they are of different kinds.
+        UsageError: there is no such folder.
     """
-    folders = [run] if isinstance(run, Path) else list(run)
-    if not folders:
-        raise UsageError("a report needs at least one run folder, got none")
-    named = list(zip(folders, run_names(folders), strict=True))
-    kind = kind_of_runs(folders)
-    if kind == "vertical":
-        text = render_vertical([load_vertical_run(folder, name) for folder, name in named], redact)
-    elif kind == "released-model":
-        text = render_released([load_released_run(folder, name) for folder, name in named], redact)
-    elif kind == "defence-frontier":
-        text = render_frontier([load_frontier_run(folder, name) for folder, name in named], redact)
-    elif kind == "tuning":
-        text = render_tuning([load_tuning_run(folder, name) for folder, name in named], redact)
-    else:
-        text = render([load_run(folder, name) for folder, name in named], redact)
-    target = output or folders[0] / (FILE_NAME if len(folders) == 1 else COMBINED_NAME)
-    _write(target, text)
-    return target
+    if not target.parent.is_dir():
+        raise UsageError(f"output must lie in an existing folder, got {target}")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")  # created with mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(html)
+        os.chmod(name, OWNER_ONLY)
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
-def run_names(folders: Sequence[Path]) -> list[str]:
-    """What the report calls each run: the folder's name, with as many parents as it takes to tell them apart.
-
-    >>> run_names([Path("mon/adult"), Path("tue/adult")])
-    ['mon/adult', 'tue/adult']
-
-    Raises:
-        UsageError: a folder is given twice.
-    """
-    paths = [folder.resolve() for folder in folders]
-    if len(set(paths)) < len(paths):
-        raise UsageError(f"each run folder must be given once, got {', '.join(map(str, folders))}")
-    deepest = max(len(path.parts) for path in paths)
-    names = (["/".join(path.parts[-depth:]) for path in paths] for depth in range(1, deepest + 1))
-    return next(found for found in names if len(set(found)) == len(found))
-
-
-def render(runs: Sequence[RunFolder], redact: bool = False) -> str:
-    """The report as HTML text; every value from the runs is escaped."""
-    return _templates().get_template("report.html.j2").render(_context(runs, redact))
-
-
-def render_vertical(runs: Sequence[VerticalRun], redact: bool = False) -> str:
-    """The report of vertical runs as HTML text; every value from the runs is escaped."""
-    return _templates().get_template(TEMPLATE).render(vertical_context(runs, redact))
-
-
-def render_released(runs: Sequence[ReleasedRun], redact: bool = False) -> str:
-    """The report of audits of released models as HTML text; every value from the runs is escaped."""
-    return _templates().get_template(RELEASED_TEMPLATE).render(released_context(runs, redact))
-
-
-def render_frontier(runs: Sequence[FrontierRun], redact: bool = False) -> str:
-    """The report of defence frontiers as HTML text; every value from the runs is escaped."""
-    return _templates().get_template(FRONTIER_TEMPLATE).render(frontier_context(runs, redact))
-
-
-def render_tuning(runs: Sequence[TuningRun], redact: bool = False) -> str:
-    """The report of tuning studies as HTML text; every value from the runs is escaped."""
-    return _templates().get_template(TUNING_TEMPLATE).render(tuning_context(runs, redact))
+def _cell(value: str | Cell, css: str = "") -> Cell:
+    found = value if isinstance(value, Cell) else Cell(value)
+    return found if not css or found.css else Cell(found.text, found.small, css, found.title)
 
 
 @cache
@@ -138,172 +325,5 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {
-        "percent": wording.percent,
-        "points": wording.points,
-        "interval": wording.interval,
-        "duration": wording.duration,
-        "key": legend_mark,
-        "flatten": flatten,
-        "residual": residual_words,
-        **CHANGE_FILTERS,
-        **FILTERS,
-        **RELEASED_FILTERS,
-    }
+    environment.filters["kind"] = lambda block: type(block).__name__
     return environment
-
-
-def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested mappings as rows of a table; a list becomes its entries one after the other.
-
-    >>> flatten({"date": "2025-01-01", "versions": {"torch": "2.13.0"}})
-    [('date', '2025-01-01'), ('versions torch', '2.13.0')]
-    """
-    rows = []
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            rows += flatten(value, f"{name} ")
-        elif isinstance(value, list) and value and all(isinstance(entry, Mapping) for entry in value):
-            for number, entry in enumerate(value, 1):
-                rows += flatten(entry, f"{name} {number} ")
-        else:
-            rows.append((name, " ".join(map(str, value)) if isinstance(value, list) else str(value)))
-    return rows
-
-
-def _context(runs: Sequence[RunFolder], redact: bool) -> dict[str, Any]:
-    groups = compare(runs)
-    main = at_start(groups)
-    styles = attack_styles(groups)
-    found = headline(groups)
-    strongest = found.group
-    peers = [group for group in main if strongest is not None and _same_place(group, strongest)]
-    shown = scenarios(main, styles)
-    proven = certificates(groups)
-    return {
-        "runs": runs,
-        "title": _title(runs),
-        "subject": _subject(runs),
-        "today": date.today().isoformat(),
-        "version": lightleak.__version__,
-        "redact": redact,
-        **change_context(runs),
-        "headline": found,
-        "main": main,
-        "scenarios": shown,
-        "differing": wording.varying(scenario.setting for scenario in shown),
-        "setting_parts": wording.setting_parts,
-        "facts": _facts(main, groups),
-        "threat_models": _threat_models(main),
-        "left_out": [(wording.attack_title(n), reason) for run in runs for n, reason in run.left_out.items()],
-        "server_knowledge": list(dict.fromkeys(filter(None, (wording.server_knowledge(g.setting) for g in main)))),
-        "of_rows": wording.of_rows,
-        "unit": {"one": "update", "many": "updates"} if _on_fedavg(main) else {"one": "batch", "many": "batches"},
-        "training": training_panels(runs, groups, styles),
-        "panel_parts": lambda panels: wording.varying(panel.setting for panel in panels),
-        "columns": column_leakage(strongest) if strongest else None,
-        "batch": typical_batch(runs, groups, redact),
-        "shades": range(1, SHADES + 1),
-        "proven": proven,
-        "places": place_words(proven),
-        "marks": MARKS,
-        "meanings": MEANINGS,
-        "certainty": certainty(peers or [group for group in main if not group.is_baseline]),
-        "seconds": _seconds(groups),
-        "options": _options(groups),
-        "seeds": list(dict.fromkeys(str(result.unit[0]) for group in groups for result in group.results)),
-    }
-
-
-def _title(runs: Sequence[RunFolder]) -> str:
-    titles = {run.title for run in runs}
-    return (titles.pop() if len(titles) == 1 else None) or f"Leakage report: {_subject(runs)}"
-
-
-def _subject(runs: Sequence[RunFolder]) -> str:
-    names = dict.fromkeys(result.setting.dataset for run in runs for result in run.results if result.setting.dataset)
-    return ", ".join(names) or ", ".join(run.name for run in runs)
-
-
-def _same_place(group: Group, other: Group) -> bool:
-    return (group.setting, group.batch_size) == (other.setting, other.batch_size)
-
-
-def _facts(groups: Sequence[Group], everything: Sequence[Group]) -> list[tuple[str, list[str]]]:
-    """What was attacked, each distinct value once; the privacy that was granted stands with the training's groups."""
-    settings = [group.setting for group in groups if not group.is_baseline] or [group.setting for group in groups]
-    sizes = sorted({group.batch_size for group in groups if group.batch_size is not None})
-    listed = [
-        ("Dataset", [setting.dataset or "not stated" for setting in settings]),
-        ("Target network", [setting.target or "not stated" for setting in settings]),
-        ("What travels", [wording.what_the_server_gets(setting) for setting in settings]),
-        (
-            "Rows behind an update" if _on_fedavg(groups) else "Rows in a client's batch",
-            [str(size) for size in sizes] or ["not stated"],
-        ),
-        ("When", [wording.source_phrase(setting.source) for setting in settings]),
-        ("Labels", [wording.labels_phrase(setting.labels) for setting in settings]),
-        ("Defence", [wording.defense_phrase(s) for s in _with_privacy(settings, everything)]),
-    ]
-    return [(name, list(dict.fromkeys(values))) for name, values in listed]
-
-
-def _with_privacy(settings: Sequence[Setting], everything: Sequence[Group]) -> list[Setting]:
-    """The settings, those of the same defence with an accountant's word in their place where there are any."""
-    granted = [group.setting for group in everything if group.setting.epsilon is not None]
-    told = {(setting.defense, setting.strength): setting for setting in granted}
-    return [told.get((setting.defense, setting.strength), setting) for setting in settings]
-
-
-def _on_fedavg(groups: Sequence[Group]) -> bool:
-    """Whether any group is of FedAvg updates, which have no batch of their own."""
-    return any(group.setting.protocol == "fedavg" for group in groups)
-
-
-def _threat_models(groups: Sequence[Group]) -> dict[str, list[str]]:
-    """Attacks by the sentence that says what they assume."""
-    found: dict[str, list[str]] = {}
-    for group in groups:
-        for result in group.results:
-            sentence = result.threat_model or "Not stated."
-            attacks = found.setdefault(sentence, [])
-            if (title := wording.attack_title(group.attack)) not in attacks:
-                attacks.append(title)
-    return found
-
-
-def _seconds(groups: Sequence[Group]) -> list[tuple[str, int, float]]:
-    """Title of the attack, batches whose time is known, and their total seconds, the slowest first."""
-    spent: dict[str, list[float]] = {}
-    for group in groups:
-        for result in group.results:
-            if "seconds" in result.metrics:
-                spent.setdefault(wording.attack_title(group.attack), []).append(result.metrics["seconds"])
-    return sorted(((title, len(times), sum(times)) for title, times in spent.items()), key=lambda row: -row[2])
-
-
-def _options(groups: Sequence[Group]) -> list[tuple[str, str]]:
-    """Title of the attack and its settings, each distinct pair once."""
-    found = [
-        (wording.attack_title(group.attack), ", ".join(f"{name} {value}" for name, value in result.options.items()))
-        for group in groups
-        for result in group.results
-        if result.options
-    ]
-    return list(dict.fromkeys(found))
-
-
-def _write(target: Path, text: str) -> None:
-    """Written beside the target and moved: a reader never sees half a report, nor one with wider rights."""
-    if not target.parent.is_dir():
-        raise UsageError(f"output must lie in an existing folder, got {target}")
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".report-", suffix=".html")  # created with mode 0600
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, OWNER_ONLY)
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

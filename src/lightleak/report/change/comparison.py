@@ -4,14 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lightleak.report.change.groups import METRICS, ChangedGroup, changed_groups
+from lightleak.core.results import Row
+from lightleak.report.change.changed import METRICS, ChangedGroup, changed_groups
 from lightleak.report.change.settings import changed_settings, same_table
 from lightleak.report.change.utility import Cost, Utility, utility_cost, utility_of
-from lightleak.report.result import Setting
-from lightleak.report.run_folder import RunFolder
-from lightleak.report.wording import defense_title
-
-UNDEFENDED = (None, "none")
+from lightleak.report.format import defense_title
+from lightleak.report.kinds.updates_groups import is_baseline
+from lightleak.report.read import Run
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,8 @@ class Comparison:
         cost: difference of these; None where either is unknown or they are of different tables.
     """
 
-    before: RunFolder
-    after: RunFolder
+    before: Run
+    after: Run
     settings: tuple[tuple[str, str, str], ...] | None
     groups: tuple[ChangedGroup, ...]
     utilities: tuple[Utility | None, Utility | None]
@@ -55,12 +54,12 @@ class Comparison:
         return sum(
             change.difference.has_interval
             for group in self.groups
-            if not group.is_baseline
+            if not is_baseline(group.group)
             for change in group.changes.values()
         )
 
 
-def compare_runs(runs: Sequence[RunFolder]) -> tuple[Comparison, ...]:
+def compare_runs(runs: Sequence[Run]) -> tuple[Comparison, ...]:
     """Each other run beside the reference; none where there is one run."""
     if len(runs) < 2:
         return ()
@@ -68,33 +67,33 @@ def compare_runs(runs: Sequence[RunFolder]) -> tuple[Comparison, ...]:
     return tuple(_comparison(reference, run) for run in runs if run is not reference)
 
 
-def reference_of(runs: Sequence[RunFolder]) -> RunFolder:
-    """The first run without a defence; the first of all where every run has one."""
-    return next((run for run in runs if defense_of(run) in UNDEFENDED), runs[0])
+def reference_of(runs: Sequence[Run]) -> Run:
+    """The first run without a defense; the first of all where every run has one."""
+    return next((run for run in runs if is_undefended(run)), runs[0])
 
 
-def defense_of(run: RunFolder) -> str | None:
-    """Name of the defence in the run's rows."""
-    return next((result.setting.defense for result in run.results), None)
+def is_undefended(run: Run) -> bool:
+    """Whether the run had no defense."""
+    return all(row.is_undefended for row in run.rows[:1])
 
 
-def run_title(run: RunFolder) -> str:
+def run_title(run: Run) -> str:
     """Defence of a run as its rows name it, with the run's own name."""
     return f"{_defense_of_run(run)} ({run.name})"
 
 
-def short_titles(runs: Sequence[RunFolder]) -> tuple[str, ...]:
-    """Defence of each run, with the run's own name only where several have the same defence."""
+def short_titles(runs: Sequence[Run]) -> tuple[str, ...]:
+    """Defence of each run, with the run's own name only where several have the same defense."""
     names = Counter(map(_defense_of_run, runs))
     return tuple(run_title(run) if names[_defense_of_run(run)] > 1 else _defense_of_run(run) for run in runs)
 
 
-def _defense_of_run(run: RunFolder) -> str:
-    setting = next((result.setting for result in run.results), Setting(run.name))
-    return "no defence" if setting.defense in UNDEFENDED else defense_title(setting.defense, setting.strength)
+def _defense_of_run(run: Run) -> str:
+    row: Row | None = next(iter(run.rows), None)
+    return "no defense" if row is None or row.is_undefended else defense_title(row.defense, row.defense_strength)
 
 
-def _comparison(before: RunFolder, after: RunFolder) -> Comparison:
+def _comparison(before: Run, after: Run) -> Comparison:
     utilities = utility_of(before), utility_of(after)
     return Comparison(
         before=before,

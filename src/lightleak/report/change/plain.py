@@ -1,12 +1,14 @@
 """The threat model and other facts of a run in words for a reader without training in the field."""
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
-from lightleak.report.change.groups import Moment
-from lightleak.report.comparison import BASELINE
+from lightleak.report.kinds.updates_groups import BASELINE
 from lightleak.report.plain import NO_PROOF, THIS_ALONE
 from lightleak.report.result import Result, Setting
 from lightleak.report.wording import time_unit
+
+Moment = Literal["before training", "network as given", "during training"]
 
 KNOWLEDGE = {
     "the true labels": "the outcome of every record that the model learns to predict, such as a diagnosis",

@@ -1,16 +1,17 @@
 """In which settings two runs differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from lightleak.report.run_folder import RunFolder
+from lightleak.core.results import flat
+from lightleak.report.read import Run
 
 ABSENT = "not set"
 NO_MATTER = ("title", "workers", "device", "redact")
 """Settings that change no score, or no more than rounding does."""
 
 
-def changed_settings(before: RunFolder, after: RunFolder) -> tuple[tuple[str, str, str], ...] | None:
+def changed_settings(before: Run, after: Run) -> tuple[tuple[str, str, str], ...] | None:
     """Name, value before and value after of each setting in ``config.yaml`` that differs.
 
     Returns:
@@ -18,13 +19,13 @@ def changed_settings(before: RunFolder, after: RunFolder) -> tuple[tuple[str, st
     """
     if not before.settings or not after.settings:
         return None
-    first, second = (flat_settings(run.settings) for run in (before, after))
+    first, second = (flat(run.settings) for run in (before, after))
     names = dict.fromkeys([*first, *second])
     told = [(name, first.get(name, ABSENT), second.get(name, ABSENT)) for name in names if name not in NO_MATTER]
     return tuple(row for row in told if row[1] != row[2])
 
 
-def same_clients(before: RunFolder, after: RunFolder, source: str | None) -> bool:
+def same_clients(before: Run, after: Run, source: str | None) -> bool:
     """Whether the configs say that both runs attacked updates of the same rows in the same order.
 
     Clients before training follow from the table, the seed and how many there are; those of the training also from its
@@ -40,12 +41,12 @@ def same_clients(before: RunFolder, after: RunFolder, source: str | None) -> boo
     return all(_at(before.settings, name) == _at(after.settings, name) for name in deciding)
 
 
-def same_table(before: RunFolder, after: RunFolder) -> bool:
+def same_table(before: Run, after: Run) -> bool:
     """Whether results of both name the same tables; of different ones no difference means anything."""
     return _named(before, "dataset") == _named(after, "dataset")
 
 
-def unlike(before: RunFolder, after: RunFolder) -> tuple[str, ...]:
+def unlike(before: Run, after: Run) -> tuple[str, ...]:
     """What two runs were measured on where that differs, by name; empty where table and network are the same."""
     found = []
     for part, word in (("dataset", "table"), ("target", "network")):
@@ -55,35 +56,11 @@ def unlike(before: RunFolder, after: RunFolder) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _named(run: RunFolder, part: str) -> list[str]:
-    return sorted({getattr(result.setting, part) or "one not stated" for result in run.results})
+def _named(run: Run, part: str) -> list[str]:
+    return sorted({getattr(row, part) or "one not stated" for row in run.rows})
 
 
 def _at(settings: Any, name: str) -> Any:
     for part in name.split("."):
         settings = settings.get(part) if isinstance(settings, Mapping) else None
     return settings
-
-
-def flat_settings(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, str]:
-    """Settings as text, those of a part under ``part.name``.
-
-    >>> flat_settings({"steps": 50, "exact": {"starts": None}})
-    {'steps': '50', 'exact.starts': 'default'}
-    """
-    found: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= flat_settings(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = _words(value)
-    return found
-
-
-def _words(value: Any) -> str:
-    if value is None or value == []:
-        return "default" if value is None else "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    return ", ".join(map(str, value)) if is_list else str(value)

@@ -1,12 +1,25 @@
 """How good the trained network is, and what a change of settings cost of that."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lightleak.report.estimate import Estimate
-from lightleak.report.intervals import difference, proportion
-from lightleak.report.row_values import number, whole
-from lightleak.report.run_folder import RunFolder
+from lightleak.core.records import json_field, read_record
+from lightleak.report.intervals import Estimate, difference, proportion
+from lightleak.report.read import Run
+
+
+@dataclass(frozen=True)
+class _Scores:
+    accuracy: float | None = json_field(key="test/accuracy", low=0, high=1, default=None)
+    auroc: float | None = json_field(key="test/auroc", low=0, high=1, default=None)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What is read of ``training.json``."""
+
+    test: _Scores = field(default_factory=_Scores)
+    test_rows: int | None = json_field(low=0, default=None)
+    test_majority: float | None = json_field(low=0, high=1, default=None)
 
 
 @dataclass(frozen=True)
@@ -45,16 +58,13 @@ class Cost:
     can_be_judged: bool = True
 
 
-def utility_of(run: RunFolder) -> Utility | None:
+def utility_of(run: Run) -> Utility | None:
     """Scores of the run's training; None where it trained nothing or has not finished."""
-    tested = run.trained.get("test")
-    scores = tested if isinstance(tested, Mapping) else {}
-    accuracy = number(scores.get("test/accuracy"))
-    if accuracy is None or not 0 <= accuracy <= 1:
+    told = read_record(_Trained, run.trained, f"{run.path}/training.json")
+    if told.test.accuracy is None:
         return None
-    n = whole(run.trained.get("test_rows"))
-    measured = proportion(accuracy, n) if n is not None and n > 0 else Estimate(accuracy)
-    return Utility(measured, number(scores.get("test/auroc")), number(run.trained.get("test_majority")))
+    measured = proportion(told.test.accuracy, told.test_rows) if told.test_rows else Estimate(told.test.accuracy)
+    return Utility(measured, told.test.auroc, told.test_majority)
 
 
 def utility_cost(before: Utility | None, after: Utility | None) -> Cost | None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from lightleak.report.budget import Budget, budget
-from lightleak.report.comparison import BASELINE
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.frontier.result import FrontierResult, Setting, Strength
+from lightleak.report.kinds.updates_groups import BASELINE
 
 Paired = Mapping[tuple[str, str, str], float]
 """Values by what several points share: the seed of a training, or the client that was attacked."""

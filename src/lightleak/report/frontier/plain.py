@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 
 from lightleak.report.change.plain import KNOWLEDGE, message
-from lightleak.report.comparison import BASELINE
 from lightleak.report.frontier.comparison import Frontier
 from lightleak.report.frontier.result import Strength
 from lightleak.report.frontier.wording import short_name
+from lightleak.report.kinds.updates_groups import BASELINE
 from lightleak.report.plain import NO_PROOF, THIS_ALONE
 from lightleak.report.result import Setting
 

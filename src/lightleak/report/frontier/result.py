@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lightleak.core.errors import UsageError
-from lightleak.report.change.settings import flat_settings
+from lightleak.core.results import flat as flat_settings
 from lightleak.report.row_values import number, text, whole
 
 NO_DEFENSE = "none"

@@ -1,45 +1,40 @@
-"""The first page of a report, for a data-protection officer: what is at risk, which defence helps, what it costs."""
+"""The summary of attacks on updates: what is at risk, which defense helps, what it costs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from lightleak.report.budget import WEAK_DEFENSES, Budget, budget
-from lightleak.report.change.comparison import UNDEFENDED, defense_of, reference_of, short_titles
-from lightleak.report.change.cost import price, price_tile, quality
-from lightleak.report.change.exposure import Effect, Exposure, effect, exposures
-from lightleak.report.change.plain import DURATION, LIMITS, PROVEN, SAFE_SIDE, attacker
+from lightleak.report.budget import WEAK_DEFENSES, Budget, budget, fewer
+from lightleak.report.change.comparison import is_undefended, reference_of, short_titles
 from lightleak.report.change.settings import same_table, unlike
-from lightleak.report.change.strength import weakened
 from lightleak.report.change.utility import Cost, Utility, utility_cost, utility_of
-from lightleak.report.estimate import Estimate
-from lightleak.report.headline import Tile
-from lightleak.report.intervals import ENOUGH_PAIRS
-from lightleak.report.plain import (
-    INTERVAL,
+from lightleak.report.compare import by_key
+from lightleak.report.format import (
     LESS,
     MORE,
-    MOST_TOLD,
     UNSURE,
-    Block,
-    Row,
-    Summary,
-    Table,
+    attack_title,
     capital,
-    cell_of,
-    change_of,
+    change_words,
     counted,
-    interval_of,
-    is_long,
+    in_brackets,
+    interval,
+    interval_words,
     joined,
     of_hundred,
-    range_of,
+    points,
     sign_of,
 )
-from lightleak.report.run_folder import RunFolder
-from lightleak.report.wording import attack_title, points
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate
+from lightleak.report.kinds.updates_exposure import Effect, Exposure, effect, exposures
+from lightleak.report.kinds.updates_words import DURATION, LIMITS, PROVEN, SAFE_SIDE, attacker
+from lightleak.report.page import Cell, Column, Table, Tile, table_of
+from lightleak.report.read import Run
+from lightleak.report.sections.subject import left_out
+from lightleak.report.sections.summary import INTERVAL, MOST_RUNS, Summary, is_long, share_cell
 
 ALL_OR_NONE = {0.0: "none of them", 1.0: "all of them"}
-COLUMNS = ("Records at risk, of 100", "Proven, of 100", "Values recovered, of 100", "By guessing, of 100")
+NOT_LEARNT = "the model has learned no more than the commonest outcome yet"
+UNCHANGED = points(0.0)
 
 
 @dataclass(frozen=True)
@@ -56,7 +51,7 @@ class Measured:
 
     Attributes:
         run: the run.
-        title: its defence, with the run's name where another run has the same one.
+        title: its defense, with the run's name where another run has the same one.
         is_reference: whether the others are compared with it.
         lines: one for each size and moment, or the worst of them.
         utility: how good its network is; None where it trained none.
@@ -64,7 +59,7 @@ class Measured:
         unlike: table and network, by name, where the reference has others.
     """
 
-    run: RunFolder
+    run: Run
     title: str
     is_reference: bool
     lines: tuple[Line, ...]
@@ -74,8 +69,8 @@ class Measured:
 
     @property
     def is_undefended(self) -> bool:
-        """Whether the run had no defence."""
-        return defense_of(self.run) in UNDEFENDED
+        """Whether the run had no defense."""
+        return is_undefended(self.run)
 
     @property
     def worst(self) -> Line:
@@ -83,31 +78,32 @@ class Measured:
         return max(self.lines, key=lambda line: _order(line.exposure))
 
 
-def summary(runs: Sequence[RunFolder]) -> Summary:
+def summary(runs: Sequence[Run]) -> Summary:
     """Say in plain language what these runs measured."""
     found = _measured(runs)
-    left_out = _left_out(runs)
+    unknown = _left_out(runs)
     if not found:
         nothing = "Nothing can be said yet: no attack has finished, or none says what it recovered."
-        return Summary((nothing, *left_out))
+        return Summary((nothing, *unknown))
     reference = next((one for one in found if one.is_reference), found[0])
     others = [one for one in found if one is not reference]
     exposed = [line.exposure for one in found for line in one.lines]
-    results = [result for exposure in exposed for result in exposure.results]
-    spent = budget(results)
+    rows = [row for exposure in exposed for row in exposure.rows]
+    spent = budget(rows)
+    table, note = _table(reference, others)
     return Summary(
-        sentences=(*_sentences(reference), *_caveat([reference, *_told(others)]), *left_out),
+        sentences=(*_sentences(reference), *_caveat([reference, *_told(others)]), *unknown, spent.sentence),
         tiles=_tiles(reference, others),
         terms=(PROVEN,) if any(any(exposure.proven.values()) for exposure in exposed) else (),
-        defences=_defenses(reference, others, spent),
-        table=_table(reference, others),
-        attacker=attacker([result.setting for result in results], results),
+        defenses=_defenses(reference, others, spent),
+        table=table,
+        note=note,
+        attacker=attacker(rows),
         notes=_notes(found),
-        budget=spent.sentence,
     )
 
 
-def _measured(runs: Sequence[RunFolder]) -> tuple[Measured, ...]:
+def _measured(runs: Sequence[Run]) -> tuple[Measured, ...]:
     if not runs:
         return ()
     reference = reference_of(runs)
@@ -132,10 +128,11 @@ def _measured(runs: Sequence[RunFolder]) -> tuple[Measured, ...]:
 
 def _order(exposure: Exposure) -> tuple[float, float]:
     cells = exposure.values
-    return exposure.rows().mean, cells.mean if cells else 0.0
+    return exposure.risk().mean, cells.mean if cells else 0.0
 
 
-def _table(reference: Measured, others: Sequence[Measured]) -> Table:
+def _table(reference: Measured, others: Sequence[Measured]) -> tuple[Table, str]:
+    """The figures, and how to read them."""
     kept = [reference, *_told(others)]
     is_short = is_long([one.lines for one in kept])
     note = (
@@ -146,39 +143,42 @@ def _table(reference: Measured, others: Sequence[Measured]) -> Table:
         note += f" ▼ measurably less, ▲ measurably more, ○ not measurably different from {reference.title}."
     if is_short:
         note += " Of each run the worst situation is shown; all others follow further down."
-    blocks = tuple(
-        Block(
-            capital(one.title), quality(one.utility, one.cost), tuple(map(_row, [one.worst] if is_short else one.lines))
-        )
+    groups = [
+        (joined(capital(one.title), quality(one.utility, one.cost), by=" · "), [one.worst] if is_short else one.lines)
         for one in kept
-    )
-    return Table("Records at risk", "Records in a message, and when it was sent", COLUMNS, blocks, note)
+    ]
+    return table_of("Records at risk", _COLUMNS, groups, css="risk stack"), note
+
+
+_COLUMNS: tuple[Column[Line], ...] = (
+    Column("Records in a message, and when it was sent", lambda line: _situation(line.exposure)),
+    Column(
+        "Records at risk, of 100",
+        lambda line: share_cell(line.exposure.risk(), line.effect.rows if line.effect else None),
+    ),
+    Column("Proven, of 100", lambda line: share_cell(line.exposure.certified)),
+    Column(
+        "Values recovered, of 100",
+        lambda line: share_cell(line.exposure.values, line.effect.values if line.effect else None),
+    ),
+    Column("By guessing, of 100", lambda line: share_cell(line.exposure.guess)),
+)
+
+
+def _situation(one: Exposure) -> Cell:
+    size = "unknown" if one.batch_size is None else str(one.batch_size)
+    return Cell(size, (f"{DURATION[one.moment]}; {one.n} tested",))
 
 
 def _told(others: Sequence[Measured]) -> list[Measured]:
     """The runs that leave fewest records at risk, in their own order."""
-    least = sorted(others, key=lambda one: _order(one.worst.exposure))[:MOST_TOLD]
+    least = sorted(others, key=lambda one: _order(one.worst.exposure))[:MOST_RUNS]
     return [one for one in others if one in least]
-
-
-def _row(line: Line) -> Row:
-    one, change = line.exposure, line.effect
-    return Row(
-        title="unknown" if one.batch_size is None else str(one.batch_size),
-        detail=f"{DURATION[one.moment]}; {one.n} tested",
-        cells=(
-            cell_of(one.rows(), change.rows if change else None),
-            cell_of(one.certified),
-            cell_of(one.values, change.values if change else None),
-            cell_of(one.guess),
-        ),
-        unit="records in a message",
-    )
 
 
 def _sentences(block: Measured) -> tuple[str, ...]:
     worst, n_settings = block.worst.exposure, len(block.lines)
-    rows, certified, values = worst.rows(), worst.certified, worst.values
+    rows, certified, values = worst.risk(), worst.certified, worst.values
     size = f"a message made from {counted(worst.batch_size, 'record')}" if worst.batch_size else "a message"
     got = "in full or with proof" if worst.knows_truth else "with proof; of the others nothing is known here"
     who = "Whoever reads" if block.is_undefended else f"With {block.title}, whoever reads"
@@ -195,8 +195,8 @@ def _sentences(block: Measured) -> tuple[str, ...]:
     found.append(f"Measured on {counted(worst.n, 'message')} {DURATION[worst.moment]}.")
     if n_settings > 1:
         told = f"This is the worst of {n_settings} situations measured, all listed below"
-        wide = worst.rows(n_settings)
-        told += f"; to allow for that choice, read {range_of(wide)} as the first interval" if wide.has_interval else ""
+        wide = worst.risk(n_settings)
+        told += f"; to allow for that choice, read {interval(wide)} as the first interval" if wide.has_interval else ""
         found.append(f"{told}.")
     return tuple(found)
 
@@ -206,8 +206,8 @@ def _caveat(shown: Sequence[Measured]) -> tuple[str, ...]:
     return (told,) if told else ()
 
 
-def _left_out(runs: Sequence[RunFolder]) -> tuple[str, ...]:
-    titles = list(dict.fromkeys(attack_title(name) for run in runs for name in run.left_out))
+def _left_out(runs: Sequence[Run]) -> tuple[str, ...]:
+    titles = list(left_out(runs))
     if not titles:
         return ()
     return (
@@ -221,25 +221,25 @@ def _of_them(value: Estimate) -> str:
 
 
 def _interval(value: Estimate, unit: str = "") -> str:
-    return f" (95% interval {range_of(value)}{unit})" if value.has_interval else " (one message: no interval)"
+    return f" (95% interval {interval(value)}{unit})" if value.has_interval else " (one message: no interval)"
 
 
 def _tiles(reference: Measured, others: Sequence[Measured]) -> tuple[Tile, ...]:
     worst = reference.worst.exposure
-    rows = worst.rows()
+    rows = worst.risk()
     words = "recovered in full or proven" if worst.knows_truth else "proven; of others the truth is unknown"
-    tiles = [Tile(of_hundred(rows), "of 100 records at risk", joined(reference.title, words, interval_of(rows)))]
+    tiles = [Tile(of_hundred(rows), "of 100 records at risk", joined(reference.title, words, interval_words(rows)))]
     best = _most_protective(others, worst)
     if best is None:
         if worst.values is not None:
             beside = f"guessing gets {of_hundred(worst.guess)}" if worst.guess else ""
             tiles.append(
-                Tile(of_hundred(worst.values), "of 100 values recovered", joined(interval_of(worst.values), beside))
+                Tile(of_hundred(worst.values), "of 100 values recovered", joined(interval_words(worst.values), beside))
             )
         return tuple(tiles)
     block, line = best
-    left = line.exposure.rows()
-    tiles.append(Tile(of_hundred(left), f"of 100 with {block.title}", interval_of(left)))
+    left = line.exposure.risk()
+    tiles.append(Tile(of_hundred(left), f"of 100 with {block.title}", interval_words(left)))
     if block.cost is not None:
         tiles.append(price_tile(block.cost))
     return tuple(tiles)
@@ -260,16 +260,16 @@ def _most_protective(others: Sequence[Measured], worst: Exposure) -> tuple[Measu
 
 def _defenses(reference: Measured, others: Sequence[Measured], spent: Budget) -> tuple[str, ...]:
     if not others:
-        which = "without a defence" if reference.is_undefended else f"with {reference.title} alone"
+        which = "without a defense" if reference.is_undefended else f"with {reference.title} alone"
         return (
-            f"This report shows one run, {which}. What a defence would change, and what it would cost, is not known "
-            "from it; a second run with a defence, reported together with this one, tells.",
+            f"This report shows one run, {which}. What a defense would change, and what it would cost, is not known "
+            "from it; a second run with a defense, reported together with this one, tells.",
         )
     if spent.is_weak:
         return (WEAK_DEFENSES,)
     worst = reference.worst.exposure
     told = _told(others)
-    found = [_defence(reference, block, worst) for block in told]
+    found = [_defense(reference, block, worst) for block in told]
     helping = [block for block in others if _most_protective([block], worst) is not None]
     best = _most_protective(others, worst)
     if len(helping) > 1 and best is not None:
@@ -285,7 +285,7 @@ def _defenses(reference: Measured, others: Sequence[Measured], spent: Budget) ->
     return tuple(found)
 
 
-def _defence(reference: Measured, block: Measured, worst: Exposure) -> str:
+def _defense(reference: Measured, block: Measured, worst: Exposure) -> str:
     name = capital(block.title)
     line = next(
         (
@@ -302,7 +302,7 @@ def _defence(reference: Measured, block: Measured, worst: Exposure) -> str:
     told, rows, values = [], line.effect.rows, line.effect.values
     if rows is not None:
         told.append(
-            f"records at risk go from {of_hundred(worst.rows())} to {of_hundred(line.exposure.rows())} of 100 "
+            f"records at risk go from {of_hundred(worst.risk())} to {of_hundred(line.exposure.risk())} of 100 "
             f"({_told_change(rows)})"
         )
     if values is not None:
@@ -311,14 +311,14 @@ def _defence(reference: Measured, block: Measured, worst: Exposure) -> str:
             f"({_told_change(values)})"
         )
     verdict = f"{name} {_verdict(line.effect)}: {'; '.join(told)}."
-    aside = f"It has {others}, so the defence is not all that differs." if others else ""
+    aside = f"It has {others}, so the defense is not all that differs." if others else ""
     return " ".join(part for part in (verdict, _too_few(line), aside, price(block.utility, block.cost)) if part)
 
 
 def _told_change(value: Estimate) -> str:
-    """The change as `change_of` has it; where the table's sign is `UNSURE`, words say so."""
+    """The change as `change_words` has it; where the table's sign is `UNSURE`, words say so."""
     may_be_chance = sign_of(value) == UNSURE and points(value.mean) != points(0.0)
-    return change_of(value) + (", which may be chance" if may_be_chance else "")
+    return change_words(value) + (", which may be chance" if may_be_chance else "")
 
 
 def _verdict(found: Effect) -> str:
@@ -355,3 +355,72 @@ def _notes(blocks: Sequence[Measured]) -> tuple[str, ...]:
     if unpaired:
         notes.append("Some changes compare messages of different records, which makes their intervals wider.")
     return tuple(notes)
+
+
+def weakened(exposed: Iterable[Exposure]) -> str:
+    """One sentence on leading attacks that ran with fewer steps or restarts than published; empty where none did.
+
+    Settings of a stage of a composed attack count likewise.
+    """
+    found: list[tuple[str, str]] = []
+    for exposure in exposed:
+        leading = exposure.leading
+        for row in exposure.rows:
+            lacking = joined(*fewer(row.attack, row.settings)) if row.attack in leading else ""
+            if lacking:
+                found.append((lacking, attack_title(row.attack)))
+    if not found:
+        return ""
+    told = "; ".join(
+        f"{' and '.join(dict.fromkeys(title for _, title in same))} ran with {lacking}"
+        for lacking, same in by_key(found, lambda pair: pair[0]).items()
+    )
+    return f"{told}: less than published, so the figures are a lower bound, and the published attack may get more."
+
+
+def quality(utility: Utility | None, cost: Cost | None) -> str:
+    """How good a model is; empty where it is unknown.
+
+    With it stands what always answering the commonest outcome gets, or, of a model that is compared, the change.
+    """
+    if utility is None:
+        return ""
+    accuracy = utility.accuracy
+    told = f"the model judges {of_hundred(accuracy)} of 100 new records rightly{in_brackets(accuracy)}"
+    if cost is None and utility.majority is not None:
+        told += f", always answering the commonest outcome {of_hundred(utility.majority)}"
+    if cost is not None:
+        told += f"; change {points(cost.accuracy)}{in_brackets(cost.accuracy, -1.0)}"
+    return told
+
+
+def price(utility: Utility | None, cost: Cost | None) -> str:
+    """What a change of settings cost the model, in one sentence."""
+    if cost is None or utility is None:
+        return "What it costs is not known: not both runs trained a model."
+    if not cost.can_be_judged:
+        return f"What the defense costs cannot be judged: {NOT_LEARNT} (train longer)."
+    value, is_unchanged = cost.accuracy, points(cost.accuracy) == UNCHANGED
+    told = "; how sure that is cannot be told, as the run does not say how many records were judged"
+    if value.low is not None and value.high is not None:
+        may_be_chance = value.low <= 0 <= value.high and not is_unchanged
+        told = f" (95% interval {interval(value, -1.0)}{', which may be chance' if may_be_chance else ''})"
+    direction = "loses" if value.mean < 0 else "gains"
+    change = "unchanged" if is_unchanged else f"it {direction} {points(abs(value.mean)).lstrip('+')} points"
+    return f"The model then judges {of_hundred(utility.accuracy)} of 100 new records rightly: {change}{told}."
+
+
+def price_tile(cost: Cost) -> Tile:
+    """The same as a large number."""
+    if not cost.can_be_judged:
+        return Tile("–", "price in accuracy: cannot be judged", NOT_LEARNT)
+    value = cost.accuracy
+    return Tile(points(value), f"points of accuracy, {_in_a_word(value)}", interval_words(value, -1.0))
+
+
+def _in_a_word(cost: Estimate) -> str:
+    if points(cost) == UNCHANGED:
+        return "unchanged"
+    if cost.low is None or cost.high is None:
+        return "the price"
+    return "the price" if cost.high < 0 else "a gain" if cost.low > 0 else "which may be chance"

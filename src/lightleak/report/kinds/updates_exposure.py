@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from lightleak.report.change.groups import Moment, moment_of, on_same_rows, unit_of
-from lightleak.report.comparison import BASELINE
-from lightleak.report.estimate import Estimate
-from lightleak.report.intervals import Values, bounded, paired_difference, unpaired_difference
-from lightleak.report.plain import LESS, MORE, sign_of
-from lightleak.report.result import Result
-from lightleak.report.run_folder import RunFolder
+from lightleak.core.results import UpdateRow
+from lightleak.report.change.changed import on_same_rows
+from lightleak.report.compare import by_key
+from lightleak.report.format import LESS, MORE, sign_of
+from lightleak.report.intervals import Estimate, Values, bounded, paired_difference, unpaired_difference
+from lightleak.report.kinds.updates_groups import BASELINE, update_of
+from lightleak.report.kinds.updates_words import Moment, moment_of
+from lightleak.report.read import Run
 
 AT_RISK = ("exact_match_rate", "certified_digits_share")
 """Metrics of which the higher one says what share of an update's rows is at risk."""
@@ -26,7 +27,7 @@ class Exposure:
         run: whose.
         batch_size: rows behind an update.
         moment: when the updates were sent.
-        results: of all attacks, guessing apart.
+        rows: of all attacks, guessing apart.
         at_risk: share of an update's rows that came back with every value right, or certified whole, by update.
         proven: share that is certified with its numbers, by update; empty where no attack certifies.
         cells: share of values recovered, by update; empty where the truth is unknown.
@@ -34,10 +35,10 @@ class Exposure:
         knows_truth: whether rows were compared with the true ones, so that uncertified ones count as well.
     """
 
-    run: RunFolder = field(repr=False)
+    run: Run = field(repr=False)
     batch_size: int | None
     moment: Moment
-    results: tuple[Result, ...] = field(repr=False)
+    rows: tuple[UpdateRow, ...] = field(repr=False)
     at_risk: Values = field(repr=False)
     proven: Values = field(repr=False)
     cells: Values = field(repr=False)
@@ -55,14 +56,14 @@ class Exposure:
         if min([*self.at_risk.values(), *self.cells.values()]) == 1:
             return ()
         found: dict[str, None] = {}
-        for result in self.results:
-            unit = unit_of(result)
-            rows = max((result.metrics.get(name, 0.0) for name in AT_RISK), default=0.0)
-            if rows == self.at_risk.get(unit) or result.metrics.get("cell_accuracy", -1.0) == self.cells.get(unit):
-                found[result.attack] = None
+        for row in self.rows:
+            unit = update_of(row)
+            most = max(row.number(name) or 0.0 for name in AT_RISK)
+            if most == self.at_risk.get(unit) or (row.number("cell_accuracy") or -1.0) == self.cells.get(unit):
+                found[row.attack] = None
         return tuple(found)
 
-    def rows(self, comparisons: int = 1) -> Estimate:
+    def risk(self, comparisons: int = 1) -> Estimate:
         """Mean of `at_risk`, with an interval that allows for having picked it among several."""
         found = bounded(self.at_risk.values(), comparisons=comparisons)
         assert found is not None  # an exposure has at least one update
@@ -109,11 +110,9 @@ class Effect:
         return LESS in self.signs and MORE not in self.signs
 
 
-def exposures(run: RunFolder) -> tuple[Exposure, ...]:
+def exposures(run: Run) -> tuple[Exposure, ...]:
     """Every size and moment of a run, updates sent before training first, then by size."""
-    found: dict[tuple[Moment, int | None], list[Result]] = {}
-    for result in run.results:
-        found.setdefault((moment_of(result.setting), result.batch_size), []).append(result)
+    found = by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.batch_size))
     order = sorted(found, key=lambda key: (key[0] == "during training", key[1] or 0))
     every = (_exposure(run, moment, size, found[moment, size]) for moment, size in order)
     return tuple(one for one in every if one is not None)
@@ -121,13 +120,13 @@ def exposures(run: RunFolder) -> tuple[Exposure, ...]:
 
 def effect(before: Exposure, after: Exposure) -> Effect:
     """Difference of two exposures of one size and moment, paired where both attacked the same rows."""
-    is_paired = on_same_rows(before.run, after.run, before.results, after.results)
+    is_paired = on_same_rows(before.run, after.run, before.rows, after.rows)
     subtract = paired_difference if is_paired else unpaired_difference
     return Effect(subtract(before.at_risk, after.at_risk), subtract(before.cells, after.cells), is_paired)
 
 
-def _exposure(run: RunFolder, moment: Moment, size: int | None, results: list[Result]) -> Exposure | None:
-    attacks = [result for result in results if result.attack != BASELINE]
+def _exposure(run: Run, moment: Moment, size: int | None, rows: list[UpdateRow]) -> Exposure | None:
+    attacks = [row for row in rows if row.attack != BASELINE]
     at_risk = _highest(attacks, AT_RISK)
     if not at_risk:
         return None
@@ -135,21 +134,20 @@ def _exposure(run: RunFolder, moment: Moment, size: int | None, results: list[Re
         run=run,
         batch_size=size,
         moment=moment,
-        results=tuple(attacks),
+        rows=tuple(attacks),
         at_risk=at_risk,
         proven=_highest(attacks, ("certified_digits_share",)),
         cells=_highest(attacks, ("cell_accuracy",)),
-        guesses=_highest((result for result in results if result.attack == BASELINE), ("cell_accuracy",)),
-        knows_truth=any("exact_match_rate" in result.metrics for result in attacks),
+        guesses=_highest((row for row in rows if row.attack == BASELINE), ("cell_accuracy",)),
+        knows_truth=any(row.number("exact_match_rate") is not None for row in attacks),
     )
 
 
-def _highest(results: Iterable[Result], names: tuple[str, ...]) -> Mapping[tuple[object, ...], float]:
+def _highest(rows: Iterable[UpdateRow], names: tuple[str, ...]) -> Mapping[tuple[object, ...], float]:
     """The highest of the named metrics over all attacks, by update."""
     found: dict[tuple[object, ...], float] = {}
-    for result in results:
+    for row in rows:
         for name in names:
-            if name in result.metrics:
-                unit = unit_of(result)
-                found[unit] = max(found.get(unit, 0.0), result.metrics[name])
+            if (value := row.number(name)) is not None:
+                found[update_of(row)] = max(found.get(update_of(row), 0.0), value)
     return found

@@ -1,0 +1,181 @@
+"""Rows grouped by what was fixed, each group set against a reference, and groups ranked: for rows of every kind."""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from lightleak.core.results import Row
+from lightleak.report.format import attack_title
+from lightleak.report.intervals import Estimate, estimate
+
+R = TypeVar("R", bound=Row)
+T = TypeVar("T")
+
+Key = Callable[[R], Hashable]
+Score = str | Callable[[R], float | None]
+"""A number of a row: its name (`Row.number`), or what computes it."""
+
+LARGEST_SHORTFALL = 2
+"""A ranked group needs at least 1/2 of the rows of the best-measured one: few rows give high means by chance."""
+
+
+@dataclass(frozen=True)
+class Group(Generic[R]):
+    """Rows that differ in nothing but what they are averaged over, such as batches or seeds.
+
+    Attributes:
+        rows: at least one; the first stands for what all have in common.
+        variant: what tells it from other groups of the same name; empty where there is one.
+        baseline: the group that it is measured against; None where there is none.
+    """
+
+    rows: tuple[R, ...] = field(repr=False)
+    variant: str = ""
+    baseline: "Group[R] | None" = field(default=None, repr=False)
+
+    @property
+    def first(self) -> R:
+        """A row of the group, for what all of them have in common."""
+        return self.rows[0]
+
+    @property
+    def attack(self) -> str:
+        """Name of the attack."""
+        return self.first.attack
+
+    @property
+    def title(self) -> str:
+        """The attack as a reader knows it, with its variant."""
+        return attack_title(self.attack) + (f" ({self.variant})" if self.variant else "")
+
+    def values(self, score: Score[R]) -> list[float]:
+        """One number of each row that has it."""
+        return [value for row in self.rows if (value := number_of(row, score)) is not None]
+
+    def mean(self, score: Score[R]) -> Estimate | None:
+        """Mean of one number over the rows, with Student's interval; None where no row has it."""
+        return estimate(self.values(score))
+
+    def by(self, key: Key[R], score: Score[R]) -> dict[Hashable, float]:
+        """One number by what names the row; rows of one name are averaged first."""
+        found: dict[Hashable, list[float]] = defaultdict(list)
+        for row in self.rows:
+            if (value := number_of(row, score)) is not None:
+                found[key(row)].append(value)
+        return {name: statistics.fmean(values) for name, values in found.items()}
+
+    def means(self, attribute: str) -> dict[str, float]:
+        """Means of the entries of a mapping, such as an accuracy by column, in the order of its first row."""
+        found: dict[str, list[float]] = defaultdict(list)
+        for row in self.rows:
+            for name, value in getattr(row, attribute).items():
+                found[name].append(value)
+        return {name: statistics.fmean(values) for name, values in found.items()}
+
+
+def number_of(row: R, score: Score[R]) -> float | None:
+    """A number of a row; None where it is unknown."""
+    return row.number(score) if isinstance(score, str) else score(row)
+
+
+def fixed(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
+    """The named fields of a row, as a key."""
+    return tuple(getattr(row, name) for name in names)
+
+
+def differing(rows: Iterable[Row], names: Iterable[str]) -> list[str]:
+    """Names of the fields in which the rows differ."""
+    known = list(rows)
+    return [name for name in names if len({getattr(row, name) for row in known}) > 1]
+
+
+def by_key(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """Items by key, in the order in which keys first occur."""
+    found: dict[Any, list[T]] = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def group_rows(
+    rows: Iterable[R], key: Key[R], split: Callable[[Sequence[R]], Mapping[str, Sequence[R]]] | None = None
+) -> tuple[Group[R], ...]:
+    """Group rows by a key, in the order of the rows.
+
+    Args:
+        rows: rows of one kind.
+        key: what rows of one group have in common.
+        split: divides rows of one key by variant; `by_settings` where it is left out.
+    """
+    return tuple(
+        Group(tuple(found), variant)
+        for same in by_key(rows, key).values()
+        for variant, found in (split or by_settings)(same).items()
+    )
+
+
+def by_settings(rows: Sequence[R]) -> dict[str, list[R]]:
+    """Rows by the settings of the attack in which they differ, such as ``restarts 5``; one empty name if in none."""
+    names = dict.fromkeys(name for row in rows for name in row.settings)
+    told = [name for name in names if len({row.settings.get(name) for row in rows}) > 1]
+    return by_key(rows, lambda row: ", ".join(f"{name} {row.settings.get(name, 'unset')}" for name in told))
+
+
+def apart(rows: Sequence[R], key: Key[R]) -> dict[str, list[R]]:
+    """Rows by variant where several have one key, such as a seed; their settings tell them apart, then their run."""
+    if not _collide(rows, key):
+        return {"": list(rows)}
+    found = by_settings(rows)
+    if not any(_collide(same, key) for same in found.values()):
+        return found
+    return {
+        ", ".join(part for part in (variant, f"run {run}") if part): of_run
+        for variant, same in found.items()
+        for run, of_run in by_key(same, lambda row: row.run).items()
+    }
+
+
+def with_baseline(
+    groups: Iterable[Group[R]], is_baseline: Callable[[Group[R]], bool], key: Key[R], prefer: Key[R] = lambda row: None
+) -> tuple[Group[R], ...]:
+    """Set every group against the baseline that agrees in ``key``, and, where it can be had, in ``prefer``."""
+    everything = tuple(groups)
+    baselines = [group for group in everything if is_baseline(group)]
+
+    def measured(group: Group[R]) -> Group[R]:
+        same = [one for one in baselines if key(one.first) == key(group.first)]
+        best = min(same, key=lambda one: prefer(one.first) != prefer(group.first), default=None)
+        return group if is_baseline(group) else replace(group, baseline=best)
+
+    return tuple(measured(group) for group in everything)
+
+
+def paired(group: Group[R], other: Group[R] | None, score: Score[R], key: Key[R]) -> Estimate | None:
+    """Mean difference to another group, over the rows of the same key, which removes what makes a batch easy.
+
+    Returns:
+        The paired estimate; the difference of the means without an interval where the two share no key; None where
+        either has no such number.
+    """
+    if other is None:
+        return None
+    mine, theirs = group.by(key, score), other.by(key, score)
+    shared = [value - theirs[name] for name, value in mine.items() if name in theirs]
+    if shared:
+        return estimate(shared)
+    means = group.mean(score), other.mean(score)
+    return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
+
+
+def ranked(groups: Iterable[Group[R]], score: Score[R], value: Callable[[Group[R]], Any]) -> list[Group[R]]:
+    """Groups that have a score, the highest ``value`` first; well-measured groups stand before thinly measured ones."""
+    known = [(group, len(group.values(score))) for group in groups]
+    most = max((n for _, n in known), default=0)
+    found = [(group, n * LARGEST_SHORTFALL >= most) for group, n in known if n]
+    return [group for group, _ in sorted(found, key=lambda pair: (pair[1], value(pair[0])), reverse=True)]
+
+
+def _collide(rows: Sequence[R], key: Key[R]) -> bool:
+    return len({key(row) for row in rows}) < len(rows)

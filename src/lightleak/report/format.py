@@ -1,0 +1,263 @@
+"""Numbers, percentages, intervals and names as every report shows them."""
+
+from collections.abc import Iterable
+
+from lightleak.report.intervals import Estimate
+
+DASH = "–"
+"""What was not measured."""
+
+LESS, MORE, UNSURE, EQUAL = "▼", "▲", "○", "="
+"""Signs of a change, so that color carries no meaning."""
+
+SMALLEST_SHOWN = 0.0005
+"""Below this fraction one decimal would print 0.0% for something that did happen."""
+
+ATTACKS = {
+    "tableak": "TabLeak",
+    "tableak_no_pooling": "TabLeak without pooling",
+    "tableak_no_softmax": "TabLeak without softmax",
+    "tableak_fedavg": "TabLeak for FedAvg",
+    "inverting_gradients": "Inverting Gradients",
+    "inverting_gradients_fedavg": "Inverting Gradients for FedAvg",
+    "fedavg_prior": "Dimitrov et al., epoch prior",
+    "fedavg_no_prior": "Dimitrov et al., no prior",
+    "fedavg_shared": "Dimitrov et al., shared variables",
+    "fedavg_epoch": "FedSGD-Epoch",
+    "fedavg_fedsgd": "FedSGD, on a FedAvg update",
+    "deep_gradient_leakage": "Deep Gradient Leakage",
+    "gradinversion": "GradInversion",
+    "random": "Guessing",
+    "exact": "Exact inversion",
+    "exact_joint": "Exact inversion of all rows jointly",
+    "exact_fedavg": "Exact inversion for FedAvg",
+    "audit_max": "Exact + TabLeak",
+    "provfl_b": "ProVFL-B",
+    "provfl_b_mixture": "ProVFL-B, mixture",
+    "provfl_b_discriminant": "ProVFL-B, discriminant",
+    "provfl_m": "ProVFL-M",
+    "aia": "AIA",
+    "aia_adjusted": "AIA, adjusted count",
+    "aia_raw": "AIA on own columns",
+    "aia_raw_adjusted": "Own columns alone",
+    "sm_pia": "SM-PIA",
+    "prior": "Guessing the auxiliary share",
+}
+METRICS = {
+    "cell_accuracy": "Cells",
+    "categorical_accuracy": "Categories",
+    "numerical_accuracy": "Numbers",
+    "exact_match_rate": "Whole rows exact",
+    "certified_share": "Rows proven",
+    "rmse": "Error (RMSE)",
+    "label_count_error": "Wrong labels",
+    "seconds": "Seconds",
+}
+_DEFENSES = {"dp_sgd": "DP-SGD"}
+_PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
+_LABELS = {"true": "known to the server", "restored": "restored from the update"}
+
+
+def percent(fraction: float | Estimate | None) -> str:
+    """A fraction as a percentage with one decimal.
+
+    >>> percent(0.7934), percent(0.0001), percent(0.0), percent(None)
+    ('79.3%', '<0.1%', '0.0%', '–')
+    """
+    value = mean_of(fraction)
+    if value is None:
+        return DASH
+    return "<0.1%" if 0 < value < SMALLEST_SHOWN else f"{100 * value:.1f}%"
+
+
+def points(difference: float | Estimate | None) -> str:
+    """A signed difference of two fractions in percentage points.
+
+    >>> points(0.356), points(-0.02), points(None)
+    ('+35.6', '−2.0', '–')
+    """
+    value = mean_of(difference)
+    return DASH if value is None else signed(100 * value, 1)
+
+
+def signed(value: float, decimals: int = 2) -> str:
+    """A signed number; one that rounds to zero has no sign.
+
+    >>> signed(-0.034), signed(0.001), signed(0.0114, 3)
+    ('−0.03', '0.00', '+0.011')
+    """
+    rounded = round(value, decimals)
+    sign = "" if rounded == 0 else "+" if rounded > 0 else "−"
+    return f"{sign}{abs(rounded):.{decimals}f}"
+
+
+def unsigned_points(fraction: float | Estimate | None) -> str:
+    """The absolute value of a difference in percentage points.
+
+    >>> unsigned_points(0.0142), unsigned_points(0.0001), unsigned_points(0.0), unsigned_points(None)
+    ('1.4', '<0.1', '0.0', '–')
+    """
+    return percent(None if fraction is None else abs(mean_of(fraction) or 0.0)).removesuffix("%")
+
+
+def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) -> str:
+    """The 95% interval in percent, clipped to what is possible; a dash without one.
+
+    >>> interval(Estimate(0.98, 5, 0.955, 1.005)), interval(Estimate(0.9))
+    ('95.5 to 100.0', '–')
+    """
+    if value is None or value.low is None or value.high is None:
+        return DASH
+    ends = (round(100 * min(max(end, lowest), highest), 1) + 0.0 for end in (value.low, value.high))  # no -0.0
+    return " to ".join(f"{end:.1f}".replace("-", "−") for end in ends)
+
+
+def in_brackets(value: Estimate | None, lowest: float = 0.0, words: str = "") -> str:
+    """The interval in brackets, with a space before it; empty without one.
+
+    >>> in_brackets(Estimate(0.014, 7, 0.008, 0.02), words="95% interval"), in_brackets(Estimate(0.014))
+    (' (95% interval 0.8 to 2.0)', '')
+    """
+    if value is None or not value.has_interval:
+        return ""
+    return f" ({joined(words, interval(value, lowest), by=' ')})"
+
+
+def of_hundred(value: float | Estimate | None) -> str:
+    """A share as a count of a hundred.
+
+    >>> of_hundred(0.125), of_hundred(0.0001), of_hundred(1.0), of_hundred(None)
+    ('12.5', 'under 0.1', '100', '–')
+    """
+    share = mean_of(value)
+    if share is None:
+        return DASH
+    return "under 0.1" if 0 < share < SMALLEST_SHOWN else f"{100 * share:.1f}".removesuffix(".0")
+
+
+def interval_words(value: Estimate, lowest: float = 0.0) -> str:
+    """The interval with its name.
+
+    >>> interval_words(Estimate(0.5, 8, 0.25, 0.8)), interval_words(Estimate(0.5))
+    ('95% interval 25.0 to 80.0', 'no interval')
+    """
+    return f"95% interval {interval(value, lowest)}" if value.has_interval else "no interval"
+
+
+def change_words(value: Estimate) -> str:
+    """A difference of two shares in a sentence.
+
+    >>> change_words(Estimate(-0.2, 8, -0.3, -0.1)), change_words(Estimate(0.2))
+    ('change −20.0, 95% interval −30.0 to −10.0', 'change +20.0, no interval')
+    """
+    return f"change {points(value)}, {interval_words(value, -1.0)}"
+
+
+def sign_of(difference: Estimate) -> str:
+    """Which way something measurably went.
+
+    >>> sign_of(Estimate(-0.2, 8, -0.3, -0.1)), sign_of(Estimate(0.2)), sign_of(Estimate(0.2, 8, 0.1, 0.3))
+    ('▼', '○', '▲')
+    """
+    if difference.low is None or difference.high is None:
+        return UNSURE
+    return LESS if difference.high < 0 else MORE if difference.low > 0 else UNSURE
+
+
+def score(value: Estimate | None) -> str:
+    """An AUC with three digits, and its interval.
+
+    >>> score(Estimate(0.9031, 3, 0.9012, 0.905)), score(Estimate(1.0)), score(None)
+    ('.903 (.901 to .905)', '1.000', '–')
+    """
+    if value is None:
+        return DASH
+    numbers = [value.mean, *(min(max(end, 0.0), 1.0) for end in (value.low, value.high) if end is not None)]
+    mean, *ends = (f"{number:.3f}".removeprefix("0") for number in numbers)
+    return f"{mean} ({' to '.join(ends)})" if len(ends) == 2 else mean
+
+
+def duration(seconds: float | Estimate | None) -> str:
+    """Seconds as a person reads them.
+
+    >>> duration(0.004), duration(9.73), duration(150), duration(7260), duration(None)
+    ('<0.01 s', '9.73 s', '2 min 30 s', '2 h 1 min', '–')
+    """
+    value = mean_of(seconds)
+    if value is None:
+        return DASH
+    if value < 60:
+        return "<0.01 s" if value < 0.005 else f"{value:.2f} s"
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def mean_of(value: float | Estimate | None) -> float | None:
+    """The number itself, or the mean of an estimate."""
+    return value.mean if isinstance(value, Estimate) else value
+
+
+def counted(n: int, one: str, many: str | None = None) -> str:
+    """A number of things.
+
+    >>> counted(1, "message"), counted(3, "message"), counted(2, "batch", "batches")
+    ('1 message', '3 messages', '2 batches')
+    """
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def listed(names: Iterable[str]) -> str:
+    """Names in a sentence.
+
+    >>> listed(["a"]), listed(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    known = list(names)
+    return " and ".join([", ".join(known[:-1]), known[-1]] if len(known) > 1 else known)
+
+
+def joined(*parts: str, by: str = ", ") -> str:
+    """The parts that are not empty.
+
+    >>> joined("a", "", "b"), joined("a", "b", by=" · ")
+    ('a, b', 'a · b')
+    """
+    return by.join(part for part in parts if part)
+
+
+def capital(text: str) -> str:
+    """The text as the start of a sentence.
+
+    >>> capital("withdraw C1")
+    'Withdraw C1'
+    """
+    return text[:1].upper() + text[1:]
+
+
+def attack_title(name: str) -> str:
+    """The attack as the literature calls it.
+
+    >>> attack_title("tableak"), attack_title("my_attack")
+    ('TabLeak', 'my attack')
+    """
+    return ATTACKS.get(name, name.replace("_", " "))
+
+
+def protocol_title(name: str | None) -> str:
+    """Short name of a protocol."""
+    return _PROTOCOLS.get(name or "", name or "not stated")
+
+
+def labels_phrase(labels: str | None) -> str:
+    """What the attack knew of the labels."""
+    return _LABELS.get(labels or "", labels or "not stated")
+
+
+def defense_title(name: str | None, strength: float | None = None) -> str:
+    """Name of the defense with its strength.
+
+    >>> defense_title(None), defense_title("gaussian_noise", 0.01)
+    ('none', 'gaussian noise 0.01')
+    """
+    words = _DEFENSES.get(name or "", (name or "none").replace("_", " "))
+    return words if strength is None else f"{words} {strength:g}"

@@ -1,0 +1,60 @@
+"""Pages of the kinds that are not yet drawn by `report.page`; each conversion removes its lines, the last this file."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from lightleak.report import wording
+from lightleak.report.charts import legend_mark
+from lightleak.report.frontier.page import TEMPLATE as FRONTIER_TEMPLATE
+from lightleak.report.frontier.page import frontier_context
+from lightleak.report.frontier.run_folder import load_frontier_run
+from lightleak.report.read import Run
+from lightleak.report.released.page import FILTERS as RELEASED_FILTERS
+from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
+from lightleak.report.released.page import released_context
+from lightleak.report.released.run_folder import load_released_run
+from lightleak.report.sections.run_facts import flatten
+from lightleak.report.tuning.page import TEMPLATE as TUNING_TEMPLATE
+from lightleak.report.tuning.page import tuning_context
+from lightleak.report.tuning.run_folder import load_tuning_run
+from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
+from lightleak.report.vertical.run_folder import load_vertical_run
+
+_OLD: Mapping[str, tuple[Any, Any, str]] = {
+    "vertical": (load_vertical_run, vertical_context, TEMPLATE),
+    "released-model": (load_released_run, released_context, RELEASED_TEMPLATE),
+    "defense-frontier": (load_frontier_run, frontier_context, FRONTIER_TEMPLATE),
+    "tuning": (load_tuning_run, tuning_context, TUNING_TEMPLATE),
+}
+
+
+def legacy_html(runs: Sequence[Run], redact: bool) -> str:
+    """The page of runs of a kind that is not yet converted."""
+    load, context, template = _OLD[runs[0].kind]
+    found = context([load(run.path, run.name) for run in runs], redact)
+    return _templates().get_template(template).render(found)
+
+
+@cache
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("lightleak.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "percent": wording.percent,
+        "points": wording.points,
+        "interval": wording.interval,
+        "duration": wording.duration,
+        "key": legend_mark,
+        "flatten": flatten,
+        **FILTERS,
+        **RELEASED_FILTERS,
+    }
+    return environment

@@ -1,0 +1,206 @@
+"""Reading a run folder, finished or interrupted, of any kind."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pandas as pd
+import yaml
+
+from lightleak.core.csv_text import without_escapes
+from lightleak.core.errors import UsageError
+from lightleak.core.records import read_record
+from lightleak.core.results import FILE_NAME, Row, kind_name, read_file, read_rows
+from lightleak.core.yaml_text import read_yaml
+
+T = TypeVar("T")
+
+CELL_COLUMNS = ("row", "column", "true", "reconstructed", "correct", "entropy")
+STATUS = "status"
+"""A column that earlier versions did not write."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a report reads of one run.
+
+    Attributes:
+        name: how the report calls the run.
+        path: the folder.
+        kind: the kind of run.
+        rows: the rows of ``results.json``.
+        raw: the other keys of that file.
+        metrics: ``metrics.csv`` of the training; no rows where there is none.
+        config: text of ``config.yaml``; None where there is none.
+        environment: ``environment.json``; empty where there is none.
+        trained: ``training.json``, the scores on the test rows once the training is over; empty where there is none.
+    """
+
+    name: str
+    path: Path
+    kind: str = ""
+    rows: tuple[Row, ...] = ()
+    raw: Mapping[str, Any] = field(default_factory=dict)
+    metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
+    config: str | None = None
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    trained: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def settings(self) -> Mapping[str, Any]:
+        """The config as a mapping; empty where there is none or it cannot be read."""
+        try:
+            found = read_yaml(self.config or "")
+        except yaml.YAMLError:
+            return {}
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def title(self) -> str | None:
+        """The ``title`` of the config; None where it has none or cannot be read."""
+        title = self.settings.get("title")
+        return title if isinstance(title, str) and title else None
+
+    @property
+    def left_out(self) -> Mapping[str, Any]:
+        """Why attacks that were chosen do not apply, by name."""
+        return self.raw.get("left_out") or {}
+
+    def of(self, kind: type[T]) -> tuple[T, ...]:
+        """The rows, all of that class."""
+        return tuple(row for row in self.rows if isinstance(row, kind))
+
+    def entries(self, file: str, kind: type[T], version: int = 1, **given: Any) -> tuple[T, ...]:
+        """Records of the list ``entries`` of a JSON file of the run; none where it left no such file.
+
+        Args:
+            file: name of the file.
+            kind: the dataclass to read (`core.records`).
+            version: of the file's schema.
+            given: values of fields that are not read.
+
+        Raises:
+            UsageError: the file is no JSON of that schema version, or an entry cannot be read.
+        """
+        path = self.path / file
+        raw: Any = _read_json(path) if path.is_file() else {"entries": [], "schema_version": version}
+        if not isinstance(raw, Mapping) or not isinstance(raw.get("entries"), list):
+            raise UsageError(f"{path}: expected a mapping with a list 'entries'")
+        if raw.get("schema_version") != version:
+            raise UsageError(f"{path}: schema_version must be {version}, got {raw.get('schema_version')!r}")
+        return tuple(read_record(kind, one, f"{path}, entry {i}", **given) for i, one in enumerate(raw["entries"]))
+
+
+def load_run(path: Path, name: str | None = None) -> Run:
+    """Read a run folder; only ``results.json`` has to be there.
+
+    Raises:
+        UsageError: the folder or its ``results.json`` is missing or cannot be read, or holds several kinds of rows.
+    """
+    raw, where, name = read_file(path), str(path / FILE_NAME), name or path.resolve().name
+    rows = read_rows(raw, where, name)
+    if not isinstance(raw.get("left_out", {}), Mapping):
+        raise UsageError(f"{where}: expected a mapping 'left_out', got {type(raw['left_out']).__name__}")
+    config = path / "config.yaml"
+    run = Run(
+        name=name,
+        path=path,
+        rows=rows,
+        raw={key: value for key, value in raw.items() if key != "rows"},
+        metrics=_read_metrics(path / "metrics.csv"),
+        config=config.read_text(encoding="utf-8") if config.is_file() else None,
+        environment=_read_mapping(path / "environment.json"),
+        trained=_read_mapping(path / "training.json"),
+    )
+    kinds = {row.KIND for row in rows}
+    if len(kinds) > 1:
+        raise UsageError(f"{where}: expected rows of one kind, got {' and '.join(sorted(kinds))}")
+    # A study's config is that of an audit: before it has a row, the key alone tells them apart.
+    named = "tuning" if "study" in raw else kind_name(run.settings.get("kind"))
+    return replace(run, kind=next(iter(kinds), named))
+
+
+def load_runs(folders: Sequence[Path]) -> tuple[Run, ...]:
+    """Read the runs of one report.
+
+    Raises:
+        UsageError: a folder cannot be read or is given twice, or the runs are of several kinds, which answer different
+            questions.
+    """
+    runs = tuple(load_run(path, name) for path, name in zip(folders, run_names(folders), strict=True))
+    if len({run.kind for run in runs}) > 1:
+        found = "; ".join(f"{run.path}: {run.kind}" for run in runs)
+        raise UsageError(f"all runs in a report must be of the same kind; make one report for each kind; got {found}")
+    return runs
+
+
+def run_names(folders: Sequence[Path]) -> list[str]:
+    """What the report calls each run: the folder's name, with as many parents as it takes to tell them apart.
+
+    >>> run_names([Path("mon/adult"), Path("tue/adult")])
+    ['mon/adult', 'tue/adult']
+
+    Raises:
+        UsageError: a folder is given twice.
+    """
+    paths = [folder.resolve() for folder in folders]
+    if len(set(paths)) < len(paths):
+        raise UsageError(f"each run folder must be given once, got {', '.join(map(str, folders))}")
+    deepest = max(len(path.parts) for path in paths)
+    names = (["/".join(path.parts[-depth:]) for path in paths] for depth in range(1, deepest + 1))
+    return next(found for found in names if len(set(found)) == len(found))
+
+
+def cells_file(run: Run, reconstruction: str | None) -> Path | None:
+    """File of one reconstruction; None where there is none or where it lies outside the run folder."""
+    if reconstruction is None:
+        return None
+    file = (run.path / reconstruction).resolve()
+    return file if file.is_relative_to(run.path.resolve()) and file.is_file() else None
+
+
+def load_cells(run: Run, reconstruction: str | None) -> pd.DataFrame | None:
+    """The reconstructed cells of one row in long form, every value as text; None where no readable file is there.
+
+    Columns are ``row, column, true, reconstructed, correct, entropy, status``; the last is empty where an earlier
+    version or an attack without certificates wrote the file.
+    """
+    file = cells_file(run, reconstruction)
+    if file is None:
+        return None
+    try:
+        # Everything as text: "NA" and "007" are values here, and a report shows what the file says.
+        cells = pd.read_csv(file, dtype=str, keep_default_na=False)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
+        return None
+    if not set(CELL_COLUMNS) <= set(cells.columns) or cells.empty:
+        return None
+    if STATUS not in cells.columns:
+        cells[STATUS] = ""
+    cells = cells[[*CELL_COLUMNS, STATUS]]
+    return cells if run.settings.get("raw_csv") else without_escapes(cells)
+
+
+def _read_json(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: expected JSON, got {error}") from error
+
+
+def _read_mapping(file: Path) -> Mapping[str, Any]:
+    found = _read_json(file) if file.is_file() else {}
+    return found if isinstance(found, Mapping) else {}
+
+
+def _read_metrics(file: Path) -> pd.DataFrame:
+    """A run that was stopped before its first log leaves an empty file or none."""
+    if not file.is_file():
+        return pd.DataFrame()
+    try:
+        return pd.read_csv(file).apply(pd.to_numeric, errors="coerce")
+    except (pd.errors.EmptyDataError, pd.errors.ParserError):
+        return pd.DataFrame()

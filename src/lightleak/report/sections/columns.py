@@ -1,0 +1,46 @@
+"""Two values of each of many things, such as columns or classes: a reference and what was reached."""
+
+from collections.abc import Mapping
+
+from lightleak.report.charts import Pair, pair_chart
+from lightleak.report.format import points
+from lightleak.report.page import Block, Figure, Legend, text
+
+MOST_DRAWN = 60
+"""Lines of the chart; a table of thousands of columns keeps those with the largest difference."""
+
+HOLLOW = text(
+    '<svg class="key from" width="16" height="16" aria-hidden="true"><path class="mark" d="M8 2L14 8L8 14L2 8Z"/></svg>'
+)
+FILLED = text(
+    '<svg class="key to" width="16" height="16" aria-hidden="true"><circle class="mark" cx="8" cy="8" r="5"/></svg>'
+)
+
+
+def pair_legend(start: str, end: str) -> Legend:
+    """What the two marks of each line are."""
+    return Legend(((HOLLOW, start), (FILLED, end), ("", "right: difference in points")))
+
+
+def gains(reached: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float | None]:
+    """Difference to the reference by name, the largest first; without a reference the highest value first.
+
+    >>> gains({"age": 0.5, "sex": 0.9}, {"age": 0.1, "sex": 0.8})
+    {'age': 0.4, 'sex': 0.09999999999999998}
+    """
+    names = sorted(reached, key=lambda name: reached[name] - reference.get(name, 0.0), reverse=True)
+    return {name: reached[name] - reference[name] if name in reference else None for name in names}
+
+
+def pairs_by_name(
+    label: str, reached: Mapping[str, float], reference: Mapping[str, float], start: str, end: str
+) -> tuple[Block, ...]:
+    """Draw every name as a line from the reference to what was reached, the largest difference first."""
+    found = gains(reached, reference)
+    pairs = [
+        Pair(name, reference.get(name), reached[name], points(gain) if gain is not None else "")
+        for name, gain in found.items()
+    ]
+    drawing = pair_chart(label, pairs[:MOST_DRAWN], start, end)
+    legend = (pair_legend(start, end),) if reference else ()
+    return (*legend, Figure(drawing, plot="labelled"))

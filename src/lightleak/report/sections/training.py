@@ -1,0 +1,139 @@
+"""Leakage over training, with the validation accuracy of the target."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pandas as pd
+
+from lightleak.core.results import UpdateRow
+from lightleak.report.charts import VALIDATION_STYLE, Series, Style, legend_mark, line_chart, series_style, spread
+from lightleak.report.compare import Group, by_key, fixed
+from lightleak.report.format import attack_title, capital
+from lightleak.report.intervals import Estimate, estimate
+from lightleak.report.kinds.updates_words import FIXED, of_rows, parts, time_unit, varying
+from lightleak.report.page import Figure, Legend, Paragraph, Section, figures
+from lightleak.report.read import Run
+
+VALIDATION_COLUMN = "val/accuracy"
+VALIDATION = "Validation accuracy of the target"
+LOGGED_ACCURACY = re.compile(r"(?:reconstruction|leakage)/(?P<attack>.+)/cell_accuracy")
+"""A column of ``metrics.csv`` with an attack's score; earlier runs named it leakage."""
+MOST_TICKS = 8
+
+Curve = dict[int, Estimate]
+Panel = tuple[UpdateRow, dict[str, Curve]]
+"""A row that stands for what is fixed, without its epoch, and the curves by title of the attack."""
+
+
+def training_section(runs: Sequence[Run], groups: Sequence[Group[UpdateRow]], styles: Mapping[str, Style]) -> Section:
+    """Draw one panel for each setting and batch size that was attacked during training.
+
+    Numbers come from the rows; a run whose attacks were only logged by a callback is read from its ``metrics.csv``. The
+    validation accuracy is drawn where the run trained a single target, since the log does not say which target a line
+    belongs to.
+    """
+    panels: list[Panel] = []
+    for run in runs:
+        found = _curves_of_rows(run, groups) or _curves_of_log(run)
+        validation = epoch_curve(run.metrics, VALIDATION_COLUMN)
+        if validation and len({(row.dataset, row.target, row.defense) for row, _ in found}) == 1:
+            found = [(row, curves | {VALIDATION: validation}) for row, curves in found]
+        panels += found
+    if not panels:
+        unknown = (
+            "No update was attacked during training in this run, so how the leakage changes as the network learns is "
+            "not known."
+        )
+        return Section("training", "Over training", (Paragraph(unknown),))
+    differing = varying(row for row, _ in panels)
+    drawn = [_figure(row, curves, styles, differing, len(panels) > 1) for row, curves in panels]
+    words = (
+        "What the same attack recovers from updates sent later in training, and how good the network had become. Both "
+        "are shares between 0 and 100%: of cells recovered, and of validation rows classified correctly."
+    )
+    return Section("training", "Over training", (Paragraph(words), *figures(drawn)))
+
+
+def epoch_curve(metrics: pd.DataFrame, column: str) -> Curve:
+    """One logged metric by epoch: the last value of each epoch.
+
+    >>> log = pd.DataFrame({"epoch": [0, 0, 1], "val/accuracy": [0.5, 0.6, None]})
+    >>> epoch_curve(log, "val/accuracy")[0].mean
+    0.6
+    """
+    logged = {epoch: Estimate(values[-1]) for epoch, values in _logged(metrics, column).items()}
+    return {epoch: value for epoch, value in logged.items() if math.isfinite(value.mean)}
+
+
+def _logged(metrics: pd.DataFrame, column: str) -> dict[int, list[float]]:
+    if not {"epoch", column} <= set(metrics.columns):
+        return {}
+    known = metrics[["epoch", column]].dropna()
+    pairs = sorted(zip(known["epoch"].astype(int), range(len(known)), known[column].astype(float), strict=True))
+    return {epoch: [value for *_, value in same] for epoch, same in by_key(pairs, lambda one: one[0]).items()}
+
+
+def _curves_of_rows(run: Run, groups: Sequence[Group[UpdateRow]]) -> list[Panel]:
+    captured = [
+        group
+        for group in groups
+        if group.first.run == run.name
+        and group.first.source == "training"
+        and group.first.epoch is not None
+        and group.baseline is not group
+    ]
+    panels: list[Panel] = []
+    attacks = [group for group in captured if group.attack != "random" and group.mean("cell_accuracy")]
+    names = [name for name in FIXED if name != "epoch"]
+    for same in by_key(attacks, lambda group: (fixed(group.first, names), group.first.batch_size)).values():
+        curves: dict[str, Curve] = {}
+        for group in (one for attack in same for one in (attack, attack.baseline) if one is not None):
+            accuracy, epoch = group.mean("cell_accuracy"), group.first.epoch
+            if accuracy is not None and epoch is not None:
+                curves.setdefault(group.title, {})[epoch] = accuracy
+        panels.append((replace(same[0].first, epoch=None), curves))
+    return panels
+
+
+def _curves_of_log(run: Run) -> list[Panel]:
+    curves: dict[str, Curve] = {}
+    for name in run.metrics.columns:
+        if found := LOGGED_ACCURACY.fullmatch(str(name)):  # several updates of one epoch may have been attacked
+            known = {epoch: estimate(values) for epoch, values in _logged(run.metrics, str(name)).items()}
+            curves[attack_title(found["attack"])] = {epoch: value for epoch, value in known.items() if value}
+    curves = {title: curve for title, curve in curves.items() if curve}
+    return [(UpdateRow(attack="", run=run.name, source="training"), curves)] if curves else []
+
+
+def _figure(
+    row: UpdateRow, curves: Mapping[str, Curve], styles: Mapping[str, Style], differing: Sequence[str], several: bool
+) -> Figure:
+    epochs = sorted({epoch for curve in curves.values() for epoch in curve})
+    place = dict(zip(epochs, spread([float(epoch) for epoch in epochs]), strict=True))
+    # An attack that only ran as a monitor is in no row: it gets the next look.
+    looks = {**styles, VALIDATION: VALIDATION_STYLE}
+    ordered = [title for title in dict.fromkeys((*styles, *curves)) if title in curves]
+    series = [
+        Series(
+            title,
+            tuple((place[epoch], curves[title][epoch]) for epoch in sorted(curves[title])),
+            looks.get(title, series_style(len(styles))),
+        )
+        for title in ordered
+    ]
+    step, unit = -(-len(epochs) // MOST_TICKS), time_unit(row)
+    ticks = [(place[epoch], str(epoch)) for epoch in epochs[::step]]
+    name = f"Share of cells recovered in each {unit} of training, {len(epochs)} {unit}s, with the validation accuracy"
+    attacked = [curve for title, curve in curves.items() if title != VALIDATION]
+    thin = any(not value.has_interval for curve in attacked for value in curve.values())
+    caption = "Some points were measured on one update only: read the trend, not the single point." if thin else ""
+    if not several and row.batch_size:
+        caption = f"{capital(of_rows(row))}. {caption}"
+    return Figure(
+        line_chart(name, series, ticks, unit),
+        title=" · ".join(filter(None, [*parts(row, differing), of_rows(row)])) if several else "",
+        caption=caption,
+        legend=Legend(tuple((legend_mark(one.style), one.label) for one in series)),
+    )
