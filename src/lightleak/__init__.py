@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         prepare,
         run_config,
     )
+    from lightleak.core.results import load_results
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ __all__ = [
     "audit_model",
     "describe_inputs",
     "load_config",
+    "load_results",
     "prepare",
     "run_config",
 ]
@@ -37,7 +39,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module("lightleak.api"), name)
+        # Reading results needs none of what the other names load.
+        module = "lightleak.core.results" if name == "load_results" else "lightleak.api"
+        return getattr(import_module(module), name)
     raise AttributeError(f"module 'lightleak' has no attribute {name!r}")
 
 

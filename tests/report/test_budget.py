@@ -6,8 +6,8 @@ import pytest
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
+from lightleak.core.results import flat as flat_settings
 from lightleak.report.budget import BASELINES, NOTHING_FOLLOWS, PROOFS_ALONE, WORK, budget
-from lightleak.report.change.settings import flat_settings
 
 
 def published(attack: str) -> dict[str, str]:

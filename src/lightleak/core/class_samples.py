@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 from torch import Tensor
 
+from lightleak.core.threat_model import Threat
+
 
 @dataclass(frozen=True)
 class ClassSamples:
@@ -21,6 +23,7 @@ class ClassSamples:
         seconds: wall time of the search.
         details: further figures of the search, such as the loss it started from.
         warnings: what the reader must know.
+        threat: the threat model as data; None where the attack states a sentence alone.
     """
 
     rows: pd.DataFrame
@@ -32,3 +35,4 @@ class ClassSamples:
     seconds: float = 0.0
     details: Mapping[str, float] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    threat: Threat | None = None

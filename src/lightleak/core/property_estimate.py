@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from lightleak.core.threat_model import Threat
+
 
 @dataclass(frozen=True)
 class PropertyEstimate:
@@ -19,6 +21,7 @@ class PropertyEstimate:
         threat_model: one plain sentence on what the attack was assumed to know and do.
         warnings: what the reader must know, e.g. that the estimate is not told apart from the prior.
         details: further JSON-ready facts, e.g. the regression's error on held-out populations.
+        threat: the threat model as data; None where the attack states a sentence alone.
     """
 
     fraction: float
@@ -30,3 +33,4 @@ class PropertyEstimate:
     by_kind: Mapping[str, float] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    threat: Threat | None = None

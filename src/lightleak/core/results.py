@@ -263,7 +263,7 @@ class VerticalRow(Row):
         informed_by_kind: the same of an adversary who knows the defense.
         auc: AUC of the target on its test rows.
         accuracy: its accuracy.
-        defense_label: name of the defense without its strength.
+        defense_name: name of the defense, without its strength.
     """
 
     KIND: ClassVar[str] = "vertical"
@@ -286,7 +286,7 @@ class VerticalRow(Row):
     informed_by_kind: Mapping[str, float] = field(default_factory=dict)
     auc: float | None = json_field(low=0, high=1, default=None)
     accuracy: float | None = json_field(low=0, high=1, default=None)
-    defense_label: str | None = None
+    defense_name: str | None = None
 
     @property
     def is_informed(self) -> bool:

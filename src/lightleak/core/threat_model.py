@@ -5,11 +5,11 @@ from typing import Any, Literal
 
 LabelKnowledge = Literal["true", "restored", "none"]
 
-Who = Literal["server", "active_party", "passive_party", "model_holder", "model_user", "nobody"]
-"""The server of federated learning, a party of vertical federated learning with or without the labels, somebody who has
-the released model's weights or may only ask it, and the null that attacks nothing."""
+Who = Literal["server", "active_party", "passive_party", "model_holder", "nobody"]
+"""The server of federated learning, a party of vertical federated learning with or without the labels, whoever has the
+released model or may ask it, and the null that attacks nothing."""
 
-Sees = Literal["update", "own_columns", "labels", "AO", "AG", "VO", "VG", "weights", "answers", "public_rows"]
+Sees = Literal["update", "own_columns", "labels", "AO", "AG", "VO", "VG", "weights", "answers"]
 """What reaches the attacker because of its role; ``AO`` to ``VG`` are intermediate results (outputs and gradients of
 the adversary and of the victim)."""
 
@@ -26,12 +26,15 @@ Knows = Literal[
     "counted_with_attacked",
     "counted_without_attacked",
     "property_sample",
+    "public_rows",
+    "input_statistics",
 ]
 """What it knows besides; ``counted_...`` says on which rows bounds and statistics were counted, ``property_sample``
 that it has rows of which it knows whether they have the property."""
 
-Does = Literal["replaces_labels", "replaces_sampled_labels", "refines_network", "ignores_gradient"]
-"""How it departs from the agreed procedure; nothing where it only looks closely."""
+Does = Literal["replaces_own_labels", "replaces_first_labels", "refines_network", "ignores_gradient"]
+"""What it does besides looking closely: it replaces the labels of its auxiliary rows or of the first batches, trains
+its own network for the attack, or trains a generator without the model's gradient."""
 
 COUNTED_WITH_ATTACKED = "Bounds and statistics were counted on rows that include the attacked ones."
 COUNTED_WITHOUT_ATTACKED = "Bounds and statistics were counted on rows other than the attacked ones."
@@ -47,6 +50,13 @@ _KNOWN: dict[Knows, str] = {
     "local_training": "how the client trained",
     "batch_labels": "which batch holds which labels",
 }
+_DEEDS: dict[Does, str] = {
+    "replaces_own_labels": "trains on the property in place of the auxiliary rows' labels",
+    "replaces_first_labels": "trains on the property in place of the labels of all rows of the first batches (which it "
+    "could not know: this variant cheats)",
+    "refines_network": "bends its own bottom network on the auxiliary rows after every epoch",
+}
+_SEEN: dict[Sees, str] = {"own_columns": "its own columns"}
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,8 @@ class Threat:
         knows: what it knows besides.
         does: how it departs from the agreed procedure.
         sample: rows of which it knows whether they have the property.
+        about: the property, as ``column=value``.
+        epoch: in which it sees what is exchanged, where that is one.
     """
 
     who: Who
@@ -66,19 +78,56 @@ class Threat:
     knows: tuple[Knows, ...] = ()
     does: tuple[Does, ...] = ()
     sample: int | None = field(default=None, metadata={"low": 0})
+    about: str | None = None
+    epoch: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        written = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        return {name: value for name, value in written.items() if value not in (None, [])}
 
     def describe(self) -> str:
-        """Return one or two plain sentences for a report; of the server, the only attacker whose facts are all here."""
+        """Return one or two plain sentences for a report."""
+        if self.who == "server":
+            return self._server()
+        if self.who == "model_holder":
+            return self._holder()
+        if self.who == "nobody":
+            return f"Knows the property of {self.sample} rows, reads nothing else."
+        return self._party() if self.epoch is None else self._party_in_epoch()
+
+    def _server(self) -> str:
         known = ["the update"] if "update" in self.sees else []
         known += [_KNOWN[one] for one in self.knows if one in _KNOWN]
         sentence = f"An honest-but-curious server that knows {listed(known) or 'nothing'}."
         if "counted_with_attacked" in self.knows:
             return f"{sentence} {COUNTED_WITH_ATTACKED}"
         return f"{sentence} {COUNTED_WITHOUT_ATTACKED}" if "counted_without_attacked" in self.knows else sentence
+
+    def _holder(self) -> str:
+        opened = "its weights and gradients" if "weights" in self.sees else "its answers to rows of one's choice"
+        used = "; the generator is trained without the model's gradient" if "ignores_gradient" in self.does else ""
+        return (
+            f"Someone who holds the released model ({opened}, and the statistics its input is scaled with) and public "
+            f"rows of the same columns that do not belong to the private patients or customers{used}."
+        )
+
+    def _party(self) -> str:
+        role = "active party (C1)" if self.who == "active_party" else "passive party (C2)"
+        own = [_SEEN.get(one, one) for one in self.sees]
+        read = listed(own) if "own_columns" in self.sees else ", ".join(own)
+        return (
+            f"An honest-but-curious {role} that reads {read} of every record and knows of {self.sample} of them "
+            f"whether they have {self.about}."
+        )
+
+    def _party_in_epoch(self) -> str:
+        role = "An active party (C1)" if self.who == "active_party" else "A passive party (C2)"
+        deeds = " and ".join(_DEEDS[one] for one in self.does if one in _DEEDS) or "follows the protocol"
+        return (
+            f"{role} that {deeds}, sees {', '.join(self.sees)} of every record in epoch {self.epoch} and knows the "
+            f"property of {self.sample} auxiliary rows."
+        )
 
 
 @dataclass(frozen=True)

@@ -178,6 +178,7 @@ def keep_result(
         kept: what is kept of each cell.
     """
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+    threat = reconstruction.threat_model.threat(encoder.includes_attacked)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
     row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder)
     row |= certificate_facts(reconstruction.certificate)
@@ -185,7 +186,8 @@ def keep_result(
     row |= {
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
-        "threat_model": reconstruction.threat_model.describe(encoder.includes_attacked),
+        "threat_model": threat.describe(),
+        "threat": threat.to_dict(),
         "options": options | dict(reconstruction.settings),
         "reconstruction": None,
     }

@@ -1,7 +1,7 @@
 """Pages of the kinds that are not yet drawn by `report.page`; each conversion removes its lines, the last this file."""
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -33,9 +33,20 @@ _OLD: Mapping[str, tuple[Any, Any, str]] = {
 
 def legacy_html(runs: Sequence[Run], redact: bool) -> str:
     """The page of runs of a kind that is not yet converted."""
-    load, context, template = _OLD[runs[0].kind]
-    found = context([load(run.path, run.name) for run in runs], redact)
-    return _templates().get_template(template).render(found)
+    load = _OLD[runs[0].kind][0]
+    return render_old(runs[0].kind, [load(run.path, run.name) for run in runs], redact)
+
+
+def render_old(kind: str, runs: Sequence[Any], redact: bool = False) -> str:
+    """The page of runs as the old reader of that kind gives them."""
+    _, context, template = _OLD[kind]
+    return _templates().get_template(template).render(context(runs, redact))
+
+
+render_vertical = partial(render_old, "vertical")
+render_released = partial(render_old, "released-model")
+render_frontier = partial(render_old, "defense-frontier")
+render_tuning = partial(render_old, "tuning")
 
 
 @cache

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 import yaml
 
+from lightleak.report.change.changed import changed_groups
 from lightleak.report.change.comparison import compare_runs, reference_of, run_title
-from lightleak.report.change.groups import changed_groups
 from lightleak.report.change.settings import changed_settings
 from lightleak.report.run_folder import load_run
 

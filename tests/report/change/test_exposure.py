@@ -3,7 +3,7 @@ import json
 import pandas as pd
 import pytest
 
-from lightleak.report.change.exposure import effect, exposures
+from lightleak.report.kinds.updates_exposure import effect, exposures
 from lightleak.report.run_folder import load_run
 
 ATTACKS = ("tableak", "inverting_gradients", "audit_max", "random")

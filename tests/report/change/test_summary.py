@@ -4,10 +4,10 @@ import pytest
 
 from lightleak.core.threat_model import ThreatModel
 from lightleak.report.change.comparison import compare_runs
-from lightleak.report.change.exposure import exposures
 from lightleak.report.change.plain import KNOWLEDGE
-from lightleak.report.change.summary import summary
 from lightleak.report.estimate import Estimate
+from lightleak.report.kinds.updates_exposure import exposures
+from lightleak.report.kinds.updates_summary import summary
 from lightleak.report.plain import of_hundred, range_of
 from lightleak.report.run_folder import load_run
 

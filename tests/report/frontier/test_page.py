@@ -15,7 +15,7 @@ from scipy import stats
 from lightleak.report import build_report
 from lightleak.report.frontier.result import parse_result
 from lightleak.report.frontier.run_folder import FrontierRun, load_frontier_run
-from lightleak.report.page import render_frontier
+from lightleak.report.legacy import render_frontier
 from lightleak.report.run_folder import RunFolder
 
 HOSTILE = "<script>alert(1)</script>"

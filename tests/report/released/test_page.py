@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lightleak.report import build_report
-from lightleak.report.page import render_released
+from lightleak.report.legacy import render_released
 from lightleak.report.released.entries import parse_entry
 from lightleak.report.released.result import parse_result
 from lightleak.report.released.run_folder import ReleasedRun, load_released_run

@@ -9,7 +9,7 @@ import pytest
 from lightleak.core.errors import UsageError
 from lightleak.report import build_report
 from lightleak.report.kinds import kind_of_runs
-from lightleak.report.page import render_tuning
+from lightleak.report.legacy import render_tuning
 from lightleak.report.tuning.run_folder import load_tuning_run
 
 HOSTILE = "<script>alert(1)</script>"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lightleak.report import build_report
-from lightleak.report.page import render_vertical
+from lightleak.report.legacy import render_vertical
 from lightleak.report.run_folder import RunFolder
 from lightleak.report.vertical.result import parse_result
 from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run

@@ -44,6 +44,7 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed, generator
+from lightleak.core.threat_model import Threat
 
 BridgeKind = Literal["exact", "shared"]
 T = TypeVar("T")
@@ -90,7 +91,7 @@ class FittedPLGMI(FittedInversion):
         sampler: ClassSampler,
         settings: Searches,
         augment: TableAugmentation | None,
-        threat_model: str,
+        threat: Threat,
         seconds: float,
     ) -> None:
         self.gan, self.transform, self.target = gan, transform, target
@@ -98,7 +99,7 @@ class FittedPLGMI(FittedInversion):
         self.searches = ("random", "softmax", *(["gradient"] if target.white_box else []), "tpe", "random_best")
         self.losses, self.pseudo_labels, self.seconds = gan.losses(), chosen.summary(), seconds
         self._generator = cast(TabularGenerator, gan.generator)
-        self._share, self._settings, self._threat_model = sampler.share.cpu(), settings, threat_model
+        self._share, self._settings, self._threat = sampler.share.cpu(), settings, threat
         self._augment = augment
         width = transform.width
         self.problem = LatentProblem(self._generator, lambda h: bridge(h[..., :width]), target.network)
@@ -135,7 +136,16 @@ class FittedPLGMI(FittedInversion):
         loss = cross_entropy(self.target.logits(self.target.encoder.encode(rows)), labels)
         seconds = time.perf_counter() - began
         return ClassSamples(
-            rows, labels, loss, search, self._threat_model, self.excluded, seconds, details, warn_of(self.excluded)
+            rows,
+            labels,
+            loss,
+            search,
+            self._threat.describe(),
+            self.excluded,
+            seconds,
+            details,
+            warn_of(self.excluded),
+            self._threat,
         )
 
     def _search(self, name: str, labels: Tensor, random: torch.Generator) -> LatentSearch:
@@ -261,7 +271,7 @@ class PLGMI(InversionAttack):
             make_augmentation(
                 self.searches.augmentation, target.encoder, public, derive_seed(seed, "augmentation"), at.device
             ),
-            self._threat_model(target),
+            self._threat(target),
             before + training,
         )
 
@@ -298,12 +308,12 @@ class PLGMI(InversionAttack):
         classify = TargetOfSample(bridge, target.network, transform.width) if config.inversion_weight else None
         return ConditionalGAN(player, critic, sampler, config, classify, seed=seed)
 
-    def _threat_model(self, target: Target) -> str:
-        opened = "its weights and gradients" if target.white_box else "its answers to rows of one's choice"
-        used = "" if self.gan.inversion_weight else "; the generator is trained without the model's gradient"
-        return (
-            f"Someone who holds the released model ({opened}, and the statistics its input is scaled with) and public "
-            f"rows of the same columns that do not belong to the private patients or customers{used}."
+    def _threat(self, target: Target) -> Threat:
+        return Threat(
+            who="model_holder",
+            sees=("weights",) if target.white_box else ("answers",),
+            knows=("input_statistics", "public_rows"),
+            does=() if self.gan.inversion_weight else ("ignores_gradient",),
         )
 
 

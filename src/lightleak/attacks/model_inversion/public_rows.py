@@ -16,6 +16,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import generator
+from lightleak.core.threat_model import Threat
 from lightleak.data.encoder import TableEncoder
 
 
@@ -57,6 +58,7 @@ class FittedPublicRows(FittedInversion):
             self.excluded,
             time.perf_counter() - began,
             warnings=warn_of(self.excluded),
+            threat=Threat("nobody", ("answers",) if self._by_class else (), ("public_rows",)),
         )
 
     def draw_labels(self, n: int, seed: int = 0) -> Tensor:

@@ -8,7 +8,7 @@ the published code from the text, each an option: ``as_published`` (see `Attribu
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import KINDS, AuxiliaryData, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
+from lightleak.core.threat_model import Sees, Threat
 
 FOLDS: Mapping[Classifier, int] = {"network": 10, "svm": 5, "decision_tree": 5}
 """One fold is held out: a tenth of the rows for the network and a fifth for the others, as in the published code."""
@@ -130,13 +131,15 @@ class AttributeInference(PropertyAttack):
         called = votes(self.config.classifier, rows, features.at, has_property, folds, n_models, seed)
         rates = held_out_rates(called, features.at.cpu(), known, folds.cpu())
         count = self._count(called[:, : features.n_records], observation, rates)
+        threat = self._threat(observation)
         return PropertyEstimate(
             fraction=count.fraction,
             low=count.low,
             high=count.high,
             prior=known.prior,
             seconds=time.perf_counter() - began,
-            threat_model=self._threat_model(observation),
+            threat_model=threat.describe(),
+            threat=threat,
             warnings=_warnings(count, rates, known.prior),
             details={
                 "held_out_accuracy": rates.accuracy,
@@ -166,15 +169,17 @@ class AttributeInference(PropertyAttack):
         known_with = len(known.ids[known.has_property].unique())
         return adjusted_count(share, n_unknown, rates, known_with, n - n_unknown, known.prior)
 
-    def _threat_model(self, observation: IntermediateResults) -> str:
-        party = "active" if observation.adversary == "C1" else "passive"
-        labels = " and labels" if observation.labels is not None and not self.config.as_published else ""
-        own = f"its own columns{labels}"
-        read = own if self.raw else ", ".join(chosen_kinds(observation, self.config.kinds))
-        known = observation.auxiliary
-        return (
-            f"An honest-but-curious {party} party ({observation.adversary}) that reads {read} of every record and "
-            f"knows of {len(known.ids.unique())} of them whether they have {known.property_name}."
+    def _threat(self, observation: IntermediateResults) -> Threat:
+        known, sees = observation.auxiliary, cast(tuple[Sees, ...], chosen_kinds(observation, self.config.kinds))
+        if self.raw:
+            labels = observation.labels is not None and not self.config.as_published
+            sees = ("own_columns", "labels") if labels else ("own_columns",)
+        return Threat(
+            who="active_party" if observation.adversary == "C1" else "passive_party",
+            sees=sees,
+            knows=("property_sample",),
+            sample=len(known.ids.unique()),
+            about=known.property_name,
         )
 
 

@@ -22,6 +22,7 @@ from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import KINDS, VISIBLE, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.seeds import derive_seed, numpy_generator
+from lightleak.core.threat_model import Threat
 
 Summary = Norm | Literal["discriminant"]
 Ensemble = Literal["mean", "weighted"]
@@ -207,13 +208,14 @@ class DistributionComparison(PropertyAttack):
                 "the records' values are no mixture of the auxiliary rows' "
                 f"(p = {p_misfit:.2g}): these rows do not look like the records, which the interval does not cover"
             )
+        threat = _threat(observation, tuple(values))
         return PropertyEstimate(
             fraction,
             low,
             high,
             known.prior,
             time.perf_counter() - began,
-            _threat_model(observation, tuple(values)),
+            threat.describe(),
             {kind: self._finish(value) for kind, value in outcome.by_kind.items()},
             tuple(warnings),
             {
@@ -224,6 +226,7 @@ class DistributionComparison(PropertyAttack):
                 "distinct_auxiliary_rows": len(known.ids.unique()),
                 **outcome.details,
             },
+            threat,
         )
 
     def _finish(self, fraction: float) -> float:
@@ -272,11 +275,14 @@ def _plan(config: DistributionComparisonConfig) -> RegressionPlan:
     )
 
 
-def _threat_model(observation: IntermediateResults, kinds: tuple[Kind, ...]) -> str:
-    role = "An active party (C1)" if observation.adversary == "C1" else "A passive party (C2)"
-    return (
-        f"{role} that follows the protocol, sees {', '.join(kinds)} of every record in epoch "
-        f"{observation.facts.epoch} and knows the property of {len(observation.auxiliary.ids)} auxiliary rows."
+def _threat(observation: IntermediateResults, kinds: tuple[Kind, ...]) -> Threat:
+    return Threat(
+        who="active_party" if observation.adversary == "C1" else "passive_party",
+        sees=kinds,
+        knows=("property_sample",),
+        sample=len(observation.auxiliary.ids),
+        about=observation.auxiliary.property_name,
+        epoch=observation.facts.epoch,
     )
 
 

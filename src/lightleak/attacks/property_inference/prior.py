@@ -9,6 +9,7 @@ from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, Proper
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.property_estimate import PropertyEstimate
+from lightleak.core.threat_model import Threat
 
 FACTS = Facts(
     "answers the share among the auxiliary rows, nothing observed",
@@ -37,14 +38,15 @@ class PriorGuess(PropertyAttack):
         """The share of auxiliary rows that have the property."""
         began = time.perf_counter()
         prior = observation.auxiliary.prior
-        known = len(observation.auxiliary.ids)
+        threat = Threat("nobody", knows=("property_sample",), sample=len(observation.auxiliary.ids))
         return PropertyEstimate(
             prior,
             0.0,
             1.0,
             prior,
             time.perf_counter() - began,
-            f"Knows the property of {known} rows, reads nothing else.",
+            threat.describe(),
+            threat=threat,
         )
 
     def options(self) -> dict[str, Any]:

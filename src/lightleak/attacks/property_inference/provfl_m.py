@@ -1,5 +1,6 @@
 """ProVFL-M: distribution comparison on a training that the adversary has bent (ProVFL Sec. V, Algorithm 2)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -17,12 +18,9 @@ from lightleak.attacks.property_inference.model_refinement import ModelRefinemen
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import Adversary, IntermediateResults
 from lightleak.core.property_estimate import PropertyEstimate
+from lightleak.core.threat_model import Does
 
-_REPLACED = {
-    "auxiliary": "trains on the property in place of the auxiliary rows' labels",
-    "first_batches": "trains on the property in place of the labels of all rows of the first batches (which it could "
-    "not know: this variant cheats)",
-}
+_REPLACED: Mapping[str, Does] = {"auxiliary": "replaces_own_labels", "first_batches": "replaces_first_labels"}
 
 
 @dataclass(frozen=True)
@@ -83,14 +81,15 @@ class ProVFLM(PropertyAttack):
         """Estimate the fraction from a run that was augmented as `augmentation_for` says."""
         done = self.augmentation_for(observation.adversary, observation.facts.n_classes)
         estimate = self._comparison.run(observation, seed, device)
-        deeds = []
+        deeds: list[Does] = []
         if done.label_replacement is not None:
             deeds.append(_REPLACED[done.label_replacement.rows])
         if done.model_refinement is not None:
-            deeds.append("bends its own bottom network on the auxiliary rows after every epoch")
-        conduct = f"that {' and '.join(deeds)}" if deeds else "that follows the protocol"
-        told = estimate.threat_model.replace("that follows the protocol", conduct)
-        return replace(estimate, threat_model=told, details={**estimate.details, "augmentation": done.describe()})
+            deeds.append("refines_network")
+        assert estimate.threat is not None  # `DistributionComparison` states it
+        threat = replace(estimate.threat, does=tuple(deeds))
+        details = {**estimate.details, "augmentation": done.describe()}
+        return replace(estimate, threat_model=threat.describe(), threat=threat, details=details)
 
     def options(self) -> dict[str, Any]:
         """Settings of distribution comparison, and of the augmentation; JSON-ready."""

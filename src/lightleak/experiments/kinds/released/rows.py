@@ -170,4 +170,5 @@ def _row(unit: str, facts: Facts, k: int, samples: ClassSamples, name: str, real
         "class": name,
         "real_rows_accuracy_class": real,
         "threat_model": samples.threat_model,
+        "threat": None if samples.threat is None else samples.threat.to_dict(),
     }

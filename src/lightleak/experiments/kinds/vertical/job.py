@@ -192,11 +192,13 @@ class Job:
         target = self.config.target
         widths = (*target.bottom_hidden, target.output_width, *target.top_hidden)
         scores = done.module.trainer.callback_metrics
+        defense = defense_named(self.defense, self.config.defenses[self.defense])
         return {
             "dataset": self.config.data.title,
             "target": "-".join(["split", *map(str, widths)]),
             "defense": self.defense,
-            "defense_strength": defense_named(self.defense, self.config.defenses[self.defense]).strength,
+            "defense_name": defense.name,
+            "defense_strength": defense.strength,
             "seed": self.seed,
             "auc": float(scores["test/auroc"]),
             "accuracy": float(scores["test/accuracy"]),

@@ -55,6 +55,7 @@ def estimate_row(
         "seconds": found.seconds,
         "warnings": list(found.warnings),
         "threat_model": found.threat_model,
+        "threat": None if found.threat is None else found.threat.to_dict(),
         "options": attack.options(),
         "by_kind": dict(found.by_kind),
         "details": dict(found.details),
