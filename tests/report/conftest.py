@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import yaml
 
+from lightleak.core.threat_model import ThreatModel
 from lightleak.report import build_report, print_pdf
 
 CHROMIUM = shutil.which("chromium")
@@ -97,7 +98,10 @@ FEASIBILITY = {
     "ranks": [32, 32], "row_constraints": [74, 69], "unit_constraints": [68, 68], "noise": 0.0, "expected": "exact",
     "reason": "69 + 68 equations of layer 2 test every row",
 }  # fmt: skip
-THREAT = "An honest-but-curious server that knows the update, the true labels, column bounds and encoder statistics."
+THREAT = ThreatModel(labels="true").threat()
+GUESSING = ThreatModel(
+    labels="none", update=False, column_bounds=False, encoder_statistics=False, marginals=True
+).threat()
 
 
 class RunMaker:
@@ -145,6 +149,7 @@ class RunMaker:
         if keep_rows:
             self._cells(rng, unit, size, columns)
         quartiles = attack != "random"
+        threat = THREAT if attack != "random" else GUESSING
         return self._certificate(attack, size) | {
             "dataset": "adult", "target": "mlp-100-100", "protocol": "fedsgd", "attack": attack, "batch_size": size,
             "labels": "true", "defense": "none", "seed": 0, "batch_index": batch, "source": source, "epoch": epoch,
@@ -155,7 +160,7 @@ class RunMaker:
             "top25_numerical": 0.86 if quartiles else None, "bottom25_numerical": 0.5 if quartiles else float("nan"),
             "label_count_error": 0.0, "column_accuracy": columns,
             "seconds": 0.002 if attack == "random" else 0.3 * size,
-            "threat_model": THREAT if attack != "random" else "A server that knows column marginals.",
+            "threat_model": threat.describe(), "threat": threat.to_dict(),
             "options": {"restarts": 30, "steps": 1500}, "reconstruction": f"reconstructions/{unit}.csv",
         }  # fmt: skip
 

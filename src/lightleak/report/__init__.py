@@ -12,7 +12,8 @@ How to add a kind of run, ``kinds/NAME.py``, listed in `kinds.MODULES`:
    A name is a field or a score; a function of a row does as well. Against a reference: `with_baseline`, `paired`;
    what differs: `differing(rows, names)`; the strongest: `ranked`.
 4. Make each table from columns: ``table_of(label, [Column("Attack", lambda group: group.title), ...], groups)``, where
-   ``groups`` are pairs of a heading (or "") and things, one line each. An optional column disappears where it has nothing but dashes. A cell is text or a `Cell` with smaller lines.
+   ``groups`` are pairs of a heading (or "") and things, one line each. An optional column disappears where it has
+   nothing but dashes. A cell is text or a `Cell` with smaller lines.
 5. Begin with `sections.summary.summary_section(Summary(...))`, which holds the threat model and the limits, go on with
    `sections.subject.subject_section` (what was attacked, assumptions, attacks left out), and end with
    `sections.run_facts.run_section`. Further sections: `warnings`, `columns` (two marks on a line by name), and those

@@ -104,11 +104,10 @@ class Line:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines that belong together, below a heading where they have one; ``aside`` stands behind it."""
+    """Lines that belong together, below a heading where they have one."""
 
     lines: tuple[Line, ...]
     title: str = ""
-    aside: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import pytest
 
 from lightleak.core.errors import UsageError
 from lightleak.report import build_report
-from lightleak.report.kinds import kind_of_runs
 from lightleak.report.legacy import render_tuning
+from lightleak.report.read import load_runs
 from lightleak.report.tuning.run_folder import load_tuning_run
 
 HOSTILE = "<script>alert(1)</script>"
@@ -139,9 +139,9 @@ def test_values_of_the_study_are_escaped(page_of, make_study) -> None:
 def test_a_study_is_told_by_its_file_with_or_without_rows(make_named_study, make_run) -> None:
     empty = make_named_study("empty")(trials=0, study=INTERRUPTED, config={"kind": "vertical"})
     full = make_named_study("full")(trials=3)
-    assert kind_of_runs([empty]) == kind_of_runs([full]) == kind_of_runs([empty, full]) == "tuning"
+    assert {run.kind for run in load_runs([empty, full])} == {"tuning"}
     audit = make_run(batch_sizes=(8,), n_batches=1)
-    with pytest.raises(UsageError, match=r"one report of each; got .*full: tuning; .*run: gradient inversion"):
+    with pytest.raises(UsageError, match=r"one report for each kind; got .*full: tuning; .*run: updates"):
         build_report([full, audit], full / "both.html")
 
 

@@ -27,7 +27,7 @@ from lightleak.report.format import (
 from lightleak.report.intervals import ENOUGH_PAIRS, Estimate
 from lightleak.report.kinds.updates_exposure import Effect, Exposure, effect, exposures
 from lightleak.report.kinds.updates_words import DURATION, LIMITS, PROVEN, SAFE_SIDE, attacker
-from lightleak.report.page import Cell, Column, Table, Tile, table_of
+from lightleak.report.page import Cell, Column, Table, Tile, table_of, text
 from lightleak.report.read import Run
 from lightleak.report.sections.subject import left_out
 from lightleak.report.sections.summary import INTERVAL, MOST_RUNS, Summary, is_long, share_cell
@@ -144,10 +144,14 @@ def _table(reference: Measured, others: Sequence[Measured]) -> tuple[Table, str]
     if is_short:
         note += " Of each run the worst situation is shown; all others follow further down."
     groups = [
-        (joined(capital(one.title), quality(one.utility, one.cost), by=" · "), [one.worst] if is_short else one.lines)
+        (_heading(capital(one.title), quality(one.utility, one.cost)), [one.worst] if is_short else one.lines)
         for one in kept
     ]
     return table_of("Records at risk", _COLUMNS, groups, css="risk stack"), note
+
+
+def _heading(title: str, aside: str) -> str:
+    return text('{} <span class="plain">· {}</span>', title, aside) if aside else title
 
 
 _COLUMNS: tuple[Column[Line], ...] = (

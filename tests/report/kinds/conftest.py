@@ -30,7 +30,7 @@ def defended(tmp_path: Path) -> Callable[..., Path]:
             row |= {"defense": "gaussian_noise", "defense_strength": 0.01}
             if row["attack"] == "random":
                 continue
-            row |= {metric: kept * row[metric] for metric in WEAKER}
+            row |= {metric: min(kept * row[metric], 1.0) for metric in WEAKER}
             if row["row_status"] is not None and kept < 1:
                 row |= {
                     "certified_rows": 0,

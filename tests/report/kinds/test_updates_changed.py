@@ -9,7 +9,7 @@ import yaml
 from lightleak.report.change.changed import changed_groups
 from lightleak.report.change.comparison import compare_runs, reference_of, run_title
 from lightleak.report.change.settings import changed_settings
-from lightleak.report.run_folder import load_run
+from lightleak.report.read import load_run
 
 
 def edited(folder: Path, **settings) -> Path:
@@ -25,18 +25,20 @@ def test_every_metric_is_compared_pair_by_pair(plain, defended) -> None:
     keys = ["attack", "batch_size", "source", "batch_index"]
     pairs = rows[0].merge(rows[1], on=keys, suffixes=("_0", "_1"))
     groups = changed_groups(before, after)
-    assert {group.title for group in groups} == {"TabLeak", "Inverting Gradients", "Guessing"}
+    assert {group.group.title for group in groups} == {"TabLeak", "Inverting Gradients", "Guessing"}
     for group in groups:
-        name = {"TabLeak": "tableak", "Inverting Gradients": "inverting_gradients", "Guessing": "random"}[group.title]
+        name = {"TabLeak": "tableak", "Inverting Gradients": "inverting_gradients", "Guessing": "random"}[
+            group.group.title
+        ]
         for metric in ("cell_accuracy", "numerical_accuracy", "exact_match_rate", "rmse"):
-            mine = pairs[(pairs.attack == name) & (pairs.batch_size == group.batch_size)]
+            mine = pairs[(pairs.attack == name) & (pairs.batch_size == group.group.first.batch_size)]
             change = group.changes[metric]
             assert change.difference.mean == pytest.approx(
                 (mine[f"{metric}_1"] - mine[f"{metric}_0"]).mean(), abs=1e-12
             )
             assert change.before.mean == pytest.approx(mine[f"{metric}_0"].mean())
         assert group.pairs == 6 and group.n == (6, 6)
-    verdicts = {group.title: group.changes["cell_accuracy"].verdict for group in groups}
+    verdicts = {group.group.title: group.changes["cell_accuracy"].verdict for group in groups}
     assert verdicts == {"TabLeak": "less", "Inverting Gradients": "less", "Guessing": "equal"}
 
 
@@ -123,8 +125,8 @@ def test_the_undefended_run_is_the_reference_wherever_it_stands(plain, defended)
     assert reference_of([after, after]) is after
     (found,) = compare_runs([after, before])
     assert (found.before, found.after) == (before, after)
-    assert found.title == "gaussian noise 0.01 (noisy) against no defence (plain)"
-    assert run_title(before) == "no defence (plain)"
+    assert found.title == "gaussian noise 0.01 (noisy) against no defense (plain)"
+    assert run_title(before) == "no defense (plain)"
     assert compare_runs([before]) == ()
 
 
