@@ -19,7 +19,7 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
-from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.observations import ClientUpdate

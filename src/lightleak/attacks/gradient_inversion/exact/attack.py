@@ -7,15 +7,15 @@ from typing import Any
 import torch
 
 from lightleak.attacks.attack import Progress, UpdateAttack
-from lightleak.attacks.gradient_inversion.checks import require_fit
-from lightleak.attacks.gradient_inversion.exact.assessment import cell_uncertainty
-from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain, layer_names, observed_gradient
+from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
-from lightleak.attacks.gradient_inversion.exact.feasibility import estimate_feasibility, row_kind
-from lightleak.attacks.gradient_inversion.exact.missing import guess_rows
-from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
+from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
-from lightleak.attacks.gradient_inversion.problem import client_network
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names, observed_gradient
+from lightleak.attacks.gradient_inversion.network.checks import require_fit
+from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
+from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.devices import synchronize
 from lightleak.core.errors import ObservationError, UnsupportedError

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self, get_args
 
-from lightleak.attacks.gradient_inversion.exact.prior import PriorSource
+from lightleak.attacks.gradient_inversion.tables.row_prior import PriorSource
 from lightleak.core.errors import UsageError
 
 
