@@ -188,5 +188,5 @@ def test_a_sharpness_out_of_range_is_refused(sharpness: object) -> None:
 
 
 def test_an_unknown_draw_is_refused() -> None:
-    with pytest.raises(UsageError, match="numerical_draw must be row or batch, got 'table'"):
+    with pytest.raises(UsageError, match="numerical_draw must be one of row, batch, got 'table'"):
         RandomConfig("table")

@@ -2,8 +2,8 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 
@@ -11,6 +11,7 @@ from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.compose.composition import Course, joined_threat_model, refusal
 from lightleak.attacks.gradient_inversion.compose.peeling import as_one_batch
 from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate, UpdateKind
 from lightleak.core.reconstruction import Reconstruction
@@ -25,7 +26,7 @@ Labels = Literal["true", "restored"]
 
 
 @dataclass(frozen=True)
-class AuditMaxConfig:
+class AuditMaxConfig(AttackSettings):
     """Settings of ``audit_max``: its own, and those of its stages under their names.
 
     Attributes:
@@ -40,6 +41,8 @@ class AuditMaxConfig:
         UsageError: a value of the wrong type, or a setting that a stage does not have.
     """
 
+    owner: ClassVar[str] = "audit_max"
+
     labels: Labels = "restored"
     exact: Mapping[str, Any] | None = None
     exact_joint: Mapping[str, Any] | None = None
@@ -48,8 +51,7 @@ class AuditMaxConfig:
     tableak_fedavg: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        if self.labels not in get_args(Labels):
-            raise UsageError(f"labels must be one of {', '.join(get_args(Labels))}, got {self.labels!r}")
+        super().__post_init__()
         for name in STAGES["gradient"] + STAGES["delta"]:
             settings = getattr(self, name)
             if settings is not None and not isinstance(settings, Mapping):
@@ -88,10 +90,7 @@ RESTORED_BY = {"tableak": "geng", "tableak_fedavg": "interpolated"}
 
 def audit_max(**options: Any) -> "ComposedAttack":
     """Make the attack; raises `UsageError` for an unknown setting."""
-    known = [f.name for f in fields(AuditMaxConfig)]
-    if unknown := sorted(set(options) - set(known)):
-        raise UsageError(f"audit_max has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
-    config = AuditMaxConfig(**options)
+    config = AuditMaxConfig.of(**options)
     stages = {kind: config.stages(kind) for kind in STAGES}
     settings = {stage.name: stage.options() for of_kind in stages.values() for stage in reversed(of_kind)}
     return ComposedAttack("audit_max", CITATION, stages, {"labels": config.labels, **settings})

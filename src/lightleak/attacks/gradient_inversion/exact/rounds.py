@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from lightleak.attacks.gradient_inversion.exact.certify.proof import Proof, proven_rows
+from lightleak.attacks.gradient_inversion.exact.certify.proof import proven_rows
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import enumerate_rows
 from lightleak.attacks.gradient_inversion.exact.peel.state import LAYER, State

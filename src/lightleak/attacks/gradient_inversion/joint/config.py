@@ -1,26 +1,13 @@
 """Settings of joint inversion."""
 
-import math
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Self, get_args
+from dataclasses import dataclass
+from typing import ClassVar
 
-from lightleak.attacks.gradient_inversion.tables.row_prior import PriorSource
-from lightleak.core.errors import UsageError
-
-_LEAST = {
-    "restarts": 1,
-    "steps": 1,
-    "sweeps": 0,
-    "rounds": 0,
-    "round_steps": 1,
-    "reopenings": 0,
-    "noised_restarts": 1,
-    "noised_steps": 1,
-}
+from lightleak.attacks.gradient_inversion.exact.config import ExactSettings
 
 
 @dataclass(frozen=True)
-class JointConfig:
+class JointConfig(ExactSettings):
     """How much work joint inversion does, and what it may know.
 
     Attributes:
@@ -34,11 +21,12 @@ class JointConfig:
         noised_steps: the engine's steps of each of them.
         ridge: of the whitening, as share of the largest second moment.
         noise: deviation of what was added to every element of the gradient; None: estimated from the gradient.
-        prior: what is believed of cells, see `RowPrior.of`.
 
     Raises:
         UsageError: a value of the wrong type or out of range.
     """
+
+    owner: ClassVar[str] = "exact_joint"
 
     restarts: int = 1
     steps: int = 5000
@@ -50,35 +38,9 @@ class JointConfig:
     noised_steps: int = 1200
     ridge: float = 1e-2
     noise: float | None = None
-    prior: PriorSource = "auto"
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise UsageError(f"{name} must be a whole number, at least {least}, got {value!r}")
-        for name, value in (("ridge", self.ridge), ("noise", self.noise)):
-            if name == "noise" and value is None:
-                continue
-            usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if not usable or value < 0 or (name == "ridge" and value == 0):  # type: ignore[operator]
-                bound = "above 0" if name == "ridge" else "at least 0"
-                raise UsageError(f"{name} must be a finite number {bound}, got {value!r}")
-        if self.prior not in get_args(PriorSource):
-            raise UsageError(f"prior must be one of {', '.join(get_args(PriorSource))}, got {self.prior!r}")
-
-    def with_options(self, **options: Any) -> Self:
-        """A copy with some settings changed.
-
-        Raises:
-            UsageError: no setting of that name, or a value out of range.
-        """
-        known = [f.name for f in fields(self)]
-        unknown = sorted(set(options) - set(known))
-        if unknown:
-            raise UsageError(f"exact_joint has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
-        return replace(self, **options)
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        return asdict(self)
+        super().__post_init__()
+        self.at_least(1, "restarts", "steps", "round_steps", "noised_restarts", "noised_steps")
+        self.at_least(0, "sweeps", "rounds", "reopenings", "noise")
+        self.above_zero("ridge")

@@ -21,6 +21,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import (
     lone_proof,
     number_tolerances,
 )
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.repair.group_fit import Expansion, GroupProblem, Groups
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import numerical_rank, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, NOISE, Residual
@@ -43,19 +44,6 @@ INVOLVED = 1e-9
 """Part of a number's unit vector in such directions from which on its error has no bound."""
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What is proven of rows.
-
-    Attributes:
-        cells: their categories, their label and how often they occur, bool ``[r]``.
-        digits: their numbers as well, to `NUMBERS_WITHIN`, bool ``[r]``.
-    """
-
-    cells: Tensor
-    digits: Tensor
-
-
 def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> Proof:
     """What is proven of explained rows.
 
@@ -66,14 +54,14 @@ def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> P
             twice, it would be another factor.
     """
     if not len(residual.x) or residual.rows_left < 0:
-        return _nothing(residual)
+        return Proof.nothing(residual.x)
     if residual.rows_left == 0 and residual.relative < EXPLAINED:
         return proven_together(residual, space)
     cells, digits = lone_proof(residual, space, all_distinct=scaled)
     once = _told_apart(residual)
     alone = Proof(cells & once, digits & once)
     if residual.rows_left == 0 and bool(alone.cells.all()) and not explains_but_for_digits(residual, space):
-        return _nothing(residual)  # every row is claimed and yet something is left: at least one claim is wrong
+        return Proof.nothing(residual.x)  # every row is claimed and yet something is left: at least one claim is wrong
     return alone
 
 
@@ -85,7 +73,7 @@ def proven_together(residual: Residual, space: RowDomain) -> Proof:
         space: rows that may be in it.
     """
     if residual.rows_left != 0 or not residual.relative < EXPLAINED or not _enough_evidence(residual, space):
-        return _nothing(residual)
+        return Proof.nothing(residual.x)
     alone, visible = residual.counts.sum(-1) == 1, _visible(residual, space)
     tolerance = number_tolerances(space.encoder)
     determined = torch.ones_like(alone)
@@ -99,11 +87,6 @@ def proven_together(residual: Residual, space: RowDomain) -> Proof:
     if bool((determined | ~alone)[~visible.alone].all()):
         cells = cells | visible.unlike
     return Proof(cells, cells & determined & (alone | (len(tolerance) == 0)))
-
-
-def _nothing(residual: Residual) -> Proof:
-    none = torch.zeros(len(residual.x), dtype=torch.bool, device=residual.x.device)
-    return Proof(none, none)
 
 
 def explains_but_for_digits(residual: Residual, space: RowDomain) -> bool:

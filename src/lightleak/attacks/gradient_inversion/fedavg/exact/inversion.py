@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.fedavg.exact.agreement import Agreed
 from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
@@ -18,12 +19,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.decomposition import Deco
 from lightleak.attacks.gradient_inversion.fedavg.exact.explain import gather
 from lightleak.attacks.gradient_inversion.fedavg.exact.leftovers import Known, fit_layers, problem_of
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
-from lightleak.attacks.gradient_inversion.fedavg.exact.proof import (
-    EXPLAINED_WITHIN,
-    Proof,
-    proven_alone,
-    proven_together,
-)
+from lightleak.attacks.gradient_inversion.fedavg.exact.proof import EXPLAINED_WITHIN, proven_alone, proven_together
 from lightleak.attacks.gradient_inversion.fedavg.exact.shares import Fit, fit_shares, with_better_numbers
 from lightleak.attacks.gradient_inversion.joint.problem import JointRows
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain

@@ -10,7 +10,6 @@ Alone, where other rows are missing: the row passes the test of its silent units
 which hold whatever the other rows are, determine its numbers and leave enough over to refute other categories.
 """
 
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from math import comb, log10
 
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import MARGIN, STANDARD_ERRORS, log_combinations
 from lightleak.attacks.gradient_inversion.exact.certify.proof import DIGITS_PER_EQUATION
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.fedavg.exact.counts import LEAST, predicted_shares
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
@@ -49,23 +49,6 @@ MOST_READINGS = 5000
 """Labels and counts that are told apart at most."""
 
 
-@dataclass(frozen=True)
-class Proof:
-    """What is proven of rows.
-
-    Attributes:
-        cells: categories, label and how often the row occurs, bool ``[r]``.
-        digits: its numbers as well, to `NUMBERS_WITHIN`, bool ``[r]``.
-    """
-
-    cells: Tensor
-    digits: Tensor
-
-    def of(self, index: Tensor) -> "Proof":
-        """That of some rows."""
-        return Proof(self.cells[index], self.digits[index])
-
-
 def proven_together(
     observed: WeightUpdate, space: RowDomain, fit: Fit, counts: Tensor, n_rows: int, rank: int
 ) -> Proof:
@@ -84,7 +67,7 @@ def proven_together(
         or int(counts.sum()) != n_rows
         or not _enough_evidence(observed, space, fit, rank)
     ):
-        return _nothing(counts)
+        return Proof.nothing(counts)
     predicted = predicted_shares(observed, fit.x, n_rows)
     told = _counts_told(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
     categories, digits = _settled(observed, space, fit)
@@ -109,7 +92,7 @@ def proven_alone(
     spare = len(equations.values) - len(every)
     counts = torch.nn.functional.one_hot(labels, observed.start.n_classes)
     if not len(codes) or not equations.determines(list(every)):
-        return _nothing(counts)
+        return Proof.nothing(counts)
     own = equations.solve_near(codes, numbers)
     deviation = _column_noise(space) * equations.deviation(codes, own)
     missed = torch.maximum(equations.distance(codes, own), STANDARD_ERRORS * deviation)
@@ -125,11 +108,6 @@ def proven_alone(
     told = _counts_told(observed, shares, known, predicted, counts, n_rows - equations.rank)
     cells = enough & fits & near & test.passed() & told
     return Proof(cells, cells)
-
-
-def _nothing(counts: Tensor) -> Proof:
-    none = torch.zeros(len(counts), dtype=torch.bool, device=counts.device)
-    return Proof(none, none)
 
 
 def _enough_evidence(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: int) -> bool:

@@ -53,8 +53,7 @@ class FedAvgConfig(EngineConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.not_negative("epoch_prior", "matching_weight", "total_variation", "clip")
-        if self.assumed_epochs is not None and self.assumed_epochs < 1:
-            raise UsageError(f"assumed_epochs must be at least 1, got {self.assumed_epochs}")
+        self.at_least(0, "epoch_prior", "matching_weight", "total_variation", "clip")
+        self.at_least(1, "assumed_epochs")
         if self.label_order == "batches" and self.labels != "true":
             raise UsageError(f"label_order 'batches' needs labels 'true', got {self.labels!r}")
