@@ -84,4 +84,4 @@ def test_a_batch_without_accuracy_is_skipped(make_run) -> None:
 
 def test_many_epochs_share_few_ticks(make_run) -> None:
     (panel,) = panels_of(load_run(make_run(batch_sizes=(8,), n_batches=1, epochs=50, keep_rows=False)))
-    assert panel.drawing.count('class="tick"') <= 5 + 8
+    assert panel.drawing.count('class="tick"') <= 6 + 8
