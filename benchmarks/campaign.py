@@ -38,8 +38,8 @@ def be_a_rank(folder: Path, go: Path) -> None:
     import torch
     from rich.console import Console
 
-    from lightleak.audit.config import parse_config
-    from lightleak.audit.run import run_audit
+    from lightleak.experiments.config import parse_config
+    from lightleak.experiments.run import run_audit
 
     torch.set_num_threads(1)
     config = parse_config(json.loads((folder / "config.json").read_text()))

@@ -31,10 +31,6 @@ from torch.nn.functional import cross_entropy
 
 import lightleak
 from lightleak.attacks import ATTACKS
-from lightleak.audit.clients import FreshClients, FreshFedAvgClients, Population
-from lightleak.audit.environment import project_state
-from lightleak.audit.experiment import Experiment
-from lightleak.audit.federation_config import ProtocolConfig
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.matching import match_rows
 from lightleak.core.observations import ClientUpdate, GroundTruth
@@ -48,6 +44,10 @@ from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.defenses.horizontal import UPDATE_DEFENSES, UpdateDefense
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.experiments.clients import FreshClients, FreshFedAvgClients, Population
+from lightleak.experiments.environment import project_state
+from lightleak.experiments.experiment import Experiment
+from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.metrics.cells import Cells, agreement, checked_pair
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.score import score

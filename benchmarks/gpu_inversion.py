@@ -22,11 +22,11 @@ import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.attack import GradientInversion
-from lightleak.audit.clients import FreshClients
-from lightleak.audit.config import AuditConfig, DataConfig
-from lightleak.audit.experiment import prepare_experiment
 from lightleak.core.devices import require_tf32, resolve_device, synchronize, tf32_products
 from lightleak.core.errors import LightLeakError
+from lightleak.experiments.clients import FreshClients
+from lightleak.experiments.config import AuditConfig, DataConfig
+from lightleak.experiments.experiment import prepare_experiment
 from lightleak.metrics.score import score
 from lightleak.metrics.summary import summarise
 

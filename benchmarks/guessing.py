@@ -11,10 +11,10 @@ import argparse
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.random_baseline import AS_PUBLISHED
-from lightleak.audit.clients import FreshClients
-from lightleak.audit.config import AuditConfig, DataConfig
-from lightleak.audit.experiment import prepare_experiment
 from lightleak.core.seeds import derive_seed
+from lightleak.experiments.clients import FreshClients
+from lightleak.experiments.config import AuditConfig, DataConfig
+from lightleak.experiments.experiment import prepare_experiment
 from lightleak.metrics.score import score
 from lightleak.metrics.summary import Summary, summarise
 

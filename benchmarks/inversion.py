@@ -13,10 +13,10 @@ import time
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.clients import FreshClients
-from lightleak.audit.config import AuditConfig, DataConfig
-from lightleak.audit.experiment import Experiment, prepare_experiment
 from lightleak.core.errors import DataError
+from lightleak.experiments.clients import FreshClients
+from lightleak.experiments.config import AuditConfig, DataConfig
+from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.metrics.score import score
 
 WIDTH, HIDDEN, CLASSES = 105, (100, 100), 2

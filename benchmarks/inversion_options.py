@@ -20,13 +20,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.clients import FreshClients, FreshFedAvgClients
-from lightleak.audit.config import AuditConfig, DataConfig, TrainingConfig
-from lightleak.audit.experiment import Experiment, prepare_experiment
-from lightleak.audit.federation_config import ProtocolConfig
 from lightleak.core.observations import ClientUpdate, GroundTruth
 from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
+from lightleak.experiments.config import AuditConfig, DataConfig, TrainingConfig
+from lightleak.experiments.experiment import Experiment, prepare_experiment
+from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.metrics.score import score
 from lightleak.metrics.summary import Summary, summarise
 from lightleak.protocols.fedsgd import client_update

@@ -1,16 +1,27 @@
 """What every test gets: one thread, the same seeds, and the real tables where this machine has them."""
 
+import copy
+import io
+import logging
 import os
 import random
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import settings
+from rich.console import Console
+
+from lightleak.callbacks.capture_store import Capture
+from lightleak.experiments.clients import FreshClients
+from lightleak.experiments.config import AuditConfig, parse_config
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.run import run_audit
 
 # A slow machine must not fail a property, and a failure must come back on the next run.
 settings.register_profile("lightleak", deadline=None, derandomize=True)
@@ -56,3 +67,79 @@ def leave_results(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], 
         return folder
 
     return run
+
+
+# A tiny audit, about a second a run.
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+TINY: dict[str, Any] = {
+    "data": {"name": "synthetic", "options": {"n_discrete": 2, "n_continuous": 2, "n_rows": 120}},
+    "target": {"network": "mlp", "options": {"hidden": [6]}},
+    "training": {"epochs": 2, "batch_size": 8},
+    "capture": {"epochs": [0, 1], "per_epoch": 1},
+    "initial": {"batch_sizes": [4], "batches": 2},
+    "attacks": {"tableak": {"steps": 20, "restarts": 2}, "random": {}},
+    "device": "cpu",
+    "workers": 1,
+}
+
+Settings = Callable[..., AuditConfig]
+
+
+@pytest.fixture(scope="session")
+def tiny() -> Settings:
+    """Makes the tiny config; arguments are dotted keys with ``__`` for the dot, such as ``training__epochs=1``."""
+
+    def make(**overrides: Any) -> AuditConfig:
+        changed = {key.replace("__", "."): value for key, value in overrides.items()}
+        return parse_config(copy.deepcopy(TINY), changed)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def tiny_fedavg(tiny: Settings) -> Settings:
+    """As ``tiny``, with FedAvg clients of 6 rows, 2 local epochs of 2 batches, three rounds, and an attack on them."""
+    fedavg = {
+        "protocol": {
+            "name": "fedavg",
+            "local_epochs": 2,
+            "local_batches": 2,
+            "learning_rate": 0.1,
+            "clients": 8,
+            "client_rows": 6,
+            "clients_per_round": 4,
+            "rounds": 3,
+        },
+        "training": {},
+        "capture": {"epochs": [0, 2], "per_epoch": 1},
+        "attacks": {"tableak_fedavg": {"steps": 20, "restarts": 2}, "random": {}},
+    }
+    return lambda **overrides: tiny(**{**fedavg, **overrides})
+
+
+@pytest.fixture(scope="session")
+def silent() -> Console:
+    """A console nobody sees."""
+    return Console(file=io.StringIO())
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory, tiny: Settings, silent: Console) -> Path:
+    """The folder of an uninterrupted run of the tiny config with a monitor; tests only read it."""
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    monitored = tiny(monitor__attack="inverting_gradients", monitor__options={"steps": 5})
+    run_audit(monitored, folder, ["lightleak", "audit"], silent)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def save_captures(tiny: Settings) -> Callable[..., list[Path]]:
+    """Writes captures of fresh clients, one per batch size, below a folder, and returns theirs in order."""
+
+    def save(root: Path, sizes: tuple[int, ...] = (3, 4), share_labels: bool = True, **overrides: Any) -> list[Path]:
+        experiment = prepare_experiment(tiny(**overrides))
+        clients = FreshClients(experiment.population(), experiment.spec, 0, share_labels)
+        return [Capture(*clients.observe(size, i), rank=i).save(root) for i, size in enumerate(sizes)]
+
+    return save

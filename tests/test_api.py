@@ -17,11 +17,11 @@ from torch import Tensor, nn
 import lightleak
 from lightleak.api import Leakage, PreparedTable
 from lightleak.attacks import ATTACKS
-from lightleak.audit.clients import FreshClients, Population
-from lightleak.audit.kinds import kind_of_config
 from lightleak.cli.arguments import flag_settings
 from lightleak.core.errors import LightLeakError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.experiments.clients import FreshClients, Population
+from lightleak.experiments.registry import kind_of_config
 from lightleak.targets import NetworkSpec, own
 from lightleak.targets.own import hand_over
 from lightleak.tuning.config import load_tune_config

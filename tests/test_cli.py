@@ -13,13 +13,15 @@ import yaml
 
 import lightleak
 from lightleak.attacks import ATTACKS
-from lightleak.audit import kinds, reproduce, run
 from lightleak.cli import main
 from lightleak.core.errors import DataError, ObservationError, UnsupportedError
 from lightleak.data.datasets import DATASETS
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.vertical import VERTICAL_DEFENSES
+from lightleak.experiments import registry as kinds
+from lightleak.experiments import run
 from lightleak.metrics import METRICS
+from lightleak.reproductions import reproduce
 from lightleak.targets import NETWORKS
 from lightleak.targets.classifier import TabularClassifier
 
@@ -220,7 +222,7 @@ def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(
 
     arguments = ("attack", "config.yaml", "--capture", str(finished / "captures"), "--output", "offline")
     with monkeypatch.context() as patch:
-        patch.setattr("lightleak.audit.offline.run_units", stop)
+        patch.setattr("lightleak.experiments.offline.run_units", stop)
         code, _, err = lightleak_command(*arguments)
     assert code == 130
     assert_one_message(err, "kept in offline; go on with: the same command")

@@ -16,10 +16,10 @@ import pytest
 import yaml
 from rich.console import Console
 
-from lightleak.audit.config import load_config
-from lightleak.audit.run import run_audit
 from lightleak.cli.arguments import flag_settings, split_arguments
 from lightleak.cli.parser import build_parser
+from lightleak.experiments.config import load_config
+from lightleak.experiments.run import run_audit
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "configs" / "cluster"

@@ -10,12 +10,12 @@ import yaml
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
-from lightleak.audit.config import parse_config
-from lightleak.audit.released.config import parse_released_config
-from lightleak.audit.vertical.config import parse_vertical_config
-from lightleak.audit.vertical.run import check_vertical
 from lightleak.cli.arguments import flag_settings
 from lightleak.cli.parser import build_parser
+from lightleak.experiments.config import parse_config
+from lightleak.experiments.kinds.released.config import parse_released_config
+from lightleak.experiments.kinds.vertical.config import parse_vertical_config
+from lightleak.experiments.kinds.vertical.run import check_vertical
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.trial import trial_tree
 

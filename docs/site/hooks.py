@@ -28,7 +28,9 @@ PACKAGES = {
     "lightleak.attacks": "gradient inversion, property inference, model inversion",
     "lightleak.metrics": "scores of what an attack returns",
     "lightleak.report": "the run folder as one page",
-    "lightleak.audit": "configs, campaigns, reproductions, the leakage monitor",
+    "lightleak.experiments": "configs, campaigns, every kind of audit, the leakage monitor",
+    "lightleak.reproductions": "papers' tables and figures",
+    "lightleak.doctor": "checks of an installation and of the machine",
     "lightleak.tuning": "searches in configs, shared studies",
     "lightleak.cards": "the cards of this documentation",
 }

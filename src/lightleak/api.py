@@ -13,15 +13,6 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from lightleak.audit.config import parse_config
-from lightleak.audit.kinds import KINDS, load_any_config
-from lightleak.audit.leakage_callback import LeakageCallback
-from lightleak.audit.offline import attack_captures, find_captures
-from lightleak.audit.results import print_summary
-from lightleak.audit.run import run_audit
-from lightleak.audit.settings import read_settings, setting_key
-from lightleak.audit.unit import Observed
-from lightleak.audit.updates import run_updates, updates_config
 from lightleak.callbacks.capture_store import Capture, load_update
 from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import DataError, UsageError
@@ -34,6 +25,15 @@ from lightleak.data.own_table import hand_over_table
 from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
 from lightleak.data.user_table import load_table
+from lightleak.experiments.config import parse_config
+from lightleak.experiments.leakage_callback import LeakageCallback
+from lightleak.experiments.offline import attack_captures, find_captures
+from lightleak.experiments.registry import KINDS, load_any_config
+from lightleak.experiments.results import print_summary
+from lightleak.experiments.run import run_audit
+from lightleak.experiments.settings import read_settings, setting_key
+from lightleak.experiments.unit import Observed
+from lightleak.experiments.updates import run_updates, updates_config
 from lightleak.report.page import FILE_NAME as REPORT_FILE
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
 from lightleak.targets.own_check import require_auditable

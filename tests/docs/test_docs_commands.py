@@ -13,15 +13,15 @@ import yaml
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
-from lightleak.audit.config import load_config, parse_config
-from lightleak.audit.frontier.config import parse_frontier_config
-from lightleak.audit.kinds import kind_of_config
-from lightleak.audit.released.config import parse_released_config
-from lightleak.audit.vertical.config import parse_vertical_config
-from lightleak.audit.vertical.run import check_vertical
 from lightleak.cards import find_cards
 from lightleak.cli.arguments import flag_settings
 from lightleak.cli.parser import build_parser
+from lightleak.experiments.config import load_config, parse_config
+from lightleak.experiments.kinds.frontier.config import parse_frontier_config
+from lightleak.experiments.kinds.released.config import parse_released_config
+from lightleak.experiments.kinds.vertical.config import parse_vertical_config
+from lightleak.experiments.kinds.vertical.run import check_vertical
+from lightleak.experiments.registry import kind_of_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

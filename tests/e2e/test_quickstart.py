@@ -15,9 +15,9 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from lightleak.audit.config import load_config
-from lightleak.audit.run import run_audit
 from lightleak.cli import main
+from lightleak.experiments.config import load_config
+from lightleak.experiments.run import run_audit
 
 PATIENCE = 300  # seconds until a process that hangs is given up; a busy machine is slow
 LESS = {

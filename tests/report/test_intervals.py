@@ -9,7 +9,7 @@ from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep
 
 from lightleak.api import audit_model
-from lightleak.audit.config import InitialConfig
+from lightleak.experiments.config import InitialConfig
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.intervals import (
     ENOUGH_PAIRS,

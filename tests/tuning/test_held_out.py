@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from lightleak.audit.experiment import prepare_experiment
-from lightleak.audit.run import plan_units
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.run import plan_units
 from lightleak.tuning import held_out
 from lightleak.tuning.held_out import HELD_OUT_SEED, compare, held_out_tree
 from lightleak.tuning.objective import ObjectiveConfig

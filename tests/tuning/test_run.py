@@ -14,9 +14,9 @@ import pandas as pd
 import pytest
 import torch
 
-from lightleak.audit.config import load_config
 from lightleak.cli import main
 from lightleak.core.errors import UsageError
+from lightleak.experiments.config import load_config
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.run import run_tune
 from lightleak.tuning.study import RESUMED, SharedStudy

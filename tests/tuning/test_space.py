@@ -7,8 +7,8 @@ from typing import Any
 import optuna
 import pytest
 
-from lightleak.audit.settings import read_yaml
 from lightleak.core.errors import UsageError
+from lightleak.experiments.settings import read_yaml
 from lightleak.tuning.space import Space, read_space
 
 EXPERIMENT = """

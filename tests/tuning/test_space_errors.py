@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from lightleak.audit.settings import read_yaml
 from lightleak.core.errors import UsageError
+from lightleak.experiments.settings import read_yaml
 from lightleak.tuning.space import read_space
 
 TWO = "of: [x, y], default: x"

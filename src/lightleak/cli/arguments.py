@@ -77,7 +77,7 @@ def flag_settings(rest: Sequence[str]) -> dict[str, Any]:
     >>> flag_settings(["--seed=3", "--trainer.num-nodes", "2"])
     {'seed': 3, 'training.trainer.num_nodes': 2}
     """
-    from lightleak.audit.settings import setting_key
+    from lightleak.experiments.settings import setting_key
 
     settings: dict[str, Any] = {}
     queue = list(rest)

@@ -61,7 +61,7 @@ def list_names(
             about = (getattr(make, "func", make).__doc__ or "").splitlines()[0]
             console.print(f"{name:28}{about}", soft_wrap=True, highlight=False, markup=False)
     else:
-        from lightleak.audit.reproduce import list_reproductions
+        from lightleak.reproductions.reproduce import list_reproductions
 
         list_reproductions(console)
 

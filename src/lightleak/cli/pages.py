@@ -41,7 +41,7 @@ def doctor(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> int:
     """Examine the machine; the exit code says whether something is wrong."""
-    from lightleak.audit.doctor import are_findings, examine, has_problem, print_findings, write_findings
+    from lightleak.doctor import are_findings, examine, has_problem, print_findings, write_findings
 
     if parsed.json is not None:
         _check_file("--json", parsed.json, (".json",), "findings", are_findings)

@@ -15,8 +15,8 @@ PROVFL_TRIALS = 10
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a config, print its plan, or finish the run of a folder."""
-    from lightleak.audit.kinds import kind_of_config, load_any_config
-    from lightleak.audit.run import resumed_file
+    from lightleak.experiments.registry import kind_of_config, load_any_config
+    from lightleak.experiments.run import resumed_file
 
     _quiet_lightning()
     if parsed.config is None and parsed.resume is None:
@@ -42,7 +42,7 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
 
 def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Attack captured updates by the attacks of a config."""
-    from lightleak.audit.kinds import load_any_config
+    from lightleak.experiments.registry import load_any_config
 
     kind, config = load_any_config(parsed.config, flag_settings(rest))
     kind.attack(config, parsed.capture, folder, command, console)
@@ -62,9 +62,9 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 
 def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a paper's table or figure, or list what can be run."""
-    from lightleak.audit.reproduce import list_reproductions, reproduce
-    from lightleak.audit.reproduction_settings import Selection
-    from lightleak.audit.settings import MOST_SEEDS, at_most
+    from lightleak.experiments.settings import MOST_SEEDS, at_most
+    from lightleak.reproductions.reproduce import list_reproductions, reproduce
+    from lightleak.reproductions.settings import Selection
 
     if parsed.name.upper() == "LIST":
         list_reproductions(console)

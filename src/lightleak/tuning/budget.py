@@ -7,9 +7,9 @@ from typing import Any
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.settings import named_settings, plain
-from lightleak.audit.unit import Unit
 from lightleak.core.errors import UsageError
+from lightleak.experiments.settings import named_settings, plain
+from lightleak.experiments.unit import Unit
 from lightleak.tuning.config import BudgetConfig
 
 TIMED_STEPS = (10, 60)

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lightleak.audit.settings import at_least, build_settings, override, plain, read_settings
 from lightleak.core.errors import UsageError
+from lightleak.experiments.settings import at_least, build_settings, override, plain, read_settings
 from lightleak.tuning.objective import ObjectiveConfig
 from lightleak.tuning.samplers import PrunerConfig, SamplerConfig
 from lightleak.tuning.space import Space, read_space

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.console import Console
 
-from lightleak.audit.experiment import Experiment, target_name
-from lightleak.audit.settings import plain
-from lightleak.audit.training import TRAINING_FILE
+from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.settings import plain
+from lightleak.experiments.training import TRAINING_FILE
 from lightleak.metrics.summary import summarise
 from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
 from lightleak.tuning.trial import load_trial

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from lightleak.audit.results import SCHEMA_VERSION
-from lightleak.audit.settings import plain
-from lightleak.audit.unit import without_nan, write_whole
+from lightleak.experiments.results import SCHEMA_VERSION
+from lightleak.experiments.settings import plain
+from lightleak.experiments.unit import without_nan, write_whole
 from lightleak.tuning.front import knee, pareto_front
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, SharedStudy
 from lightleak.tuning.trial import settled, trial_folder, trial_tree

@@ -13,17 +13,17 @@ import yaml
 from rich.console import Console
 from rich.table import Table as Grid
 
-from lightleak.audit.config import AuditConfig
-from lightleak.audit.environment import write_environment
-from lightleak.audit.experiment import prepare_experiment
-from lightleak.audit.finish import console_of_rank
-from lightleak.audit.folder import begin_folder
-from lightleak.audit.lanes import lanes_here
-from lightleak.audit.redaction import ATTACKABLE, redact_run
-from lightleak.audit.settings import at_least, at_most, read_settings, read_yaml
-from lightleak.audit.unit import without_nan, write_whole
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.environment import write_environment
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.finish import console_of_rank
+from lightleak.experiments.folder import begin_folder
+from lightleak.experiments.lanes import lanes_here
+from lightleak.experiments.redaction import ATTACKABLE, redact_run
+from lightleak.experiments.settings import at_least, at_most, read_settings, read_yaml
+from lightleak.experiments.unit import without_nan, write_whole
 from lightleak.report import build_report
 from lightleak.tuning.config import SECTION, TuneConfig
 from lightleak.tuning.held_out import HELD_OUT, compare, held_out_tree, words_of

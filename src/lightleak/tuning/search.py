@@ -6,9 +6,9 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, cast, get_args
 
-from lightleak.audit.settings import at_most
 from lightleak.core.errors import UsageError
 from lightleak.data.cells import LARGEST_INTEGER
+from lightleak.experiments.settings import at_most
 from lightleak.tuning.parameter import Condition, Kind, Parameter, canonical, is_number, words
 
 KINDS: tuple[str, ...] = get_args(Kind)

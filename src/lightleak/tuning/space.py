@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
-from lightleak.audit.settings import plain
 from lightleak.core.errors import UsageError
+from lightleak.experiments.settings import plain
 from lightleak.tuning.parameter import MISSING, Condition, Parameter, SuggestsValues, words
 from lightleak.tuning.search import is_search, read_search
 

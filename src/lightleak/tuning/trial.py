@@ -12,17 +12,17 @@ import yaml
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.audit.campaign import finished_rows, run_units
-from lightleak.audit.config import AuditConfig
-from lightleak.audit.experiment import prepare_experiment
-from lightleak.audit.kinds import Kind, kind_of_config
-from lightleak.audit.run import check_served, open_run_folder, plan_units
-from lightleak.audit.settings import named_settings, plain, read_settings
-from lightleak.audit.training import TRAINING_FILE, train, trains_together
-from lightleak.audit.unit import Unit, write_whole
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.stored import set_aside
+from lightleak.experiments.campaign import finished_rows, run_units
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.registry import Kind, kind_of_config
+from lightleak.experiments.run import check_served, open_run_folder, plan_units
+from lightleak.experiments.settings import named_settings, plain, read_settings
+from lightleak.experiments.training import TRAINING_FILE, train, trains_together
+from lightleak.experiments.unit import Unit, write_whole
 from lightleak.targets.trainer import quiet_lightning
 from lightleak.tuning.budget import steps_within, with_steps
 from lightleak.tuning.config import StudyConfig, TuneConfig

@@ -13,7 +13,8 @@ class GANConfig:
     """How the generator is trained.
 
     Defaults were chosen on public rows alone, by whether the generator learns its condition
-    (``configs/tune-plgmi-generator.yaml``). Those of thesis Table 5.4 are in `lightleak.audit.released.settings`.
+    (``configs/tune-plgmi-generator.yaml``). Those of thesis Table 5.4 are in
+    `lightleak.reproductions.released.settings`.
 
     Attributes:
         iterations: generator steps (n_iter).

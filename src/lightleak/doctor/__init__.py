@@ -1,0 +1,96 @@
+"""``lightleak doctor``: is everything here that an audit needs, does it work, and what would mend it?
+
+A check is a function from facts to findings. Each file has those of one topic, and ``check`` that gathers the facts.
+"""
+
+import importlib
+import json
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from lightleak import __version__
+from lightleak.doctor.finding import Facts, Finding, State, has_problem
+
+__all__ = ["Finding", "State", "examine", "has_problem", "print_findings", "write_findings"]
+
+SCHEMA_VERSION = 1
+TOPICS = ("install", "devices", "memory", "tables", "storage", "launcher", "attack")
+WIDTH = 100
+STYLES = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "bold red"}
+
+
+def examine(data: Path | None = None, output: Path = Path("runs")) -> list[Finding]:
+    """Examine this machine; takes the time of some imports.
+
+    Args:
+        data: folder with one subfolder per dataset; ``None``: where every command looks.
+        output: folder that runs would be written to; it need not exist.
+    """
+    facts = Facts(data, output, dict(os.environ))
+    # Two of them wait for processes of their own.
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        return [finding for findings in pool.map(partial(guarded, facts=facts), TOPICS) for finding in findings]
+
+
+def guarded(topic: str, facts: Facts) -> list[Finding]:
+    """The findings of a topic; where its check cannot even run, a finding that says why."""
+    try:
+        # Imported here: where torch or pandas are missing or broken, the other topics are examined all the same.
+        findings: list[Finding] = importlib.import_module(f"{__name__}.{topic}").check(facts)
+        return findings
+    except Exception as error:  # whatever is broken here: to say it is the doctor's task
+        mend = "mend the install first; if nothing is wrong there, report this message"
+        return [Finding(topic, topic, State.PROBLEM, f"cannot be examined: {type(error).__name__}: {error}", mend)]
+
+
+def print_findings(findings: Sequence[Finding], console: Console) -> None:
+    """The findings as a table of at most 100 columns, and what they come to."""
+    grid = Grid("", "what", "found, and how to mend it", box=None, padding=(0, 1, 0, 0), header_style="bold")
+    for finding in findings:
+        words = Text(finding.found)
+        if finding.mend:
+            words.append(f"\nmend: {finding.mend}", style="bold" if finding.state is State.PROBLEM else "dim")
+        what = f"{finding.topic}: {finding.check}" if finding.check != finding.topic else finding.topic
+        grid.add_row(Text(finding.state, style=STYLES[finding.state]), Text(what), words)
+    console.print(grid, width=min(WIDTH, console.width), highlight=False)
+    n_problems, n_notes = count(findings, State.PROBLEM), count(findings, State.NOTE)
+    verdict = "nothing needs to be mended" if not n_problems else f"{n_problems} to mend"
+    console.print(f"{len(findings)} checks: {verdict}, {n_notes} notes", highlight=False)
+
+
+def write_findings(findings: Sequence[Finding], file: Path) -> None:
+    """The same as JSON."""
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "lightleak": __version__,
+        "python": platform.python_version(),
+        "problems": count(findings, State.PROBLEM),
+        "notes": count(findings, State.NOTE),
+        "findings": [finding.to_dict() for finding in findings],
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(content, indent=1))
+
+
+def are_findings(file: Path) -> bool:
+    """Whether a file holds what `write_findings` wrote."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(content, dict) and {"lightleak", "problems", "findings"} <= set(content)
+
+
+def count(findings: Iterable[Finding], state: State) -> int:
+    """How many findings are in a state."""
+    return sum(finding.state is state for finding in findings)

@@ -1,0 +1,100 @@
+"""Does everything work together? One audit of a made table, from the command line to the report."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lightleak.doctor.finding import Facts, Finding, State
+
+TOPIC = "attack"
+CHECK = "end to end"
+SECONDS = 600.0
+"""It takes two, and the imports before it; on a shared folder these can take minutes the first time."""
+
+CONFIG: dict[str, Any] = {
+    "data": {"name": "synthetic", "options": {"n_discrete": 3, "n_continuous": 2, "n_rows": 100}},
+    "target": {"options": {"hidden": [50]}},
+    "training": {"epochs": 1, "batch_size": 16},
+    "capture": {"epochs": [0], "per_epoch": 1},
+    "initial": {"batch_sizes": [1], "batches": 2},
+    "attacks": {"tableak": {"restarts": 2, "steps": 200}, "random": {}},
+    "device": "cpu",
+    "workers": 1,
+}
+"""The gradient of one row through a wide layer gives the row away: nearly all cells come back."""
+
+EXPECTED_CELLS = 0.8
+
+LAUNCHERS = ("SLURM_", "LOCAL_", "TORCHELASTIC_", "MASTER_", "GROUP_", "ROLE_", "RANK", "WORLD_SIZE", "NODE_RANK")
+"""Beginnings of the variables that would make the audit wait for processes that do not take part in it."""
+
+Run = Callable[[Path, Path, Mapping[str, str]], tuple[int, str]]
+"""Audits a config into a folder under an environment; returns exit code and what was said on stderr."""
+
+
+def check(facts: Facts) -> list[Finding]:
+    """The finding of an audit in a process and a folder of its own."""
+    return [end_to_end(run_audit_command, facts.variables)]
+
+
+def end_to_end(run: Run, variables: Mapping[str, str]) -> Finding:
+    """Audit the made table and look at what is left behind."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="lightleak-doctor-") as made:
+        config, folder = Path(made) / "config.yaml", Path(made) / "run"
+        config.write_text(yaml.safe_dump(CONFIG))
+        code, said = run(config, folder, alone(variables))
+        seconds = time.monotonic() - began
+        if code != 0:
+            last = (said.strip().splitlines() or ["it said nothing"])[-1]
+            mend = "mend the problems above first; if there are none, report this message"
+            return Finding(TOPIC, CHECK, State.PROBLEM, f"lightleak audit ended with code {code}: {last}", mend)
+        rows = json.loads((folder / "results.json").read_text())["rows"]
+        report = (folder / "report.html").is_file()
+    return judge(rows, report, seconds)
+
+
+def judge(rows: list[dict[str, Any]], report: bool, seconds: float) -> Finding:
+    """Whether an audit of the made table found what there is to find."""
+    cells = {
+        attack: [row["cell_accuracy"] for row in rows if row["attack"] == attack and row["batch_size"] == 1]
+        for attack in CONFIG["attacks"]
+    }
+    if not report or not all(cells.values()):
+        missing = "report.html" if not report else "a result of " + ", ".join(a for a in cells if not cells[a])
+        mend = "report this: lightleak audit left out a part of its results"
+        return Finding(TOPIC, CHECK, State.PROBLEM, f"the audit ended well, but without {missing}", mend)
+    mean = {attack: sum(values) / len(values) for attack, values in cells.items()}
+    found = f"TabLeak {mean['tableak']:.0%} of cells, a guess {mean['random']:.0%}, in {seconds:.0f} s with imports"
+    if mean["tableak"] < EXPECTED_CELLS:
+        mend = f"at least {EXPECTED_CELLS:.0%} was expected: is the install altered? Run its tests (make test)"
+        return Finding(TOPIC, CHECK, State.PROBLEM, found, mend)
+    return Finding(TOPIC, CHECK, State.OK, found)
+
+
+def alone(variables: Mapping[str, str]) -> dict[str, str]:
+    """The environment without what a launcher set: one process and one thread.
+
+    >>> alone({"RANK": "1", "WORLD_SIZE": "2", "SLURM_JOB_ID": "7", "HOME": "/home"})
+    {'HOME': '/home', 'OMP_NUM_THREADS': '1'}
+    """
+    kept = {name: value for name, value in variables.items() if not name.startswith(LAUNCHERS)}
+    return kept | {"OMP_NUM_THREADS": "1"}
+
+
+def run_audit_command(config: Path, folder: Path, variables: Mapping[str, str]) -> tuple[int, str]:
+    """``lightleak audit`` as a process of its own."""
+    words = [sys.executable, "-m", "lightleak", "audit", str(config), "--output", str(folder)]
+    try:
+        done = subprocess.run(words, env=dict(variables), capture_output=True, text=True, timeout=SECONDS, cwd=os.sep)
+    except subprocess.TimeoutExpired:
+        return 124, f"it took more than {SECONDS:g} seconds"
+    return done.returncode, done.stderr

@@ -1,0 +1,48 @@
+"""Is there memory for the processes that are started on this machine?"""
+
+from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.experiments.machine import available_memory, memory_in_group, memory_limit, total_memory
+
+TOPIC = "memory"
+NEEDED_BYTES = 2**30
+"""A process that has loaded torch and lightning takes about half of it before any work."""
+EASY_BYTES = 3 * 2**30
+
+
+def check(facts: Facts) -> list[Finding]:
+    """The finding about the memory of this machine."""
+    processes = facts.variables.get("LOCAL_WORLD_SIZE", "1")
+    n_processes = max(1, int(processes)) if processes.isdigit() else 1
+    return [memory(total_memory(), memory_limit(), available_memory(), memory_in_group(), n_processes)]
+
+
+def memory(
+    total: int | None, limit: int | None, available: int | None, in_group: int | None, processes: int
+) -> Finding:
+    """Whether every process of this machine finds room.
+
+    Args:
+        total: bytes of the machine; ``None`` where the system does not tell, here and below.
+        limit: bytes that the control group (a container, a job of the scheduler) allows; ``None`` also without one.
+        available: bytes that are free on the machine.
+        in_group: bytes that the control group has left.
+        processes: how many share it.
+    """
+    free = min((bytes_ for bytes_ in (available, in_group) if bytes_ is not None), default=None)
+    if total is None or free is None:
+        return Finding(TOPIC, "memory", State.NOTE, "this system does not tell how much is free")
+    limited = "" if limit is None else f", {_gib(limit)} allowed by the control group"
+    shared = "" if processes == 1 else f", for {processes} processes"
+    found = f"{_gib(free)} free of {_gib(total)}{limited}{shared}"
+    each = free / processes
+    if each < NEEDED_BYTES:
+        mend = f"a process needs {_gib(NEEDED_BYTES)} and more: ask for more memory (--mem), or start fewer"
+        return Finding(TOPIC, "memory", State.PROBLEM, found, mend)
+    if each < EASY_BYTES:
+        mend = f"less than {_gib(EASY_BYTES)} each is little: lower --workers or an attack's memory_mb if it runs out"
+        return Finding(TOPIC, "memory", State.NOTE, found, mend)
+    return Finding(TOPIC, "memory", State.OK, found)
+
+
+def _gib(bytes_: int) -> str:
+    return f"{bytes_ / 2**30:.1f} GiB"

@@ -1,0 +1,125 @@
+"""What a config says of its attacks: checked before any work, completed with the config's label setting."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from lightleak.attacks import ATTACKS, UpdateAttack
+from lightleak.attacks.gradient_inversion.exact.audit_max import STAGES, ComposedAttack
+from lightleak.attacks.model_inversion import INVERSION_ATTACKS
+from lightleak.attacks.property_inference import PROPERTY_ATTACKS
+from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.observations import ClientUpdate
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.federation_config import LABEL_METHODS
+from lightleak.protocols.fedavg import ShareLabels
+
+
+def make_attack(name: str, options: Mapping[str, Any], where: str) -> UpdateAttack:
+    """The attack with its settings; ``where`` names their place in the config.
+
+    Raises:
+        UsageError: an unknown attack or setting, or a value of the wrong type or range.
+    """
+    if name not in ATTACKS and name in _of_other_kinds():
+        raise UsageError(f"{where}: {name} is no attack on client updates; it needs kind: {_of_other_kinds()[name]}")
+    make = ATTACKS.get(name)
+    try:
+        return make(**options)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from error
+
+
+def _of_other_kinds() -> dict[str, str]:
+    return {name: "vertical" for name in PROPERTY_ATTACKS} | {name: "released-model" for name in INVERSION_ATTACKS}
+
+
+def check_attacks(attacks: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raise `UsageError` for an unknown attack or setting."""
+    for name, options in attacks.items():
+        make_attack(name, options, f"attacks.{name}")
+
+
+def require_some(attacks: Collection[str], left_out: Mapping[str, UsageError]) -> dict[str, str]:
+    """Return why attacks are left out, by name; refuse where that leaves none.
+
+    Args:
+        attacks: names of all that were chosen.
+        left_out: those that do not apply, with what they raised.
+
+    Raises:
+        UsageError: no attack is left; of a single attack its own error.
+    """
+    if set(attacks) <= set(left_out):
+        if len(left_out) == 1:
+            raise next(iter(left_out.values()))
+        reasons = "; ".join(f"{name}: {error}" for name, error in left_out.items())
+        raise UnsupportedError(f"none of the attacks applies. {reasons}")
+    return {name: str(error).removeprefix(f"{name}: ") for name, error in left_out.items()}
+
+
+def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The attack's settings with the config's label settings, where the attack uses labels and sets none itself."""
+    made = ATTACKS.get(attack)()
+    known = made.options()
+    if "labels" not in known:
+        return options
+    if isinstance(made, ComposedAttack):
+        return _of_composed(config, options)
+    on_fedavg = "label_order" in known
+    restored = config.label_method or LABEL_METHODS["fedavg" if on_fedavg else "fedsgd"][0]
+    chosen = {"labels": "true" if config.labels == "true" else restored, **options}
+    if on_fedavg and chosen["labels"] == "true":
+        return {"label_order": config.protocol.label_order, **chosen}
+    return chosen
+
+
+def _of_composed(config: AuditConfig, options: dict[str, Any]) -> dict[str, Any]:
+    """The same for an attack whose last stage alone uses labels, and is named after the protocol's own attack."""
+    labels = options.get("labels", config.labels)
+    last: dict[str, Any] = {}
+    if labels == "restored" and config.label_method is not None:
+        last = {"labels": config.label_method}
+    elif labels == "true" and config.protocol.is_fedavg:
+        last = {"label_order": config.protocol.label_order}
+    stage = STAGES["delta" if config.protocol.is_fedavg else "gradient"][-1]
+    of_stage = {**last, **(options.get(stage) or {})}
+    return {"labels": labels, **options, **({stage: of_stage} if of_stage else {})}
+
+
+def label_setting(config: AuditConfig, options: Mapping[str, Any], update: ClientUpdate | None = None) -> str:
+    """``true`` or ``restored``: what an attack with these completed settings does, for its results row.
+
+    Args:
+        config: says it of an attack without such a setting, which takes labels where an update carries them.
+        options: of the attack.
+        update: one that was recorded: without labels, whatever is said of them was restored.
+    """
+    if update is not None and update.labels is None:
+        return "restored"
+    return "true" if options.get("labels", config.labels) == "true" else "restored"
+
+
+def shares_labels(config: AuditConfig) -> bool:
+    """Whether updates carry their labels: only where an attack, or the monitor, is given the true ones."""
+    return any(attack.options().get("labels") == "true" for attack in _all_attacks(config))
+
+
+def label_sharing(config: AuditConfig) -> ShareLabels:
+    """What FedAvg updates say of their labels: the most that an attack, or the monitor, is given."""
+    given = [options for attack in _all_attacks(config) if (options := attack.options()).get("labels") == "true"]
+    if not given:
+        return "none"
+    orders = [options.get("label_order", options.get(STAGES["delta"][-1], {}).get("label_order")) for options in given]
+    return "batches" if "batches" in orders else "counts"
+
+
+def shares_statistics(config: AuditConfig) -> bool:
+    """Whether updates carry their BatchNorm statistics: only where an attack, or the monitor, is to know them."""
+    return any(attack.threat_model.batch_statistics for attack in _all_attacks(config))
+
+
+def _all_attacks(config: AuditConfig) -> list[UpdateAttack]:
+    chosen = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
+    if config.monitor.attack is not None:
+        chosen.append((config.monitor.attack, config.monitor.options, "monitor.options"))
+    return [make_attack(name, with_label_setting(config, name, options), where) for name, options, where in chosen]

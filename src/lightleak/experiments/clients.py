@@ -1,0 +1,266 @@
+"""Clients attacked without a training run: fresh ones, and the small federation of TabLeak's Table 5."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.functional import cross_entropy
+
+from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.seeds import derive_seed, generator, numpy_generator
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.defenses.horizontal import TrainingDefense, UpdateDefense
+from lightleak.experiments.federation_config import ProtocolConfig
+from lightleak.protocols import fedavg
+from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.protocols.fedavg import ShareLabels
+from lightleak.protocols.fedsgd import client_update
+from lightleak.protocols.recorded_aggregate import RecordedAggregate
+from lightleak.targets.spec import NetworkSpec, build_network
+
+
+@dataclass(frozen=True)
+class Population:
+    """Rows clients hold and what the server knows of the table.
+
+    Attributes:
+        inputs: encoded rows ``[n, d]``.
+        labels: LongTensor ``[n]``.
+        encoder: encoder whose statistics the server knows.
+        marginals: column marginals.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    encoder: TableEncoder
+    marginals: Marginals
+
+    def draw(self, seed: int, n_rows: int, index: int, client: int = 0) -> Tensor:
+        """Rows of a fresh client, LongTensor ``[n_rows]``, drawn with replacement.
+
+        Args:
+            seed: root seed.
+            n_rows: how many.
+            index: number of the update.
+            client: number of the client among those of an aggregate.
+
+        Raises:
+            UsageError: more rows than there are.
+        """
+        if n_rows > len(self.inputs):
+            raise UsageError(f"batch_size must be at most {len(self.inputs)} (rows the clients hold), got {n_rows}")
+        draws = numpy_generator(seed, "client", n_rows, index, *([client] if client else []))
+        return torch.as_tensor(draws.integers(0, len(self.inputs), n_rows))
+
+
+@dataclass(frozen=True)
+class FreshClients:
+    """Independent clients, each with a batch drawn with replacement and an untrained network of its own.
+
+    TabLeak's published code draws one network for all 50 batches; a network per batch makes the 50 runs independent, so
+    that the interval covers the draw of the network as well.
+
+    Attributes:
+        population: the rows they draw from.
+        spec: the network.
+        seed: root seed.
+        share_labels: updates carry their labels.
+        share_statistics: updates carry the batch's BatchNorm statistics.
+        defense: what clients do to their gradients.
+    """
+
+    population: Population
+    spec: NetworkSpec
+    seed: int
+    share_labels: bool
+    share_statistics: bool = False
+    defense: UpdateDefense | TrainingDefense | None = None
+
+    def observe(self, batch_size: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
+        """The update of client ``index`` with ``batch_size`` rows.
+
+        Raises:
+            UsageError: the batch is larger than the data.
+        """
+        people = self.population
+        rows = people.draw(self.seed, batch_size, index)
+        network = build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
+        with _dropout_of(self.seed, "client", batch_size, index):
+            update, truth = client_update(
+                network,
+                self.spec,
+                people.encoder,
+                people.inputs[rows],
+                people.labels[rows],
+                share_labels=self.share_labels,
+                share_statistics=self.share_statistics,
+                marginals=people.marginals,
+            )
+            if self.defense is None:
+                return update, truth
+            draws = generator(self.seed, "defense", batch_size, index)
+            return _defended(self.defense, network, update, truth, draws), truth
+
+
+def _defended(
+    defense: UpdateDefense | TrainingDefense,
+    network: nn.Module,
+    update: ClientUpdate,
+    truth: GroundTruth,
+    draws: torch.Generator,
+) -> ClientUpdate:
+    """The update as it leaves a client with this defence."""
+    if isinstance(defense, TrainingDefense):
+        gradient = defense.client_gradient(
+            network, update.parameters, update.buffers, truth.inputs, truth.labels, draws
+        )
+    else:
+        gradient = defense.apply(update.update, draws)
+    facts = replace(update.facts, defense=defense.describe())
+    return replace(update, update=gradient, state="noised", facts=facts)
+
+
+@dataclass(frozen=True)
+class FreshFedAvgClients:
+    """Independent clients that train on their own rows, from an untrained network; alone or as secure aggregates.
+
+    A client's rows and network are those of the `FreshClients` of the same seed, size and index.
+
+    Attributes:
+        population: the rows they draw from.
+        spec: the network.
+        seed: root seed.
+        protocol: settings of the local training, and how many clients stand behind one update.
+        share_labels: what updates say of their labels.
+        defense: what clients do to their updates.
+        point: where they do it: ``update`` or ``steps``.
+    """
+
+    population: Population
+    spec: NetworkSpec
+    seed: int
+    protocol: ProtocolConfig
+    share_labels: ShareLabels
+    defense: UpdateDefense | None = None
+    point: Literal["update", "steps"] = "update"
+
+    def observe(self, n_rows: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
+        """Update ``index``, of clients with ``n_rows`` rows each.
+
+        Raises:
+            UsageError: a client holds more rows than there are, or rows that its local batches do not divide.
+        """
+        people, protocol = self.population, self.protocol
+        training = protocol.local_training(n_rows)
+        network = build_network(self.spec, derive_seed(self.seed, "network", n_rows, index))
+        sent, held = [], []
+        for client in range(protocol.aggregate):
+            rows = people.draw(self.seed, n_rows, index, client)
+            update, truth = fedavg.client_update(
+                network,
+                self.spec,
+                people.encoder,
+                people.inputs[rows],
+                people.labels[rows],
+                training,
+                share_labels=self.share_labels,
+                marginals=people.marginals,
+                seed=derive_seed(self.seed, "local", n_rows, index, client),
+                defense=self.defense,
+                defend=self.point,
+            )
+            sent.append(update)
+            held.append(truth)
+        if protocol.aggregate == 1:
+            return sent[0], held[0]
+        return aggregate_updates(sent), RecordedAggregate.of(held)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """FedSGD rounds among a few clients, as TabLeak's published code runs them for Table 5.
+
+    50 clients hold at most 32 rows each and one of its "epochs" is one round: every client takes one step on all its
+    rows and the server averages. That is plain gradient descent on the union, weighted by client. German Credit's 800
+    training rows leave 16 a client, which is why its accuracies in Table 15 lie above those of Table 18 at 32.
+    """
+
+    population: Population
+    spec: NetworkSpec
+    seed: int
+    share_labels: bool
+    clients: int = 50
+    rows_per_client: int = 32
+    learning_rate: float = 0.5
+
+    @property
+    def batch_size(self) -> int:
+        """Rows each client holds."""
+        return min(self.rows_per_client, -(-len(self.population.inputs) // self.clients))
+
+    @cached_property
+    def _rows(self) -> list[Tensor]:
+        order = numpy_generator(self.seed, "federation").permutation(len(self.population.inputs))
+        return [part for part in torch.as_tensor(order)[: self.clients * self.batch_size].split(self.batch_size)]
+
+    @cached_property
+    def _rounds(self) -> dict[int, dict[str, Tensor]]:
+        network = build_network(self.spec, derive_seed(self.seed, "network"))
+        return {0: {name: p.detach() for name, p in network.named_parameters()}}
+
+    def _parameters(self, done: int) -> dict[str, Tensor]:
+        """Parameters after ``done`` rounds; every round is computed once."""
+        if done not in self._rounds:
+            before = {name: p.clone().requires_grad_() for name, p in self._parameters(done - 1).items()}
+            network, people = build_network(self.spec, seed=0), self.population
+            losses = []
+            for index, rows in enumerate(self._rows):
+                with _dropout_of(self.seed, "federation", done, index):
+                    logits = functional_call(network, before, (people.inputs[rows],))
+                losses.append(cross_entropy(logits, people.labels[rows]))
+            steps = torch.autograd.grad(torch.stack(losses).mean(), list(before.values()))
+            self._rounds[done] = {
+                name: (p - self.learning_rate * step).detach()
+                for (name, p), step in zip(before.items(), steps, strict=True)
+            }
+        return self._rounds[done]
+
+    def observe(self, epoch: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
+        """The update client ``index`` sends in round ``epoch``, counted from 1 as in the paper.
+
+        Raises:
+            UsageError: there is no such client or round.
+        """
+        if not 0 <= index < len(self._rows):
+            raise UsageError(f"the federation has {len(self._rows)} clients, numbered from 0; got client {index}")
+        if epoch < 1:
+            raise UsageError(f"rounds of the federation are counted from 1, got {epoch}")
+        network, rows = build_network(self.spec, seed=0), self._rows[index]
+        network.load_state_dict(self._parameters(epoch - 1), strict=False)
+        people = self.population
+        with _dropout_of(self.seed, "federation", epoch, index):
+            return client_update(
+                network,
+                self.spec,
+                people.encoder,
+                people.inputs[rows],
+                people.labels[rows],
+                share_labels=self.share_labels,
+                marginals=people.marginals,
+                epoch=epoch,
+            )
+
+
+@contextmanager
+def _dropout_of(seed: int, *keys: str | int) -> Iterator[None]:
+    """Within the block dropout draws from a stream of its own; the global generator is then as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(seed, "dropout", *keys))
+        yield

@@ -1,0 +1,388 @@
+"""One experiment as typed data: what is trained, what leaves the client, which attacks read it.
+
+A config is a YAML file; any key can be changed on the command line (``--training.epochs 3``). Unknown keys and values
+of the wrong type are refused with their place.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lightleak.core.errors import UsageError
+from lightleak.data.column import MissingPolicy
+from lightleak.data.encoder import Encoding
+from lightleak.defenses.horizontal import UPDATE_DEFENSES, TrainingDefense
+from lightleak.experiments.federation_config import (
+    LABEL_METHODS,
+    DefenseConfig,
+    LabelMethod,
+    ProtocolConfig,
+    defense_of,
+)
+from lightleak.experiments.redaction import Redact
+from lightleak.experiments.settings import (
+    at_least,
+    build_settings,
+    drop_empty,
+    named_settings,
+    override,
+    plain,
+    read_settings,
+)
+from lightleak.targets.optimizers import OptimizerConfig
+
+LabelSetting = Literal["true", "restored"]
+ClientRows = Literal["all", "validation", "held_out"]
+
+FREE = ("data.options", "target.options", "training.trainer", "monitor.options", "defense.options", "attacks")
+"""Settings of loaders, networks, the Trainer, defences and attacks, which check them themselves."""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Which table.
+
+    Attributes:
+        name: dataset of the registry; or leave it out and give ``table`` and ``label``.
+        table: a CSV, TSV or Parquet file of one's own.
+        label: label column of ``table``.
+        schema: YAML schema of ``table``; inferred where there is none.
+        drop: columns of ``table`` that are no features, such as dates, free text and identifiers.
+        missing: what to do where cells of ``table`` are missing, unless a schema says it: ``refuse``, ``impute``, or
+            make it a ``category`` (see `lightleak.data.user_table.load_table`).
+        folder: folder with one subfolder of raw files per dataset.
+        options: options of the dataset's loader.
+        split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
+            root seed.
+    """
+
+    name: str | None = None
+    table: str | None = None
+    label: str | None = None
+    schema: str | None = None
+    folder: str | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    split_seed: int | None = None
+    drop: tuple[str, ...] = ()
+    missing: MissingPolicy = "refuse"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` unless exactly one table is named."""
+        if (self.name is None) == (self.table is None):
+            raise UsageError(f"data needs either name or table, got name={self.name!r} and table={self.table!r}")
+        if self.table is not None and self.label is None:
+            raise UsageError(f"data.table {self.table!r} needs data.label, the name of its label column")
+        if self.table is None and (self.drop or self.missing != "refuse"):
+            raise UsageError("data.drop and data.missing are about a table of one's own; they need data.table")
+
+    @property
+    def title(self) -> str:
+        """The dataset's name, or the file's without its endings."""
+        return self.name or Path(str(self.table)).name.split(".")[0]
+
+
+@dataclass(frozen=True)
+class DataConfig(TableSource):
+    """Which table (see `TableSource`), and what of it the server knows.
+
+    Attributes:
+        encoding: how cells become numbers.
+        statistics: rows the encoder takes means and deviations from: ``train``, ``all`` as TabLeak does, or ``test``,
+            which are disjoint from every client's. Column bounds that no schema declares are those of all rows, unless
+            this is ``test``: then they, too, come from there, and numbers beyond them cannot be reconstructed. Threat
+            models state whether attacked rows are included. Categories are those of all rows.
+        marginals: rows the random baseline takes its marginals from: ``test`` rows, disjoint from every client's, or
+            ``all`` as TabLeak does.
+    """
+
+    encoding: Encoding = "standardized"
+    statistics: Literal["train", "all", "test"] = "train"
+    marginals: Literal["test", "all"] = "test"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` as for `TableSource`, or for an encoding that needs the bounds of all rows."""
+        super().__post_init__()
+        if self.statistics == "test" and self.encoding == "quantile":
+            raise UsageError(
+                "data.statistics 'test' leaves training rows beyond the bounds, which data.encoding 'quantile' cannot "
+                "encode; choose standardized, onehot or minmax"
+            )
+
+
+@dataclass(frozen=True)
+class TargetConfig:
+    """The network under audit: a name of the registry and its options."""
+
+    network: str = "mlp"
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How the target is trained.
+
+    Attributes:
+        epochs: passes over the training rows; 0 audits the untrained network alone. FedAvg has ``protocol.rounds``.
+        batch_size: rows a client sends the gradient of (FedSGD).
+        optimizer: name, learning rate, momentum, weight decay (FedSGD; FedAvg's clients have their own SGD).
+        validation_fraction: share of the training rows held out.
+        trainer: further arguments of ``lightning.Trainer`` (accelerator, devices, precision, gradient_clip_val, ...).
+    """
+
+    epochs: int = 2
+    batch_size: int = 32
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    validation_fraction: float = 0.1
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("training.epochs", self.epochs, 0)
+        at_least("training.batch_size", self.batch_size, 1)
+        if not 0 <= self.validation_fraction < 1:
+            raise UsageError(
+                f"training.validation_fraction must be at least 0 and below 1, got {self.validation_fraction}"
+            )
+
+
+@dataclass(frozen=True)
+class CaptureConfig:
+    """Which updates of the training run are recorded and attacked.
+
+    Attributes:
+        epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded; none: nothing is.
+        per_epoch: updates recorded in each, from its first batch (or its first client) on.
+        at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
+            leaves the defence, and ``noised`` may say so.
+    """
+
+    epochs: tuple[int, ...] = (0, 1)
+    per_epoch: int = 2
+    at: Literal["raw", "clipped", "noised"] = "raw"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("capture.per_epoch", self.per_epoch, 1)
+        for epoch in self.epochs:
+            at_least("capture.epochs", epoch, 0)
+
+
+@dataclass(frozen=True)
+class InitialConfig:
+    """Fresh clients against the untrained network: what the papers report.
+
+    Attributes:
+        batch_sizes: rows per client.
+        batches: clients per batch size. From 5 on, a defence that takes all from every client is measurably better.
+        rows: training rows that the clients draw from. A study chooses settings on clients of the ``validation`` rows,
+            a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
+    """
+
+    batch_sizes: tuple[int, ...] = (8, 32)
+    batches: int = 6
+    rows: ClientRows = "all"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("initial.batches", self.batches, 0)
+        for size in self.batch_sizes:
+            at_least("initial.batch_sizes", size, 1)
+
+
+@dataclass(frozen=True)
+class MonitorConfig:
+    """The attack that runs during training, so that leakage stands next to the validation metrics.
+
+    Attributes:
+        attack: name of the attack; ``None`` turns the monitor off.
+        every: epochs between two looks.
+        options: settings of the attack.
+    """
+
+    attack: str | None = None
+    every: int = 1
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("monitor.every", self.every, 1)
+
+
+NOT_FEDERATED = (
+    "accumulate_grad_batches",
+    "gradient_clip_algorithm",
+    "gradient_clip_val",
+    "num_nodes",
+    "precision",
+    "strategy",
+)
+"""Arguments of the Trainer that have no meaning for clients which train by themselves."""
+
+
+@dataclass(frozen=True)
+class AuditConfig:
+    """A whole audit of one federated training (``kind: horizontal``).
+
+    Attributes:
+        data: the table.
+        target: the network.
+        protocol: what a client sends.
+        defense: what it does to that before it leaves.
+        training: how it is trained.
+        capture: updates taken from the training run.
+        initial: fresh clients against the untrained network.
+        monitor: the attack that runs during training.
+        attacks: attack names and the settings to change.
+        labels: whether the attacks are given the labels or restore them.
+        label_method: how they are restored: one of `LABEL_METHODS`; the protocol's usual one where it is left out.
+        kind: what is audited.
+        title: heading of the report.
+        seed: root seed.
+        device: auto, cpu, cuda or cuda:N.
+        workers: attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A script that
+            calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
+            ``if __name__ == "__main__":``, because every process imports the script.
+        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
+            checkpoints, which can be attacked, once the run is finished.
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
+            for a formula gets an apostrophe in front.
+    """
+
+    data: DataConfig
+    target: TargetConfig = field(default_factory=TargetConfig)
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
+    defense: DefenseConfig = field(default_factory=DefenseConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    initial: InitialConfig = field(default_factory=InitialConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
+    attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "audit_max": {}, "random": {}})
+    labels: LabelSetting = "true"
+    label_method: LabelMethod | None = None
+    kind: Literal["horizontal"] = "horizontal"
+    title: str = "Gradient leakage audit"
+    seed: int = 0
+    device: str = "auto"
+    workers: int = 0
+    redact: Redact = False
+    raw_csv: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("workers", self.workers, 0)
+        if not self.attacks:
+            raise UsageError("attacks must name at least one attack")
+        if not (self.rounds and self.capture.epochs) and not (self.initial.batches and self.initial.batch_sizes):
+            without = "capture.epochs names no epoch" if self.rounds else f"{self._rounds_setting} is 0"
+            raise UsageError(f"nothing to attack: {without}, and initial names no batches")
+        allowed = LABEL_METHODS[self.protocol.name]
+        if self.label_method is not None and self.label_method not in allowed:
+            raise UsageError(
+                f"label_method must be one of {', '.join(allowed)} under {self.protocol.name}, got {self.label_method}"
+            )
+        if self.rounds and self.capture.epochs and min(self.capture.epochs) >= self.rounds:
+            raise UsageError(
+                f"capture.epochs must name one below {self.rounds} ({self._rounds_setting}; the first is 0), got "
+                f"{list(self.capture.epochs)}"
+            )
+        self._check_defense()
+        if self.protocol.is_fedavg:
+            self._check_fedavg()
+        elif self.rounds:
+            clips = self.training.trainer.get("gradient_clip_val")
+            if self.capture.at == "clipped" and not clips:
+                raise UsageError("capture.at 'clipped' needs training.trainer.gradient_clip_val; nothing clips here")
+
+    @property
+    def rounds(self) -> int:
+        """Epochs of the training run, or its rounds under FedAvg."""
+        return self.protocol.rounds if self.protocol.is_fedavg else self.training.epochs
+
+    @property
+    def _rounds_setting(self) -> str:
+        return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
+
+    def _check_defense(self) -> None:
+        if self.defense.is_none:
+            if self.defense.options:
+                raise UsageError("defense.options need defense.name, which says whose settings they are")
+            if self.rounds and self.capture.at == "noised":
+                raise UsageError("capture.at 'noised' needs a defence (defense.name); clients send what they computed")
+        elif self.capture.at == "clipped":
+            raise UsageError(
+                f"capture.at 'clipped' leaves out what {self.defense.name} does to the gradient after it; leave it out"
+            )
+        if self.defense.point == "steps" and (self.defense.is_none or not self.protocol.is_fedavg):
+            raise UsageError("defense.point 'steps' is about local steps of a FedAvg client with a defence")
+        defense = defense_of(self.defense)
+        if self.protocol.is_fedavg and isinstance(defense, TrainingDefense):
+            raise UsageError(
+                f"defense.name {self.defense.name!r} defends a FedSGD training; under fedavg choose one of "
+                f"{', '.join(UPDATE_DEFENSES)}"
+            )
+
+    def _check_fedavg(self) -> None:
+        usual = TrainingConfig()
+        for name, instead in (
+            ("epochs", "protocol.rounds"),
+            ("batch_size", "protocol.local_batch_size or protocol.local_batches"),
+            ("optimizer", "protocol.learning_rate, momentum and weight_decay"),
+        ):
+            if getattr(self.training, name) != getattr(usual, name):
+                raise UsageError(f"training.{name} is a setting of FedSGD; FedAvg has {instead}")
+        if refused := [name for name in NOT_FEDERATED if self.training.trainer.get(name) is not None]:
+            raise UsageError(
+                f"training.trainer.{refused[0]} is a setting of FedSGD; a federation averages clients that train by "
+                "themselves, on one device and in full precision"
+            )
+        if self.protocol.label_order == "batches" and self.labels != "true":
+            raise UsageError(
+                f"protocol.label_order 'batches' tells the labels of every local batch; it needs labels true, got "
+                f"{self.labels}"
+            )
+        for size in self.initial.batch_sizes if self.initial.batches else ():
+            self.protocol.local_batch_of(size)
+        updates = self.protocol.clients_of_round // self.protocol.aggregate
+        if self.rounds and self.capture.per_epoch > updates:
+            raise UsageError(
+                f"capture.per_epoch must be at most {updates} (updates of one round), got {self.capture.per_epoch}"
+            )
+        if self.capture.at == "clipped":
+            raise UsageError("capture.at 'clipped' is about FedSGD gradients; a FedAvg client sends changed weights")
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML- and JSON-ready form."""
+        return dict(plain(asdict(self)))
+
+
+def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:
+    """Read a YAML config; ``overrides`` maps dotted keys to values and wins.
+
+    Raises:
+        UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or range.
+    """
+    return parse_config(read_settings(path), overrides, str(path))
+
+
+def parse_config(
+    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
+) -> AuditConfig:
+    """Build a config of plain values, with their types checked; errors as for `load_config`."""
+    return build_settings(AuditConfig, override(content, overrides, _write_out), FREE, source)
+
+
+def _write_out(tree: dict[str, Any]) -> None:
+    """Turn what may be written short into its full form.
+
+    That is ``attacks: [random]``, the unquoted ``labels: true``, and a key without a value, which is left to its
+    default.
+    """
+    if "attacks" in tree:
+        tree["attacks"] = named_settings("attacks", tree["attacks"])
+    monitor = tree.get("monitor")
+    of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
+    for holder in (tree, of_monitor, *tree.get("attacks", {}).values()):
+        if isinstance(holder, dict) and holder.get("labels") is True:
+            holder["labels"] = "true"  # YAML reads the word as a boolean
+    drop_empty(tree, but=("attacks",))

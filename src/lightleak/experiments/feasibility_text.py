@@ -1,0 +1,48 @@
+"""What a plan says of exact inversion: what it may expect of every batch size, before any work."""
+
+from collections.abc import Sequence
+
+from lightleak.attacks.gradient_inversion.exact.feasibility import RowKind, expected_of_delta, expected_of_shapes
+from lightleak.attacks.gradient_inversion.problem import relu_chain
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.experiment import Experiment
+from lightleak.experiments.federation_config import defense_of
+from lightleak.experiments.training import rows_of_clients
+from lightleak.protocols.recomputed_gradient import drops_units
+from lightleak.targets.spec import build_network
+
+WORDS = {
+    "exact": "every row, with proof",
+    "partial": "some rows, perhaps with proof",
+    "approximate": "rows are optimized together; none is proven by itself",
+}
+
+
+def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
+    """One line per batch size that is attacked, or one that says why exact inversion does not apply."""
+    network = build_network(experiment.spec, seed=0)
+    layers = relu_chain(network)
+    hidden = [network.get_parameter(f"{layer}.weight").shape[0] for layer in (layers or [])[:-1]]
+    if not hidden:
+        return [f"does not apply: {experiment.spec.name} here is no chain of linear layers with ReLU between them"]
+    if len(hidden) < 2:
+        return ["does not apply: rows are tested against the second hidden layer, and the network has one"]
+    if experiment.encoder.encoding == "quantile":
+        return ["does not apply: the encoding 'quantile' is not affine in numbers"]
+    expect = expected_of_delta if config.protocol.is_fedavg else expected_of_shapes
+    kind = RowKind.of(experiment.encoder.schema, drops_units(network))
+    lines = []
+    for size in attacked_sizes(config, experiment):
+        found = expect(size, hidden, experiment.encoder.width, kind)
+        lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
+    if defense_of(config.defense) is not None:
+        lines.append("all of this without the defence, which may take it away")
+    return lines
+
+
+def attacked_sizes(config: AuditConfig, experiment: Experiment) -> list[int]:
+    """Rows behind the updates that are attacked, of all clients of an aggregate, each number once."""
+    sizes: Sequence[int] = config.initial.batch_sizes if config.initial.batches else ()
+    if config.rounds:
+        sizes = (*sizes, rows_of_clients(config, experiment))
+    return sorted({size * config.protocol.aggregate for size in sizes})

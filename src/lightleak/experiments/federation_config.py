@@ -1,0 +1,178 @@
+"""What a client of a horizontal audit sends, and what it does to that before it leaves, as typed data."""
+
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from lightleak.core.errors import UsageError
+from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
+from lightleak.experiments.settings import at_least
+from lightleak.protocols.local_training import LocalTraining
+
+LabelMethod = Literal["geng", "bias", "interpolated", "geng_server", "geng_client"]
+LABEL_METHODS: dict[str, tuple[LabelMethod, ...]] = {
+    "fedsgd": ("geng", "bias"),
+    "fedavg": ("interpolated", "geng_server", "geng_client"),
+}
+"""Ways to restore labels from what a protocol sends, the usual one first."""
+
+NO_DEFENSE = "none"
+
+
+@dataclass(frozen=True)
+class ProtocolConfig:
+    """What a client sends: the gradient of one batch (FedSGD), or what its own training did to the weights (FedAvg).
+
+    Everything but the name is FedAvg's; under FedSGD it stays as it is.
+
+    Attributes:
+        name: ``fedsgd`` or ``fedavg``.
+        local_epochs: passes of a client over its own rows in one round.
+        local_batch_size: rows per local step; this or ``local_batches``, neither: one batch of all rows.
+        local_batches: local steps per pass.
+        learning_rate: of the local SGD.
+        momentum: of the local SGD.
+        weight_decay: of the local SGD.
+        reshuffle: a client draws a new order for every pass; False keeps the batches of its first.
+        clients: clients of the training run.
+        client_rows: rows of each; an equal share of the training rows where it is left out.
+        clients_per_round: clients that train in one round; all of them where it is left out.
+        rounds: rounds of the training run; 0 audits the untrained network alone.
+        aggregate: clients behind one update that the server sees (secure aggregation).
+        label_order: where labels are given: how many rows of each class a client has (``counts``), or also which local
+            batch takes which (``batches``).
+    """
+
+    name: Literal["fedsgd", "fedavg"] = "fedsgd"
+    local_epochs: int = 1
+    local_batch_size: int | None = None
+    local_batches: int | None = None
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    reshuffle: bool = True
+    clients: int = 50
+    client_rows: int | None = None
+    clients_per_round: int | None = None
+    rounds: int = 5
+    aggregate: int = 1
+    label_order: Literal["counts", "batches"] = "counts"
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range, or settings of FedAvg under FedSGD."""
+        for name, least in (("local_epochs", 1), ("clients", 1), ("rounds", 0), ("aggregate", 1)):
+            at_least(f"protocol.{name}", getattr(self, name), least)
+        for name in ("local_batch_size", "local_batches", "client_rows", "clients_per_round"):
+            if getattr(self, name) is not None:
+                at_least(f"protocol.{name}", getattr(self, name), 1)
+        if self.local_batch_size is not None and self.local_batches is not None:
+            raise UsageError(
+                "protocol takes local_batch_size or local_batches, got both "
+                f"({self.local_batch_size} and {self.local_batches})"
+            )
+        if self.clients_per_round is not None and self.clients_per_round > self.clients:
+            raise UsageError(
+                f"protocol.clients_per_round must be at most {self.clients} (protocol.clients), "
+                f"got {self.clients_per_round}"
+            )
+        if self.rounds and self.clients_of_round % self.aggregate:
+            raise UsageError(
+                f"protocol.aggregate must divide the clients of a round, {self.clients_of_round}; got {self.aggregate}"
+            )
+        try:
+            LocalTraining(1, 1, self.learning_rate, self.momentum, self.weight_decay)
+        except UsageError as error:
+            raise UsageError(f"protocol.{error}") from error
+        if self.name == "fedsgd":
+            changed = [f.name for f in fields(self) if f.name != "name" and getattr(self, f.name) != f.default]
+            if changed:
+                raise UsageError(
+                    f"protocol.{changed[0]} is a setting of FedAvg (protocol.name fedavg); a FedSGD client sends the "
+                    "gradient of one batch"
+                )
+
+    @property
+    def is_fedavg(self) -> bool:
+        """Whether clients train between two rounds."""
+        return self.name == "fedavg"
+
+    @property
+    def clients_of_round(self) -> int:
+        """Clients that train in one round."""
+        return self.clients_per_round or self.clients
+
+    def local_batch_of(self, n_rows: int) -> int:
+        """Rows per local step of a client with ``n_rows`` rows.
+
+        >>> ProtocolConfig("fedavg", local_batches=4).local_batch_of(32)
+        8
+
+        Raises:
+            UsageError: the rows cannot be cut into ``local_batches`` of which all but the last are equal.
+        """
+        if self.local_batches is None:
+            return self.local_batch_size or n_rows
+        size = -(-n_rows // self.local_batches)
+        if -(-n_rows // size) != self.local_batches:
+            raise UsageError(
+                f"protocol.local_batches: {n_rows} rows cannot be cut into {self.local_batches} batches of which all "
+                "but the last are equal"
+            )
+        return size
+
+    def local_training(self, n_rows: int) -> LocalTraining:
+        """Local training of a client with ``n_rows`` rows; errors as for `local_batch_of`."""
+        return LocalTraining(
+            epochs=self.local_epochs,
+            batch_size=self.local_batch_of(n_rows),
+            learning_rate=self.learning_rate,
+            momentum=self.momentum,
+            weight_decay=self.weight_decay,
+            reshuffle=self.reshuffle,
+        )
+
+
+@dataclass(frozen=True)
+class DefenseConfig:
+    """What a client does to its update before it leaves.
+
+    Attributes:
+        name: a defence of the registry, or ``none``.
+        options: its settings.
+        point: under FedAvg, whether a client defends the ``update`` it sends or the gradient of every local step
+            (``steps``).
+    """
+
+    name: str = NO_DEFENSE
+    options: dict[str, Any] = field(default_factory=dict)
+    point: Literal["update", "steps"] = "update"
+
+    @property
+    def is_none(self) -> bool:
+        """Whether updates leave as they are."""
+        return self.name == NO_DEFENSE
+
+
+def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
+    """The defence that a config names, with its settings; None for ``none``.
+
+    Raises:
+        UsageError: an unknown defence or setting, or a value out of range.
+    """
+    if config.is_none:
+        return None
+    if config.name not in UPDATE_DEFENSES and config.name not in TRAINING_DEFENSES:
+        known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
+        close = get_close_matches(config.name, known, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise UsageError(f"defense.name: unknown defence {config.name!r}{hint}; known: {', '.join(known)}")
+    kind: Any = (TRAINING_DEFENSES if config.name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(config.name)
+    settings = [f.name for f in fields(kind)]
+    if unknown := sorted(set(config.options) - set(settings)):
+        listed = ", ".join(settings) or "none"
+        raise UsageError(f"defense.options: {config.name} has no setting {', '.join(unknown)}; settings: {listed}")
+    try:
+        made: UpdateDefense | TrainingDefense = kind(**config.options)
+    except UsageError as error:
+        raise UsageError(f"defense.options: {error}") from error
+    return made

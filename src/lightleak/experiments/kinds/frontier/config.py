@@ -1,0 +1,202 @@
+"""One audit of a defence frontier as typed data (``kind: defence-frontier``)."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from lightleak.core.errors import UsageError
+from lightleak.core.seeds import derive_seed
+from lightleak.experiments.config import (
+    AuditConfig,
+    DataConfig,
+    InitialConfig,
+    LabelSetting,
+    TargetConfig,
+    TrainingConfig,
+)
+from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
+from lightleak.experiments.kinds.frontier.points import Curve, Point
+from lightleak.experiments.redaction import Redact
+from lightleak.experiments.settings import (
+    MOST_SEEDS,
+    at_least,
+    at_most,
+    build_settings,
+    drop_empty,
+    named_settings,
+    override,
+    plain,
+    read_settings,
+)
+
+FREE = ("data.options", "target.options", "training.trainer", "attacks")
+
+BASELINE = "random"
+"""What leakage is measured against; it is always run."""
+
+USUAL_TRAINING = TrainingConfig(epochs=10, validation_fraction=0.0)
+"""TabLeak's training under noise (App. B): 10 epochs, batches of 32, SGD at 0.01, on all training rows."""
+
+USUAL_CURVES = (
+    Curve("gaussian_noise", (0.001, 0.01, 0.1)),
+    Curve("laplacian_noise", (0.001, 0.01, 0.1)),
+    Curve("random_pruning", (0.5, 0.9, 0.99)),
+    Curve("clipping", (0.1, 1.0)),
+    Curve("sign"),
+    Curve("quantization", (2, 4)),
+    Curve("gradient_compression", (0.01, 0.1)),
+    Curve("dp_sgd", (0.5, 1.0, 2.0)),
+)
+
+
+@dataclass(frozen=True)
+class AttackedConfig:
+    """Fresh clients against the untrained network, the same under every defence.
+
+    Attributes:
+        batch_size: rows per client.
+        batches: clients.
+    """
+
+    batch_size: int = 32
+    batches: int = 5
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("initial.batch_size", self.batch_size, 1)
+        at_least("initial.batches", self.batches, 1)
+
+
+@dataclass(frozen=True)
+class FrontierConfig:
+    """What every defence keeps from being read, and what it costs.
+
+    Attributes:
+        data: the table.
+        target: the network.
+        protocol: what a client sends.
+        training: how the target is trained under each defence (FedSGD; FedAvg's is in ``protocol``).
+        defenses: the curves; no defence is always measured beside them.
+        attacks: attack names and the settings to change; ``random``, guessing, is always among them.
+        initial: the clients that are attacked.
+        labels: whether the attacks are given the labels or restore them.
+        label_method: how they are restored; the protocol's usual way where it is left out.
+        seeds: trainings of each point, over which intervals of accuracy are taken.
+        kind: what is audited.
+        title: heading of the report.
+        seed: root seed.
+        device: auto, cpu, cuda or cuda:N.
+        workers: trainings and attacks at once on a CPU; 0 takes one per core.
+        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
+            checkpoints, which can be attacked, once the run is finished.
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
+    """
+
+    data: DataConfig
+    target: TargetConfig = field(default_factory=TargetConfig)
+    protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
+    training: TrainingConfig = field(default_factory=lambda: USUAL_TRAINING)
+    defenses: tuple[Curve, ...] = USUAL_CURVES
+    attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, BASELINE: {}})
+    initial: AttackedConfig = field(default_factory=AttackedConfig)
+    labels: LabelSetting = "true"
+    label_method: LabelMethod | None = None
+    seeds: int = 5
+    kind: Literal["defence-frontier"] = "defence-frontier"
+    title: str = "What defences buy and what they cost"
+    seed: int = 0
+    device: str = "auto"
+    workers: int = 0
+    redact: Redact = False
+    raw_csv: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range, or a defence that cannot be made."""
+        at_least("workers", self.workers, 0)
+        at_least("seeds", self.seeds, 1)
+        at_most("seeds", self.seeds, MOST_SEEDS)
+        if self.protocol.is_fedavg:
+            at_least("protocol.rounds", self.protocol.rounds, 1)
+        else:
+            at_least("training.epochs", self.training.epochs, 1)
+        if not set(self.attacks) - {BASELINE}:
+            raise UsageError(f"attacks must name at least one besides {BASELINE}, which reads nothing")
+        titles = [curve.title for curve in self.defenses]
+        if twice := sorted({title for title in titles if titles.count(title) > 1}):
+            raise UsageError(f"defenses must have distinct names, got {twice[0]!r} twice; give one of them a label")
+        for point in self.points:
+            self.audit_at(point)  # refuses what the protocol cannot be defended by
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """No defence, and every defence at every strength."""
+        return (Point(), *(point for curve in self.defenses for point in curve.points()))
+
+    def training_seed(self, training: int) -> int:
+        """Root seed of training number ``training``."""
+        return derive_seed(self.seed, "training", training)
+
+    def audit_at(self, point: Point, training: int | None = None) -> AuditConfig:
+        """The horizontal audit that measures one point.
+
+        Args:
+            point: the defence and its strength.
+            training: number of the training; None for the attacks. Trainings of the same number share first weights
+                and order of rows; attacks share their clients.
+
+        Raises:
+            UsageError: a defence that the protocol cannot have.
+        """
+        return AuditConfig(
+            data=self.data,
+            target=self.target,
+            protocol=self.protocol,
+            defense=DefenseConfig(point.name, dict(point.settings), point.acts_on),
+            training=self._training,
+            initial=InitialConfig((self.initial.batch_size,), self.initial.batches),
+            attacks=self.attacks if BASELINE in self.attacks else {**self.attacks, BASELINE: {}},
+            labels=self.labels,
+            label_method=self.label_method,
+            seed=self.seed if training is None else self.training_seed(training),
+            device=self.device,
+        )
+
+    @property
+    def _training(self) -> TrainingConfig:
+        """FedAvg has its own epochs, batches and SGD: of ``training`` it takes what else was set."""
+        of_clients = {"epochs", "batch_size", "optimizer"}
+        if not self.protocol.is_fedavg or any(
+            getattr(self.training, name) != getattr(USUAL_TRAINING, name) for name in of_clients
+        ):
+            return self.training
+        usual = TrainingConfig()
+        return replace(self.training, **{name: getattr(usual, name) for name in of_clients})
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML- and JSON-ready form."""
+        return dict(plain(asdict(self)))
+
+
+def load_frontier_config(path: Path, overrides: Mapping[str, Any] | None = None) -> FrontierConfig:
+    """Read a YAML config; errors as for `lightleak.experiments.config.load_config`."""
+    return parse_frontier_config(read_settings(path), overrides, str(path))
+
+
+def parse_frontier_config(
+    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
+) -> FrontierConfig:
+    """Build a config of plain values, with their types checked."""
+    return build_settings(FrontierConfig, override(content, overrides, _write_out), FREE, source)
+
+
+def _write_out(tree: dict[str, Any]) -> None:
+    """Turn what may be written short into its full form: names of attacks, and ``- sign`` for ``- {name: sign}``."""
+    if "attacks" in tree:
+        tree["attacks"] = named_settings("attacks", tree["attacks"])
+    if isinstance(tree.get("defenses"), list):
+        tree["defenses"] = [{"name": one} if isinstance(one, str) else one for one in tree["defenses"]]
+    for holder in (tree, *tree.get("attacks", {}).values()):
+        if isinstance(holder, dict) and holder.get("labels") is True:
+            holder["labels"] = "true"  # YAML reads the word as a boolean
+    drop_empty(tree, but=("attacks",))

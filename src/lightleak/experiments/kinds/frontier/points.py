@@ -1,0 +1,133 @@
+"""The points of a frontier: defences of a config, each at several strengths."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from lightleak.core.errors import UsageError
+from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.experiments.federation_config import NO_DEFENSE, DefenseConfig, defense_of
+from lightleak.experiments.kinds.vertical.job import file_name
+
+ActsOn = Literal["update", "steps"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One defence at one strength, or no defence.
+
+    Attributes:
+        label: name of its curve.
+        name: the defence, or ``none``.
+        option: the setting that the curve varies; None where it varies none.
+        strength: that setting's value.
+        settings: all settings of the defence.
+        words: one line that says them.
+        acts_on: under FedAvg, the ``update`` that a client sends or the gradients of its local ``steps``.
+    """
+
+    label: str = NO_DEFENSE
+    name: str = NO_DEFENSE
+    option: str | None = None
+    strength: int | float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    words: str = "no defence"
+    acts_on: ActsOn = "update"
+
+    @property
+    def id(self) -> str:
+        """Unique among the points of a config, and part of a file name.
+
+        >>> Point("gaussian_noise", "gaussian_noise", "scale", 0.01).id
+        'gaussian_noise-0.01'
+        """
+        return file_name(self.label if self.strength is None else f"{self.label}-{self.strength}")
+
+    def facts(self) -> dict[str, Any]:
+        """What a row of results.json says of it; of epsilon and delta the training says."""
+        return {
+            "defense": self.name,
+            "defense_label": self.label,
+            "defense_option": self.option,
+            "defense_strength": self.strength,
+            "defense_words": self.words,
+            "epsilon": None,
+            "release_epsilon": None,
+            "delta": None,
+        }
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One defence at several strengths.
+
+    Attributes:
+        name: the defence.
+        strengths: values of the setting that is varied; none for a defence without settings, or to take it as it is.
+        options: its other settings.
+        option: the setting that is varied; the defence's first where it is left out.
+        label: name of the curve, where a defence has several; the defence's name where it is left out.
+        acts_on: under FedAvg, whether a client defends the ``update`` it sends or the gradient of every local step
+            (``steps``).
+    """
+
+    name: str
+    strengths: tuple[int | float, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+    option: str | None = None
+    label: str | None = None
+    acts_on: ActsOn = "update"
+
+    @property
+    def title(self) -> str:
+        """Name of the curve."""
+        return self.label or self.name
+
+    def points(self) -> tuple[Point, ...]:
+        """One point per strength.
+
+        >>> [point.words for point in Curve("gaussian_noise", (0.1, 1)).points()]
+        ['Gaussian noise of scale 0.1', 'Gaussian noise of scale 1']
+
+        Raises:
+            UsageError: an unknown defence or setting, a strength out of range or given twice.
+        """
+        where = f"defenses.{self.title}"
+        if NO_DEFENSE in (self.name, self.title):
+            raise UsageError(f"{where}: no defence is always measured; leave it out")
+        if len(set(self.strengths)) < len(self.strengths):
+            raise UsageError(f"{where}: strengths must be distinct, got {', '.join(map(str, self.strengths))}")
+        option, found = self._varied(where), []
+        for strength in self.strengths or (None,):
+            settings = self.options if option is None else {**self.options, option: strength}
+            words = self._words(where, settings)
+            found.append(Point(self.title, self.name, option, strength, settings, words, self.acts_on))
+        return tuple(found)
+
+    def _varied(self, where: str) -> str | None:
+        """The setting that the strengths are values of; None where there are no strengths."""
+        registry: Any = TRAINING_DEFENSES if self.name in TRAINING_DEFENSES else UPDATE_DEFENSES
+        if self.name not in registry:
+            self._words(where, {})  # refuses the name, with all that are known
+        known = [one.name for one in fields(registry.get(self.name))]
+        if not self.strengths:
+            if self.option is not None:
+                raise UsageError(f"{where}: option {self.option!r} needs strengths, the values it takes")
+            return None
+        if not known:
+            raise UsageError(f"{where}: {self.name} has no settings, so it takes no strengths; got {self.strengths}")
+        option = self.option or known[0]
+        if option not in known:
+            raise UsageError(f"{where}: {self.name} has no setting {option!r}; settings: {', '.join(known)}")
+        if option in self.options:
+            raise UsageError(f"{where}: {option!r} is what the strengths vary; leave it out of options")
+        return option
+
+    def _words(self, where: str, settings: Mapping[str, Any]) -> str:
+        try:
+            made = defense_of(DefenseConfig(self.name, dict(settings)))
+        except UsageError as error:
+            text = str(error).removeprefix("defense.name: ").removeprefix("defense.options: ")
+            raise UsageError(f"{where}: {text}") from error
+        assert made is not None  # `points` has refused ``none``
+        return made.describe() + (" on the gradient of every local step" if self.acts_on == "steps" else "")

@@ -1,0 +1,132 @@
+"""What a defence costs: the target trained under it, in every step of the training."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+
+from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.kinds.frontier.points import Point
+from lightleak.experiments.row_facts import PRIVACY
+from lightleak.experiments.training import make_trainer, prepare_training
+from lightleak.experiments.unit import unit_file, without_nan, write_whole
+from lightleak.experiments.whole_epochs import SeedEveryEpoch
+from lightleak.targets.trainer import interrupts, quiet_lightning
+
+COST_OF_A_STEP = 750.0
+"""Progress of one step beside that of a row of an attack in one restart and step."""
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """One training under one defence: a pack of one unit.
+
+    Attributes:
+        config: the audit.
+        point: the defence and its strength.
+        index: number of the training; those of the same number share first weights and order of rows.
+        experiment: table, encoder and network.
+    """
+
+    config: FrontierConfig
+    point: Point
+    index: int
+    experiment: Experiment
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its one unit."""
+        return [f"training-{self.point.id}-s{self.index}"]
+
+    @property
+    def cost(self) -> float:
+        """Steps of the training, in the measure of an attack's work."""
+        config = self.config
+        if config.protocol.is_fedavg:
+            passes = config.protocol.rounds * config.protocol.local_epochs
+            size = config.protocol.local_batch_size or config.training.batch_size
+        else:
+            passes, size = config.training.epochs, config.training.batch_size
+        return COST_OF_A_STEP * passes * len(self.experiment.table.train) / size
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
+        """Train, test, and keep the row."""
+        config = self.config.audit_at(self.point, self.index)
+        prepared = prepare_training(config, self.experiment)
+        began = time.perf_counter()
+        with quiet_lightning():
+            trainer = make_trainer(
+                config.training.trainer,
+                str(device),
+                max_epochs=config.rounds,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                callbacks=[
+                    *prepared.callbacks,
+                    SeedEveryEpoch(config.seed),
+                    _Progress(report, self.cost / config.rounds),
+                ],
+            )
+            with interrupts(trainer):
+                trainer.fit(prepared.model, datamodule=prepared.data)
+                seconds = time.perf_counter() - began
+                test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
+        row = {"unit": self.ids[0], **self._facts(), "accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
+        told = prepared.facts()
+        row |= {name: told[name] for name in PRIVACY if name in told}
+        write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | {"seconds": seconds})))
+
+    def _facts(self) -> dict[str, Any]:
+        return {
+            **common_facts(self.config, self.experiment),
+            **self.point.facts(),
+            "attack": "none",
+            "source": "training",
+            "seed": self.config.training_seed(self.index),
+        }
+
+
+def common_facts(config: FrontierConfig, experiment: Experiment) -> dict[str, Any]:
+    """What all rows of an audit share."""
+    return {
+        "kind": config.kind,
+        "dataset": experiment.table.card.name,
+        "target": target_name(experiment.spec),
+        "protocol": config.protocol.name,
+        "batch_size": config.initial.batch_size * config.protocol.aggregate,
+        "training": training_words(config),
+        "label_setting": config.labels,
+    }
+
+
+def training_words(config: FrontierConfig) -> str:
+    """How the target is trained, in one phrase."""
+    if config.protocol.is_fedavg:
+        at = config.protocol
+        clients = f"{at.clients_per_round or at.clients} of {at.clients} clients"
+        return (
+            f"{_counted(at.rounds, 'round')} of {clients}, {_counted(at.local_epochs, 'local epoch')}, "
+            f"sgd at {at.learning_rate:g}"
+        )
+    settings = config.training
+    epochs, sgd = _counted(settings.epochs, "epoch"), settings.optimizer
+    return f"{epochs}, batches of {settings.batch_size}, {sgd.name} at {sgd.learning_rate:g}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+class _Progress(lightning.Callback):
+    def __init__(self, report: Callable[[float], None], per_epoch: float) -> None:
+        self.report, self.per_epoch = report, per_epoch
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.report(self.per_epoch)

@@ -1,0 +1,184 @@
+"""One audit of a released model as typed data: the task, target and evaluation model, attacks, latent searches."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lightleak.core.errors import UsageError
+from lightleak.data.encoder import Encoding
+from lightleak.data.task_config import TaskConfig
+from lightleak.experiments.config import TableSource, TargetConfig
+from lightleak.experiments.redaction import Redact
+from lightleak.experiments.settings import (
+    at_least,
+    build_settings,
+    drop_empty,
+    named_settings,
+    override,
+    plain,
+    read_settings,
+    write_out_seeds,
+)
+from lightleak.targets.optimizers import OptimizerConfig
+
+FREE = ("data.options", "target.options", "evaluation_model.options", "training.trainer", "attacks")
+"""Settings of loaders, networks, the Trainer and attacks, which check them themselves."""
+
+SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
+
+
+@dataclass(frozen=True)
+class ReleasedDataConfig(TableSource):
+    """Which table, and how the target's input is encoded."""
+
+    encoding: Encoding = "onehot"
+
+
+@dataclass(frozen=True)
+class ReleasedTrainingConfig:
+    """How target and evaluation model are trained (thesis Sec. 4.4.2).
+
+    Attributes:
+        max_epochs: at most so many.
+        batch_size: rows per step.
+        patience: stop after so many epochs whose training loss did not fall by ``min_delta``.
+        min_delta: in nats.
+        optimizer: theirs; PyTorch Tabular's default is Adam with 0.001.
+        trainer: further arguments of ``lightning.Trainer``.
+    """
+
+    max_epochs: int = 150
+    batch_size: int = 256
+    patience: int = 3
+    min_delta: float = 0.001
+    optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig("adam", 0.001))
+    trainer: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        for name in ("max_epochs", "batch_size", "patience"):
+            at_least(f"training.{name}", getattr(self, name), 1)
+        if not self.min_delta >= 0:
+            raise UsageError(f"training.min_delta must be at least 0, got {self.min_delta}")
+
+
+@dataclass(frozen=True)
+class SamplesConfig:
+    """How often and how much is generated.
+
+    Attributes:
+        evaluations: repetitions with fresh latent vectors; results are their mean and deviation.
+        per_class: rows per class for the attack accuracy (thesis: 1,000).
+        searches: latent searches, each with rows of its own.
+        searched_per_class: rows per class of the gradient search.
+        tpe_per_class: rows per class of the Bayesian search, which takes seconds for each, and of ``random_best``, its
+            control at equal budget.
+    """
+
+    evaluations: int = 5
+    per_class: int = 1000
+    searches: tuple[str, ...] = ("random",)
+    searched_per_class: int = 50
+    tpe_per_class: int = 2
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        for name in ("evaluations", "per_class", "searched_per_class", "tpe_per_class"):
+            at_least(f"samples.{name}", getattr(self, name), 1)
+        odd = sorted(set(self.searches) - set(SEARCHES))
+        if odd or not self.searches or len(set(self.searches)) < len(self.searches):
+            raise UsageError(f"samples.searches must be distinct, of {', '.join(SEARCHES)}; got {list(self.searches)}")
+
+    def rows_per_class(self, search: str) -> int:
+        """Rows of each class for one evaluation of a search."""
+        searched = {"random": self.per_class, "tpe": self.tpe_per_class, "random_best": self.tpe_per_class}
+        return searched.get(search, self.searched_per_class)
+
+
+USUAL = {
+    "target": TargetConfig("mlp", {"hidden": [2048, 1024, 512, 256]}),
+    "evaluation_model": TargetConfig("gandalf", {"stages": 16, "dropout": 0.1, "embedding_dropout": 0.1}),
+}
+"""Networks of the thesis (Sec. 4.4.2), where a config names none."""
+
+
+@dataclass(frozen=True)
+class ReleasedConfig:
+    """A whole audit of one released model.
+
+    Attributes:
+        data: the table.
+        task: private classes, public rows, features.
+        target: the model that is released.
+        evaluation_model: trained on the same private rows; it says what a reconstructed row looks like.
+        training: how both are trained.
+        attacks: attacks and the settings to change. A name that is no attack's needs the setting ``attack``.
+        samples: what is generated.
+        setting: name of the setting in results, such as the ID in thesis Table 4.3.
+        seeds: root seeds; every one is another split, other models and other attacks.
+        kind: what is audited.
+        title: heading of the report.
+        device: auto, cpu, cuda or cuda:N.
+        workers: trainings and attacks at once on a CPU; 0 takes one per core.
+        keep_captures: keep the released model and the public rows, for ``lightleak attack``.
+        redact: leave rows out of files and report, and keep no captures and no networks; ``all`` is the same here.
+        raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
+    """
+
+    data: ReleasedDataConfig
+    task: TaskConfig = field(default_factory=TaskConfig)
+    target: TargetConfig = field(default_factory=lambda: USUAL["target"])
+    evaluation_model: TargetConfig = field(default_factory=lambda: USUAL["evaluation_model"])
+    training: ReleasedTrainingConfig = field(default_factory=ReleasedTrainingConfig)
+    attacks: dict[str, dict[str, Any]] = field(
+        default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labelled": {}}
+    )
+    samples: SamplesConfig = field(default_factory=SamplesConfig)
+    setting: str = "custom"
+    seeds: tuple[int, ...] = (0,)
+    kind: Literal["released-model"] = "released-model"
+    title: str = "What a released model gives away of its private classes"
+    device: str = "auto"
+    workers: int = 0
+    keep_captures: bool = True
+    redact: Redact = False
+    raw_csv: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value out of range."""
+        at_least("workers", self.workers, 0)
+        for name in ("attacks", "seeds"):
+            chosen = tuple(getattr(self, name))
+            if not chosen or len(set(chosen)) < len(chosen):
+                raise UsageError(f"{name} must name at least one, and each once; got {list(chosen)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML- and JSON-ready form."""
+        return dict(plain(asdict(self)))
+
+
+def load_released_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReleasedConfig:
+    """Read a YAML config; errors as for `lightleak.experiments.config.load_config`."""
+    return parse_released_config(read_settings(path), overrides, str(path))
+
+
+def parse_released_config(
+    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
+) -> ReleasedConfig:
+    """Build a config of plain values, with their types checked."""
+    return build_settings(ReleasedConfig, override(content, overrides, _write_out), FREE, source)
+
+
+def _write_out(tree: dict[str, Any]) -> None:
+    if "attacks" in tree:
+        tree["attacks"] = named_settings("attacks", tree["attacks"])
+    write_out_seeds(tree)
+    for name, usual in USUAL.items():
+        chosen = tree.get(name)
+        if isinstance(chosen, dict) and chosen.get("network") not in (None, usual.network):
+            chosen.setdefault("options", {})  # not those of the usual network
+    samples = tree.get("samples")
+    if isinstance(samples, dict) and isinstance(samples.get("searches"), str):
+        samples["searches"] = [part.strip() for part in samples["searches"].split(",")]
+    drop_empty(tree, but=("attacks",))

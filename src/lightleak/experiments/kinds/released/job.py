@@ -1,0 +1,166 @@
+"""The unit of work of a released-model audit: one attack is fitted, then evaluated several times with every search."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightleak.attacks.model_inversion import FittedInversion, InversionAttack, Workplace
+from lightleak.core.class_samples import ClassSamples
+from lightleak.core.csv_text import csv_text
+from lightleak.core.released_model import ReleasedModel
+from lightleak.core.seeds import derive_seed
+from lightleak.data.column import Column
+from lightleak.data.inversion_task import InversionTask
+from lightleak.experiments.kinds.released.choices import attack_named
+from lightleak.experiments.kinds.released.config import ReleasedConfig
+from lightleak.experiments.kinds.released.judge import Judge
+from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model
+from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
+from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
+from lightleak.experiments.kinds.released.world import World, prepare_world
+from lightleak.experiments.kinds.vertical.job import file_name
+from lightleak.experiments.unit import unit_file, without_nan, write_whole
+from lightleak.targets.spec import is_differentiable
+
+
+@dataclass(frozen=True)
+class AttackPack:
+    """One attack on one released model.
+
+    Attributes:
+        config: the audit.
+        seed: root seed.
+        label: the attack's label in the config.
+    """
+
+    config: ReleasedConfig
+    seed: int
+    label: str
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """One unit per search and evaluation."""
+        return [self._unit(search, k) for search in self._searches for k in range(self.config.samples.evaluations)]
+
+    @property
+    def cost(self) -> float:
+        """The fit counts as much as all evaluations."""
+        return 2.0 * len(self.ids)
+
+    @property
+    def attack(self) -> InversionAttack:
+        """The attack with its settings."""
+        return attack_named(self.label, self.config.attacks[self.label])
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
+        """Fit, generate, score; keeps every evaluation as soon as it is finished, and none twice."""
+        world, attack = prepare_world(self.config, self.seed), self.attack
+        seen = observe(self.config, world, self.seed, folder)
+        place = folder / "generators" / file_name(f"{self.label}-s{self.seed}")
+        at = Workplace(device, place, lambda fraction: report(fraction * len(self.ids)))
+        fitted = attack.fit(seen, derive_seed(self.seed, self.label), at)
+        judge, names = load_judge(folder, world, self.seed), world.task.schema.label.categories
+        facts = facts_of(self.config, self.seed, self.label, world.target, attack, fitted, judge, names)
+        reference = PublicReference.of(seen, attack.pseudo_labels)
+        for search in self._searches:
+            for k in range(self.config.samples.evaluations):
+                file = unit_file(folder, self._unit(search, k))
+                if search not in fitted.searches:
+                    write_whole(file, json.dumps([]))  # a baseline that searches nothing
+                elif not file.is_file():
+                    rows = list(self._evaluate(fitted, judge, reference, facts, search, k, folder))
+                    write_whole(file, json.dumps(without_nan(rows)))
+                report(1.0)
+
+    def _evaluate(
+        self,
+        fitted: FittedInversion,
+        judge: Judge,
+        reference: PublicReference,
+        facts: Facts,
+        search: str,
+        k: int,
+        folder: Path,
+    ) -> Iterator[dict[str, Any]]:
+        unit, seed = self._unit(search, k), derive_seed(self.seed, "evaluation", k)
+        labels = torch.tensor(list(fitted.classes)).repeat_interleave(self.config.samples.rows_per_class(search))
+        samples = fitted.generate(labels, seed, search)
+        scores, names = judge.score(samples, derive_seed(seed, "memorisation")), judge.encoder.schema.label.categories
+        statistics = None
+        if search == "random":  # as many rows as there are private ones, classes as they come
+            free = fitted.draw_labels(len(judge.train), derive_seed(seed, "classes"))
+            statistics = judge.statistics(fitted.generate(free, derive_seed(seed, "all"), search).rows)
+        if k == 0:
+            task = task_facts(prepare_world(self.config, self.seed).task)
+            found = entry(facts, samples, names, fitted, scores, statistics, judge, task, bool(self.config.redact))
+            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
+            if not self.config.redact:
+                write_rows(folder, unit, samples, judge.encoder.schema.label, self.config.raw_csv)
+        beside = beside_public(reference, fitted, samples, judge, seed)
+        yield overall_row(unit, facts, k, samples, scores, statistics, beside)
+        yield from class_rows(unit, facts, k, samples, names, scores)
+
+    @property
+    def _searches(self) -> Sequence[str]:
+        return self.config.samples.searches
+
+    def _unit(self, search: str, k: int) -> str:
+        return file_name(f"{self.label}-{search}-s{self.seed}-e{k:02d}")
+
+
+def task_facts(task: InversionTask) -> dict[str, Any]:
+    """What the report says of the task."""
+    rows = task.facts["rows"]
+    return {
+        "private_rows": rows["private_train"],
+        "private_test_rows": rows["private_test"],
+        "private_judge_rows": rows["private_judge"],
+        "public_rows": rows["public"],
+        "dropped_rows": rows["dropped"],
+        "classes": task.schema.n_classes,
+        "features": len(task.schema.columns),
+    }
+
+
+def write_rows(folder: Path, unit: str, samples: ClassSamples, label: Column, raw_csv: bool) -> None:
+    """Keep the rows themselves, with the class they were made for; formulas escaped, or ``raw_csv``."""
+    table = samples.rows.copy()
+    table[label.name] = [label.categories[index] for index in samples.labels.tolist()]
+    table["(inversion loss)"] = samples.loss.numpy()
+    write_whole(folder / "reconstructions" / f"{unit}.csv", csv_text(table, raw_csv))
+
+
+def observe(config: ReleasedConfig, world: World, seed: int, folder: Path) -> ReleasedModel:
+    """What the attacker holds of the target in ``folder``."""
+    network = load_model(folder, world, "target", seed)
+    facts, tensors = world.encoder.to_state()
+    return ReleasedModel(
+        network=world.target.to_dict(),
+        parameters=dict(network.named_parameters()),
+        buffers=dict(network.named_buffers()),
+        encoder=facts,
+        encoder_tensors=tensors,
+        public=world.task.public,
+        access="white_box" if is_differentiable(world.target.name) else "black_box",
+    )
+
+
+def plan_models(config: ReleasedConfig, device: torch.device | None = None) -> list[ModelPack]:
+    """Every training, in a fixed order."""
+    return [ModelPack(config, seed, role) for seed in config.seeds for role in ROLES]
+
+
+def plan_attacks(config: ReleasedConfig, device: torch.device | None = None) -> list[AttackPack]:
+    """Every attack, in a fixed order.
+
+    Raises:
+        UsageError: an attack that cannot be made.
+    """
+    packs = [AttackPack(config, seed, label) for seed in config.seeds for label in config.attacks]
+    for pack in packs:
+        attack_named(pack.label, config.attacks[pack.label])
+    return packs

@@ -1,0 +1,212 @@
+"""Training the released model and the two evaluation models, and keeping them."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning
+import pandas as pd
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from lightleak.core.seeds import derive_seed
+from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch_loader
+from lightleak.experiments.kinds.released.config import ReleasedConfig
+from lightleak.experiments.kinds.released.judge import Judge, ModelScores, accuracy, logits_of
+from lightleak.experiments.kinds.released.world import World, prepare_world
+from lightleak.experiments.training import make_trainer
+from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.experiments.whole_epochs import SeedEveryEpoch
+from lightleak.targets import NetworkSpec, build_network
+from lightleak.targets.boosted_trees import fit_boosted_trees
+from lightleak.targets.checkpoints import LastCheckpoint
+from lightleak.targets.classifier import TabularClassifier
+from lightleak.targets.trainer import interrupts, quiet_lightning
+
+Role = Literal["target", "evaluation", "disjoint"]
+ROLES: tuple[Role, ...] = ("target", "evaluation", "disjoint")
+"""The released model, the evaluation model of the thesis, which learns from the same rows, and one that shares none."""
+
+
+@dataclass(frozen=True)
+class ModelPack:
+    """The training of one model, as a unit of a campaign.
+
+    Attributes:
+        config: the audit.
+        seed: root seed.
+        role: which of the models.
+    """
+
+    config: ReleasedConfig
+    seed: int
+    role: Role
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """One unit."""
+        return [f"model-{self.role}-s{self.seed}"]
+
+    @property
+    def cost(self) -> float:
+        """Epochs at most."""
+        return float(self.config.training.max_epochs)
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
+        """Train and keep the model."""
+        world = prepare_world(self.config, self.seed)
+        place = model_folder(folder, self.role, self.seed)
+        place.mkdir(parents=True, exist_ok=True)
+        network, epochs, seconds = train_model(self, world, place, device, report)
+        scores = _scores(network, world, self.role, device, epochs, seconds)
+        state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
+        save_file(state, place / "weights.safetensors")
+        write_whole(unit_file(folder, self.ids[0]), json.dumps(asdict(scores)))
+        shutil.rmtree(place / "checkpoints", ignore_errors=True)
+
+
+def model_folder(folder: Path, role: Role, seed: int) -> Path:
+    """Where a model of the run is kept."""
+    return folder / "models" / f"{role}-s{seed}"
+
+
+def load_model(folder: Path, world: World, role: Role, seed: int) -> nn.Module:
+    """A finished model, in eval mode."""
+    network = build_network(world.target if role == "target" else world.evaluation, seed=0)
+    network.load_state_dict(load_file(model_folder(folder, role, seed) / "weights.safetensors"))
+    return network.requires_grad_(False).eval()
+
+
+def load_judge(folder: Path, world: World, seed: int) -> Judge:
+    """The truth behind the target of one seed."""
+    files = {role: unit_file(folder, f"model-{role}-s{seed}") for role in ROLES}
+    models = {str(role): ModelScores(**json.loads(file.read_text())) for role, file in files.items()}
+    task, networks = world.task, [load_model(folder, world, role, seed) for role in ROLES[1:]]
+    rows = task.private_train, task.private_test, task.private_judge
+    return Judge(world.evaluation, networks[0], world.encoder, *rows, models, networks[1])
+
+
+def training_rows(world: World, role: Role) -> pd.DataFrame:
+    """The private rows that a model learns from: those of the disjoint evaluation model belong to no other model."""
+    return world.task.private_judge if role == "disjoint" else world.task.private_train
+
+
+def train_model(
+    pack: ModelPack, world: World, place: Path, device: torch.device, report: Callable[[float], None]
+) -> tuple[nn.Module, int, float]:
+    """Train to the early-stopping rule of thesis Sec. 4.4.2; goes on from the last finished epoch.
+
+    Returns:
+        The network, the epochs it took, and seconds.
+    """
+    spec: NetworkSpec = world.target if pack.role == "target" else world.evaluation
+    train, validation = (rows_of(world, part) for part in (training_rows(world, pack.role), _validation(world, pack)))
+    seed, settings = derive_seed(pack.seed, pack.role), pack.config.training
+    clock = _Clock(report)
+    if spec.name == "boosted_trees":
+        with clock:
+            network = fit_boosted_trees(
+                train.tensors[0],
+                train.tensors[1],
+                spec.n_classes,
+                seed,
+                spec.options,
+                (validation.tensors[0], validation.tensors[1]),
+            )
+        return network, 1, clock.seconds
+    module = TabularClassifier(spec, settings.optimizer, seed=derive_seed(seed, "weights"))
+    checkpoint = LastCheckpoint(place / "checkpoints")
+    callbacks: list[Callback] = [
+        SeedEveryEpoch(derive_seed(seed, "epochs")),
+        EarlyStopping(
+            "train/loss",
+            min_delta=settings.min_delta,
+            patience=settings.patience,
+            check_on_train_epoch_end=True,
+        ),
+        clock,
+        checkpoint,
+    ]
+    with quiet_lightning():
+        trainer = make_trainer(
+            settings.trainer,
+            str(device),
+            max_epochs=settings.max_epochs,
+            logger=False,
+            callbacks=callbacks,
+            enable_progress_bar=False,
+            enable_checkpointing=True,
+        )
+        lonely = len(train) % settings.batch_size == 1  # a batch of one row has no statistics to normalise with
+        batches = BatchSampler(len(train), settings.batch_size, True, derive_seed(seed, "batches"), drop_last=lonely)
+        with interrupts(trainer):
+            trainer.fit(
+                module,
+                batch_loader(train, batches),
+                batch_loader(validation, BatchSampler(len(validation), EVALUATION_BATCH_SIZE)),
+                ckpt_path=checkpoint.resumed(),
+                weights_only=True,
+            )
+    return module.network.eval(), trainer.current_epoch, clock.seconds
+
+
+def _validation(world: World, pack: ModelPack) -> pd.DataFrame:
+    """Rows that say when trees stop; the disjoint evaluation model has none of the target's."""
+    return training_rows(world, "disjoint") if pack.role == "disjoint" else world.task.private_validation
+
+
+def rows_of(world: World, frame: pd.DataFrame) -> TensorDataset:
+    """Encoded rows and their classes."""
+    return TensorDataset(world.encoder.encode(frame), world.encoder.encode_labels(frame))
+
+
+def _scores(
+    network: nn.Module, world: World, role: Role, device: torch.device, epochs: int, seconds: float
+) -> ModelScores:
+    def judged(frame: pd.DataFrame) -> tuple[Tensor, Tensor]:
+        inputs, labels = rows_of(world, frame).tensors
+        return logits_of(network.to(device), inputs).argmax(1), labels
+
+    task = world.task
+    named, labels = judged(task.private_test)
+    by_class = {
+        name: accuracy(named[labels == i], labels[labels == i]) for i, name in enumerate(task.schema.label.categories)
+    }
+    train, validation = (
+        accuracy(*judged(part)) or 0.0 for part in (training_rows(world, role), task.private_validation)
+    )
+    return ModelScores(train, validation, accuracy(named, labels) or 0.0, epochs, seconds, by_class)
+
+
+class _Clock(Callback):
+    """Seconds of training, also of the part before an interruption; tells about every epoch."""
+
+    def __init__(self, report: Callable[[float], None]) -> None:
+        self.report, self.now = report, time.perf_counter
+        self.seconds, self._since = 0.0, self.now()
+
+    def __enter__(self) -> None:
+        self._since = self.now()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += self.now() - self._since
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self._since = self.now()
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.seconds, self._since = self.seconds + self.now() - self._since, self.now()
+        self.report(1.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.seconds = float(state_dict["seconds"])

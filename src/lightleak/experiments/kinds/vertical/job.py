@@ -1,0 +1,336 @@
+"""The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
+
+import hashlib
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from torch import Tensor
+
+from lightleak.attacks.property_inference.augmentation import Augmentation
+from lightleak.attacks.property_inference.provfl_m import ProVFLM
+from lightleak.callbacks.capture_store import is_whole
+from lightleak.callbacks.intermediate_capture import IntermediateCapture
+from lightleak.callbacks.intermediate_store import save_observation, save_truth
+from lightleak.core.intermediate_results import (
+    Adversary,
+    AuxiliaryData,
+    IntermediateResults,
+    Kind,
+    PropertyTruth,
+    VerticalFacts,
+)
+from lightleak.core.seeds import derive_seed
+from lightleak.core.stored import DAMAGED, set_aside
+from lightleak.data.property import Property
+from lightleak.data.vertical import VerticalDataModule
+from lightleak.defenses.vertical import VerticalDefense
+from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
+from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
+from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.training import make_trainer
+from lightleak.experiments.unit import unit_file, without_nan, write_whole
+from lightleak.targets.split import SplitClassifier, SplitSpec
+from lightleak.targets.trainer import interrupts, quiet_lightning
+
+Report = Callable[[float], None]
+
+LONGEST_NAME = 180
+"""Characters kept of a label in a file name; systems allow 255, the rest is for digest and ending."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training, and the attacks on it.
+
+    Attributes:
+        config: the audit.
+        seed: root seed.
+        wanted: the property.
+        defense: label of the defence in the config.
+        attacks: (label in the config, adversary) of every attack on this training. Attacks that only watch share one;
+            one that takes part in the training has it alone.
+    """
+
+    config: VerticalConfig
+    seed: int
+    wanted: Property
+    defense: str
+    attacks: tuple[tuple[str, Adversary], ...]
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """One unit per attack and epoch."""
+        return [self._unit(*attack, epoch) for epoch in self.config.epochs_attacked for attack in self.attacks]
+
+    @property
+    def cost(self) -> float:
+        """Epochs of training."""
+        return float(self.config.training.epochs)
+
+    def forget_damaged(self, folder: Path) -> None:
+        """Have a finished job run again of which a capture is damaged or distributions of norms are gone."""
+        units = [unit_file(folder, id) for id in self.ids]
+        if not all(unit.is_file() for unit in units):  # it is running, or still to be run
+            return
+        is_first = self.seed == self.config.seeds[0]
+        missing = is_first and any(not self._norm_file(folder, e).is_file() for e in self.config.epochs_attacked)
+        captures = (folder / "captures").glob(f"{self._name}-*")
+        damaged = [capture for capture in captures if DAMAGED not in capture.name and not is_whole(capture)]
+        for capture in damaged:
+            set_aside(capture, "it is damaged; the training is repeated")
+        if missing or damaged:
+            units[0].unlink(missing_ok=True)
+
+    def run(self, folder: Path, device: torch.device, report: Report) -> None:
+        """Train, attack, and keep a row for every attack."""
+        config, spill = self.config, folder / "spill" / self._name
+        defense = defense_named(self.defense, config.defenses[self.defense])
+        done = self.train(device, report, spill)
+        facts = self._facts_of_rows(done)
+        for seen in done.observations:
+            if config.keep_captures and not config.redact:
+                self._keep(folder, seen, done.truth)
+            if seen.adversary == self.attacks[0][1] and self.seed == config.seeds[0]:
+                self._keep_norms(folder, seen, done.truth, facts)
+            for label, adversary in self.attacks:
+                if adversary != seen.adversary:
+                    continue
+                attack = attack_named(label, config.attacks[label])
+                found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
+                unit = self._unit(label, adversary, seen.facts.epoch)
+                told = {"label": label, "variant": _variant(label, attack.name, done.augmentation)}
+                row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | told
+                write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
+        shutil.rmtree(spill, ignore_errors=True)
+
+    def train(self, device: torch.device, report: Report, spill: Path | None = None) -> "Trained":
+        """Train with capture, and with the attack that takes part in it, if one does.
+
+        Args:
+            device: where.
+            report: told of every epoch.
+            spill: where captures go that do not fit into memory.
+        """
+        config = self.config
+        defense = defense_named(self.defense, config.defenses[self.defense])
+        before = prepare_world(config, self.wanted, self.seed)
+        world = before.defended(defense, derive_seed(self.seed, "defense"))
+        world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
+        augmentation, began = self._augmentation(world), time.perf_counter()
+        module, captures = self._fit(world, auxiliary, augmentation, defense, device, report, spill)
+        seconds = time.perf_counter() - began
+        has_property = world.has_property[world.train.ids.argsort()]
+        # Of the rows before a defence: one that withdraws some hides what was there.
+        truth = PropertyTruth(str(self.wanted), float(before.has_property.float().mean()), has_property)
+        observations = tuple(self._observations(world, auxiliary, captures))
+        return Trained(world, module, augmentation, observations, truth, seconds)
+
+    def _augmentation(self, world: World) -> Augmentation:
+        """What the attack does during the training; nothing where attacks only watch."""
+        label, adversary = self.attacks[0]
+        attack = attack_named(label, self.config.attacks[label])
+        return attack.augmentation_for(adversary, world.n_classes) if isinstance(attack, ProVFLM) else Augmentation()
+
+    def _fit(
+        self,
+        world: World,
+        auxiliary: AuxiliaryData,
+        augmentation: Augmentation,
+        defense: VerticalDefense,
+        device: torch.device,
+        report: Report,
+        spill: Path | None,
+    ) -> tuple[SplitClassifier, list[IntermediateCapture]]:
+        config, settings, at = self.config, self.config.training, world.arrangement
+        spec = SplitSpec(world.train.widths, world.n_classes, **vars(config.target))
+        module = SplitClassifier(
+            spec, settings.optimizer, settings.decay, settings.decay_top, derive_seed(self.seed, "network")
+        )
+        module.transform = defense.transform(derive_seed(self.seed, "defense"))
+        captures = [
+            IntermediateCapture(
+                at.adversary, at.victim, adversary, config.epochs_attacked, folder=spill and spill / adversary
+            )
+            for adversary in dict.fromkeys(adversary for _, adversary in self.attacks)
+        ]
+        augmenting = augmentation.callbacks(
+            self.attacks[0][1],
+            at.adversary,
+            auxiliary,
+            world.rows_of(auxiliary.ids, at.adversary),
+            derive_seed(self.seed, "augmentation"),
+            (world.train.ids, world.has_property) if _cheats(augmentation) else None,
+        )
+        data = VerticalDataModule(
+            world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
+        )
+        with quiet_lightning():
+            trainer = make_trainer(
+                settings.trainer,
+                str(device),
+                max_epochs=settings.epochs,
+                logger=False,
+                enable_checkpointing=False,
+                enable_progress_bar=False,
+                callbacks=[*captures, *augmenting, _Progress(report)],
+            )
+            with interrupts(trainer):
+                trainer.fit(module, datamodule=data)
+                trainer.test(module, datamodule=data, verbose=False)
+        return module, captures
+
+    def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
+        target = self.config.target
+        widths = (*target.bottom_hidden, target.output_width, *target.top_hidden)
+        scores = done.module.trainer.callback_metrics
+        return {
+            "dataset": self.config.data.title,
+            "target": "-".join(["split", *map(str, widths)]),
+            "defense": self.defense,
+            "defense_strength": defense_named(self.defense, self.config.defenses[self.defense]).strength,
+            "seed": self.seed,
+            "auc": float(scores["test/auroc"]),
+            "accuracy": float(scores["test/accuracy"]),
+            "training_seconds": done.seconds,
+        }
+
+    def _observations(
+        self, world: World, auxiliary: AuxiliaryData, captures: Sequence[IntermediateCapture]
+    ) -> Iterator[IntermediateResults]:
+        for epoch in self.config.epochs_attacked:
+            for capture in captures:
+                yield observation_of(self.config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
+
+    def _keep(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth) -> None:
+        place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
+        save_observation(seen, place / "observation")
+        save_truth(truth, place / "truth")
+
+    def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
+        told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self._who}
+        entries = [entry | told for entry in norm_entries(seen, truth)]
+        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(without_nan(entries)))
+
+    def _norm_file(self, folder: Path, epoch: int) -> Path:
+        return folder / "norms" / f"{self._name}-e{epoch:03d}.json"
+
+    @property
+    def _who(self) -> str:
+        label, _ = self.attacks[0]
+        return label if isinstance(attack_named(label, self.config.attacks[label]), ProVFLM) else "passive"
+
+    @property
+    def _name(self) -> str:
+        return file_name(f"{self.wanted}-{self.defense}-{self._who}-s{self.seed}")
+
+    def _unit(self, label: str, adversary: Adversary, epoch: int) -> str:
+        return file_name(f"{label}-{adversary}-{self.wanted}-{self.defense}-s{self.seed}-e{epoch:03d}")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves.
+
+    Attributes:
+        world: the rows it was trained on.
+        module: the trained split network.
+        augmentation: what the attack did meanwhile.
+        observations: what each adversary saw, epoch by epoch.
+        truth: what it wants to know.
+        seconds: wall time of training and test.
+    """
+
+    world: World
+    module: SplitClassifier
+    augmentation: Augmentation
+    observations: tuple[IntermediateResults, ...]
+    truth: PropertyTruth
+    seconds: float
+
+
+def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> list[Job]:
+    """Every training of the audit, in a fixed order.
+
+    Raises:
+        UsageError: an attack or a defence that cannot be made.
+    """
+    makes = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    for label, options in config.defenses.items():
+        defense_named(label, options)
+    pairs = [(label, adversary) for label in makes for adversary in config.chosen_adversaries]
+    watching = tuple(pair for pair in pairs if not isinstance(makes[pair[0]], ProVFLM))
+    alone = [(pair,) for pair in pairs if isinstance(makes[pair[0]], ProVFLM)]
+    return [
+        Job(config, seed, Property.parse(text), defense, attacks)
+        for defense in config.defenses
+        for seed in config.seeds
+        for text in config.properties
+        for attacks in ([watching] if watching else []) + alone
+    ]
+
+
+def observation_of(
+    config: VerticalConfig,
+    world: World,
+    auxiliary: AuxiliaryData,
+    adversary: Adversary,
+    epoch: int,
+    ids: Tensor,
+    results: Mapping[Kind, Tensor],
+) -> IntermediateResults:
+    """What an adversary holds after an epoch: what was exchanged, its own columns and, as the active party, labels."""
+    own = world.rows_of(ids, world.arrangement.adversary)
+    labels = world.labels_of(ids) if adversary == "C1" else None
+    return IntermediateResults(adversary, ids, results, auxiliary, facts_of(config, world, epoch), own, labels)
+
+
+def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
+    """What every party knows of a training."""
+    at = world.arrangement
+    return VerticalFacts(
+        n_parties=len(at.columns),
+        adversary_party=at.adversary,
+        victim_party=at.victim,
+        adversary_columns=at.columns[at.adversary],
+        victim_columns=at.columns[at.victim],
+        epoch=epoch,
+        batch_size=config.training.batch_size,
+        n_classes=world.n_classes,
+    )
+
+
+def _cheats(augmentation: Augmentation) -> bool:
+    """Whether it needs the property of rows the adversary does not know, as the published label replacement does."""
+    return augmentation.label_replacement is not None and augmentation.label_replacement.rows == "first_batches"
+
+
+def _variant(label: str, attack: str, augmentation: Augmentation) -> str:
+    """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
+    return augmentation.describe() if label == attack else label
+
+
+class _Progress(lightning.Callback):
+    def __init__(self, report: Report) -> None:
+        self.report = report
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.report(1.0)
+
+
+def file_name(text: str) -> str:
+    """Text as a file name; what had to be replaced or cut off is told apart by a digest.
+
+    >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
+    ('provfl_b-C1-sex=Male', False)
+    """
+    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
+    return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

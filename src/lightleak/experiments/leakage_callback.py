@@ -1,0 +1,219 @@
+"""`LeakageCallback`: one callback that captures, attacks, logs, and leaves a report, in any Lightning project."""
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import lightning
+import torch
+from rich.console import Console
+
+from lightleak.callbacks.capture_store import Capture
+from lightleak.callbacks.module_capture import ModuleCapture, ReadBatch, left_out_words
+from lightleak.callbacks.step_recorder import StepRecorder
+from lightleak.core.arguments import require_kind, require_path, whole_number
+from lightleak.core.errors import UsageError
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.data.prepared import PreparedTable
+from lightleak.experiments.attack_settings import shares_statistics, with_label_setting
+from lightleak.experiments.config import AuditConfig, parse_config
+from lightleak.experiments.monitor import LeakageMonitor
+from lightleak.experiments.redaction import Redact
+from lightleak.experiments.results import RESULTS_FILE
+from lightleak.experiments.settings import named_settings, plain
+from lightleak.experiments.updates import run_updates
+
+EPOCHS = range(1_000_000)
+"""Every epoch of any training: `per_epoch` and ``every`` say how much of it is recorded."""
+
+
+class LeakageCallback(ModuleCapture):
+    """Watches leakage in a training that knows nothing of LightLeak.
+
+    Every ``every`` epochs it records what a client would have sent in the first steps, attacks it, and logs
+    ``reconstruction/<attack>/...`` through whatever loggers the Trainer has; at the end it can write a run folder with
+    its report. The attacks are `LeakageMonitor`, the record is `ModuleCapture`: training is bit for bit what it is
+    without. Under DDP each rank is a client; what is logged and reported is of all ranks. A training that is resumed
+    from a checkpoint reports what it captured since.
+
+    Wrong settings are refused before the training begins. Once it has begun, nothing here ends it: every attack is
+    checked on the first full batch, before the step is taken, and one that does not apply, or fails later, is left out
+    with one warning; the report lists it with the reason.
+    """
+
+    def __init__(
+        self,
+        encoder: TableEncoder | PreparedTable,
+        attacks: str | Sequence[str] | Mapping[str, Mapping[str, Any]] = "tableak",
+        *,
+        network: str | None = None,
+        batch: ReadBatch | None = None,
+        labels: Literal["true", "restored"] = "true",
+        marginals: Marginals | None = None,
+        every: int = 1,
+        epochs: Collection[int] | None = None,
+        per_epoch: int = 1,
+        max_captures: int = 100,
+        report: Path | str | None = None,
+        redact: Redact = False,
+        seed: int = 0,
+    ) -> None:
+        """Choose what is watched.
+
+        Args:
+            encoder: describes the network's inputs: what `lightleak.prepare` or `lightleak.describe_inputs` returns.
+            attacks: names, or names with settings as in a config.
+            network: see `ModuleCapture`.
+            batch: see `ModuleCapture`.
+            labels: whether attacks are given the labels or restore them.
+            marginals: one-way marginals that the server knows. Left out, those of the test rows of a prepared table;
+                where there are none, the attack ``random`` guesses by the encoder's statistics.
+            every: epochs between two looks.
+            epochs: the epochs to look at, 0-based, in place of ``every``.
+            per_epoch: updates recorded and attacked in each.
+            max_captures: no more in the whole training.
+            report: folder for results and report, which must hold no run yet.
+            redact: leave true and reconstructed values out of it; ``all`` also keeps no captures in it.
+            seed: root seed of the attacks.
+
+        Raises:
+            UsageError: an unknown attack or setting, settings that cannot work together, or a folder that holds a run.
+        """
+        every = whole_number("every", every)
+        if not isinstance(encoder, TableEncoder):
+            expected = "a TableEncoder, or the result of lightleak.prepare or lightleak.describe_inputs"
+            require_kind("encoder", encoder, PreparedTable, expected)
+            marginals = encoder.marginals if marginals is None else marginals
+            encoder = encoder.encoder
+        self.config = _config(attacks, labels, seed, redact)
+        super().__init__(
+            encoder,
+            network=network,
+            batch=batch,
+            share_labels=labels == "true",
+            share_statistics=shares_statistics(self.config),
+            marginals=marginals,
+            epochs=EPOCHS[::every] if epochs is None else epochs,
+            per_epoch=per_epoch,
+            max_captures=max_captures,
+        )
+        self._checked, self._on_trial = False, False
+        self.report = None if report is None else require_path("report", report)
+        self.monitors = [
+            LeakageMonitor(self, name, seed=seed, options=with_label_setting(self.config, name, options))
+            for name, options in self.config.attacks.items()
+        ]
+
+    def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
+        """Refuse what cannot be served; errors as for `GradientCapture`, and for a report folder that is in use."""
+        # Accumulated micro-batches have no statistics of their own: what needs them is left out, as any attack.
+        self.share_statistics = shares_statistics(self.config) and trainer.accumulate_grad_batches == 1
+        super().setup(trainer, pl_module, stage)
+        if stage != "fit":
+            return
+        if self.report is not None and (self.report / RESULTS_FILE).is_file():
+            raise UsageError(f"{self.report} holds the report of an earlier training; choose another folder")
+        self._checked = False
+        for monitor in self.monitors:
+            monitor.trouble = None
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Attack what was recorded in this epoch, and log the scores."""
+        for monitor in self.monitors:
+            monitor.on_train_epoch_end(trainer, pl_module)
+
+    def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Write the run folder, of the captures of all ranks; every rank must come here."""
+        if self.report is None:
+            return
+        mine = OfRank(
+            self.captured,
+            [monitor.found for monitor in self.monitors],
+            [monitor.trouble for monitor in self.monitors],
+            self.left_out,
+            self.tried,
+        )
+        ranks = [mine]
+        if trainer.world_size > 1:
+            ranks = [mine] * trainer.world_size
+            torch.distributed.all_gather_object(ranks, mine)
+        if trainer.is_global_zero:
+            try:
+                self._write_report(self.report, ranks)
+            except Exception as error:  # what comes after the training, such as saving the network, must not suffer
+                warnings.warn(f"no report was written to {self.report}: {error}", stacklevel=2)
+
+    def _begin(self, trainer: lightning.Trainer) -> None:
+        """As `ModuleCapture`; until attacks are checked, a step that nobody wants is recorded for that alone."""
+        super()._begin(trainer)
+        self._on_trial = self._recorder is None and not self._checked and not self.is_over
+        if self._on_trial:
+            self._recorder = StepRecorder(self._network, self.share_statistics)
+
+    def _accepts(self, capture: Capture) -> bool:
+        if not self._checked:
+            self._checked = True
+            for monitor in self.monitors:
+                monitor.check(capture.update)
+        return not self._on_trial and super()._accepts(capture)
+
+    def _write_report(self, folder: Path, ranks: Sequence["OfRank"]) -> None:
+        observed = [(taken.update, taken.truth) for one in ranks for taken in one.captured]
+        if not observed:
+            raise UsageError("no step of the training was captured")
+        first = [sum(len(one.captured) for one in ranks[:rank]) for rank in range(len(ranks))]
+        known = {
+            monitor.attack.name: {
+                start + i: of_capture
+                for start, one in zip(first, ranks, strict=True)
+                for i, of_capture in one.found[which].items()
+            }
+            for which, monitor in enumerate(self.monitors)
+        }
+        troubles = {
+            monitor.attack.name: next(filter(None, (one.trouble[which] for one in ranks)), None)
+            for which, monitor in enumerate(self.monitors)
+        }
+        refused, tried = sum(one.refused for one in ranks), sum(one.tried for one in ranks)
+        said = f"; {left_out_words(refused, tried)}" if refused else ""
+        config = replace(self.config, title=f"{self.config.title}{said}")
+        left_out = {name: reason for name, reason in troubles.items() if reason is not None}
+        run_updates(observed, config, folder, (), Console(quiet=True), known, pass_over=True, left_out=left_out)
+
+
+@dataclass(frozen=True)
+class OfRank:
+    """What one process brings to the report.
+
+    Attributes:
+        captured: its captures.
+        found: by attack, what was found, by number of the capture.
+        trouble: by attack, why it was left out; None where it was not.
+        refused: steps that were recorded and not captured.
+        tried: steps that were recorded.
+    """
+
+    captured: Sequence[Capture]
+    found: Sequence[Mapping[int, Reconstruction]]
+    trouble: Sequence[str | None]
+    refused: int
+    tried: int
+
+
+def _config(attacks: Any, labels: str, seed: int, redact: Redact) -> AuditConfig:
+    chosen = named_settings("attacks", list(attacks) if isinstance(attacks, tuple) else attacks)
+    tree = {
+        "data": {"name": "training"},
+        "attacks": {name: plain(options) for name, options in chosen.items()},
+        "labels": labels,
+        "seed": seed,
+        "redact": redact,
+        "workers": 1,
+        "device": "cpu",
+        "title": "Leakage of a training",
+    }
+    return parse_config(tree)

@@ -1,0 +1,201 @@
+"""What units of work will take, measured by a few steps of each kind before anything runs."""
+
+import heapq
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.attack import RestartedInversion
+from lightleak.core.devices import one_thread, synchronize
+from lightleak.experiments.packing import pack_key
+from lightleak.experiments.unit import Kept, Unit, as_called, run_pack
+
+PROBE_SECONDS = 10.0
+"""About what the probes of a plan take together; a kind of unit of which one step takes longer gets that step, and an
+attack without steps, such as exact inversion, runs one unit whole."""
+
+SETUP_UNITS = 4
+"""Units that are observed, scored and written to learn what that takes beside the steps."""
+
+GROWTH = 4
+"""Factor between the numbers of steps that are tried."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What units of one kind take on one device.
+
+    Attributes:
+        unit: seconds of a unit beside the steps: to observe, initialise, match, score and write it.
+        step: seconds of a step per unit of a full pack.
+        steps: steps of the attack; 0 where it has none.
+        memory: bytes of one call: the peak on a GPU, the engine's estimate on a CPU; ``None``: not known.
+    """
+
+    unit: float
+    step: float
+    steps: int
+    memory: int | None
+
+    @property
+    def seconds(self) -> float:
+        """Of one unit, steps and all."""
+        return self.unit + self.steps * self.step
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Packs of one kind and what they take.
+
+    Attributes:
+        attack: its name.
+        batch_size: rows behind an update.
+        source: where the updates come from.
+        packs: units of each pack.
+        cost: of a unit.
+    """
+
+    attack: str
+    batch_size: int
+    source: str
+    packs: tuple[int, ...]
+    cost: Cost
+
+    @property
+    def units(self) -> int:
+        """In all packs."""
+        return sum(self.packs)
+
+    @property
+    def durations(self) -> list[float]:
+        """Seconds of each pack."""
+        return [units * self.cost.seconds for units in self.packs]
+
+
+def estimate(
+    packs: Iterable[Sequence[Unit]], device: torch.device, kept: Kept, seconds: float = PROBE_SECONDS
+) -> list[Estimate]:
+    """Measure one pack of every kind, and say what all will take; attacks run on one thread, as in a campaign.
+
+    Args:
+        packs: of the plan.
+        device: where they will run.
+        kept: what will be kept of each cell.
+        seconds: about what to spend.
+    """
+    kinds = {key: list(of_kind) for key, of_kind in groupby(sorted(packs, key=_row_key), _row_key)}
+    largest: dict[str, Sequence[Unit]] = {}
+    for of_kind in kinds.values():
+        for pack in of_kind:
+            work = _work_key(pack)
+            largest[work] = max(largest.get(work, ()), pack, key=len)
+    with one_thread():
+        costs = {work: measure(pack, device, kept, seconds / len(largest)) for work, pack in largest.items()}
+    found = []
+    for of_kind in kinds.values():
+        unit, sizes = of_kind[0][0], tuple(len(pack) for pack in of_kind)
+        source = str(unit.facts.get("source", ""))
+        cost = costs[_work_key(of_kind[0])]
+        found.append(Estimate(unit.attack, int(unit.facts["batch_size"]), source, sizes, cost))
+    return found
+
+
+def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: float) -> Cost:
+    """What a unit of this pack takes, from runs of few steps that take about ``seconds`` together."""
+    attack = ATTACKS.get(pack[0].attack)(**pack[0].options)
+    steps = int(attack.options().get("steps", 0))
+    few = [_with_steps(unit, 1) if steps else unit for unit in pack[:SETUP_UNITS]]
+    of_unit = _timed(lambda: _run(few[:1], device, kept), device)
+    if of_unit * len(few) < seconds / 4:
+        of_unit = _timed(lambda: _run(few, device, kept), device) / len(few)
+    if not steps:
+        return Cost(of_unit, 0.0, 0, None)
+    update, _ = pack[0].observe()
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+
+    def run(number: int) -> float:
+        limited = as_called(ATTACKS.get(pack[0].attack)(**_with_steps(pack[0], number).options), device)
+        return _timed(lambda: limited.run_many([update] * len(pack), range(len(pack)), device), device)
+
+    of_step = slope(run, steps, seconds) / len(pack)
+    memory = None
+    if device.type == "cuda":
+        memory = torch.cuda.max_memory_allocated(device)
+    elif isinstance(attack, RestartedInversion):
+        memory = attack.estimated_bytes(update, len(pack), device)
+    return Cost(max(0.0, of_unit - of_step), of_step, steps, memory)
+
+
+def slope(run: Callable[[int], float], steps: int, seconds: float) -> float:
+    """Seconds of a step, apart from what a call takes before and after its steps.
+
+    Runs of more and more steps are compared with one of a single step, until the next would not fit into ``seconds``.
+
+    Args:
+        run: runs a number of steps and returns the seconds they took.
+        steps: those of the whole attack, at least 1.
+        seconds: about what to spend.
+
+    >>> slope(lambda steps: 3 + 0.5 * steps, steps=1500, seconds=100)
+    0.5
+    """
+    run(1)  # what is loaded and allocated once is no part of any step
+    base = run(1)
+    more, spent, found = min(GROWTH, steps - 1), 2 * base, 0.0
+    while more:
+        took = run(1 + more)
+        found, spent = max(0.0, took - base) / more, spent + took
+        next_more = min(GROWTH * more, steps - 1)
+        if next_more == more or spent + base + next_more * found > seconds:
+            break
+        more = next_more
+    return found
+
+
+def makespan(durations: Iterable[float], devices: int) -> float:
+    """Seconds until all is done, the longest pack first to the device that is free first.
+
+    >>> makespan([3, 3, 2, 2, 2], devices=2)
+    7.0
+    """
+    free = [0.0] * devices
+    for duration in sorted(durations, reverse=True):
+        heapq.heappush(free, heapq.heappop(free) + duration)
+    return max(free)
+
+
+def _row_key(pack: Sequence[Unit]) -> tuple[str, int, str, str]:
+    facts = pack[0].facts
+    return pack[0].attack, int(facts["batch_size"]), str(facts.get("source", "")), _work_key(pack)
+
+
+def _work_key(pack: Sequence[Unit]) -> str:
+    """Equal for packs whose units take the same time: where an update comes from makes no difference."""
+    known = json.loads(pack_key(pack[0]))
+    same = {name: value for name, value in known["shape"].items() if name not in ("source", "epoch")}
+    return json.dumps({**known, "shape": same}, sort_keys=True)
+
+
+def _with_steps(unit: Unit, steps: int) -> Unit:
+    return replace(unit, options={**unit.options, "steps": steps})
+
+
+def _run(units: Sequence[Unit], device: torch.device, kept: Kept) -> None:
+    with TemporaryDirectory() as folder:
+        run_pack(units, Path(folder), device, kept, lambda _: None)
+
+
+def _timed(work: Callable[[], object], device: torch.device) -> float:
+    synchronize(device)
+    began = time.perf_counter()
+    work()
+    synchronize(device)
+    return time.perf_counter() - began

@@ -1,0 +1,78 @@
+"""What a row of results.json says of the protocol and the defence behind an update."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lightleak.core.observations import ClientUpdate
+from lightleak.defenses.horizontal.dp_sgd import DPSGD
+from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
+
+PRIVACY = ("epsilon", "release_epsilon", "delta")
+"""What a row says of differential privacy: of the whole training, of one update whose batch is known, their delta."""
+
+
+def protocol_facts(protocol: ProtocolConfig, n_rows: int) -> dict[str, Any]:
+    """Of an update of clients with ``n_rows`` rows each; ``batch_size`` counts the rows of all.
+
+    >>> protocol_facts(ProtocolConfig("fedavg", local_epochs=5, local_batches=4, aggregate=2), 32)["batch_size"]
+    64
+    """
+    local = protocol.local_batch_of(n_rows)
+    return {
+        "protocol": protocol.name,
+        "batch_size": n_rows * protocol.aggregate,
+        "local_epochs": protocol.local_epochs,
+        "local_batches": -(-n_rows // local),
+        "local_batch_size": local,
+        "n_clients": protocol.aggregate,
+    }
+
+
+def observed_facts(update: ClientUpdate) -> dict[str, Any]:
+    """Of a recorded update, as it says itself; what it does not say is ``None``."""
+    facts = update.facts
+    said: dict[str, Any] = {"batch_size": facts.n_rows, "n_clients": facts.n_clients}
+    if update.kind == "gradient":
+        # The batch is one local step, in however many micro-batches it was computed.
+        return said | {"protocol": "fedsgd", "local_epochs": 1, "local_batches": 1, "local_batch_size": facts.n_rows}
+    return said | {
+        "protocol": "fedavg",
+        "local_epochs": facts.epochs,
+        "local_batches": _batches(update),
+        "local_batch_size": facts.batch_size,
+    }
+
+
+def _batches(update: ClientUpdate) -> int | None:
+    """Local steps per epoch: from the number of steps, or from rows and batch size of clients of equal share."""
+    facts = update.facts
+    if facts.local_steps is not None and facts.epochs is not None:
+        return facts.local_steps // facts.epochs
+    if facts.batch_size is None or facts.n_clients is None:
+        return None
+    rows = max(facts.client_rows, default=-(-facts.n_rows // facts.n_clients))
+    return -(-rows // facts.batch_size)
+
+
+def observed_defense(update: ClientUpdate) -> str:
+    """What a recorded update says its client did to it: ``none``, ``clipped``, or the defence in words."""
+    if update.state == "noised":
+        return update.facts.defense if update.facts.defense != "none" else "noised"
+    return "none" if update.state == "raw" else update.state
+
+
+def defense_facts(config: DefenseConfig, training: Path) -> dict[str, Any]:
+    """Of a run whose clients defend themselves: the defence, its strength, and the privacy that an accountant found.
+
+    Args:
+        config: the defence.
+        training: what the finished training left (`TRAINING_FILE`); without it nothing is said of privacy.
+    """
+    defense = defense_of(config)
+    strength = None if defense is None else defense.strength
+    facts: dict[str, Any] = {"defense": config.name, "defense_strength": strength}
+    if isinstance(defense, DPSGD) and defense.noise_multiplier:
+        facts |= {"release_epsilon": defense.release_epsilon(), "delta": defense.delta}
+    granted = json.loads(training.read_text()) if training.is_file() else {}
+    return facts | {name: granted[name] for name in PRIVACY if name in granted}

@@ -1,0 +1,338 @@
+"""Training the target of an audit: captured, monitored, kept after every epoch, and resumed to the same bits."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import lightning
+from lightning.fabric.utilities.rank_zero import rank_zero_only
+from lightning.pytorch.callbacks import RichProgressBar
+from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
+from rich.console import Console
+
+from lightleak.callbacks.capture_support import check_strategy
+from lightleak.callbacks.gradient_capture import GradientCapture
+from lightleak.callbacks.update_capture import UpdateCapture
+from lightleak.core.claims import Claims
+from lightleak.core.errors import UsageError
+from lightleak.core.ranks import detect_ranks, launch_name
+from lightleak.core.seeds import derive_seed
+from lightleak.data.datamodule import TableDataModule
+from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
+from lightleak.defenses.horizontal.poisson import PoissonSampler
+from lightleak.experiments.attack_settings import shares_labels, shares_statistics, with_label_setting
+from lightleak.experiments.campaign import CLAIMS
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.experiment import Experiment
+from lightleak.experiments.federated_training import client_rows, federated_data, federation, update_capture
+from lightleak.experiments.federation_config import defense_of
+from lightleak.experiments.launch import (
+    Places,
+    check_started,
+    cluster_environment,
+    is_companion,
+    new_trainer,
+    places_of,
+    see_each_others_files,
+    together,
+)
+from lightleak.experiments.monitor import LeakageMonitor
+from lightleak.experiments.unit import write_whole
+from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
+from lightleak.targets.checkpoints import LastCheckpoint
+from lightleak.targets.classifier import TabularClassifier
+from lightleak.targets.trainer import OneProcess, interrupts, quiet_lightning
+
+TRAINING_FILE = "training.json"
+"""Written when the training is over, with the scores on the test rows."""
+
+OURS = (
+    "callbacks",
+    "default_root_dir",
+    "enable_checkpointing",
+    "enable_model_summary",
+    "enable_progress_bar",
+    "logger",
+    "max_epochs",
+    "plugins",
+)
+"""Arguments of the Trainer that an audit sets itself."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What an audit hands to its Trainer.
+
+    Attributes:
+        model: what is trained.
+        data: on what.
+        callbacks: of the defence, if there is one.
+        facts: what the defence says of the training once it is over: for DP-SGD epsilon and delta.
+    """
+
+    model: TabularClassifier
+    data: lightning.LightningDataModule
+    callbacks: Sequence[lightning.Callback] = ()
+    facts: Callable[[], dict[str, Any]] = dict
+
+
+def trains_together(config: AuditConfig) -> bool:
+    """Whether several processes train the target, so that each of them has to call `train`.
+
+    Otherwise one process trains on one device, whatever launcher started it beside others.
+
+    Raises:
+        UsageError: a Trainer that cannot be.
+    """
+    return config.rounds > 0 and _places(config).world > 1
+
+
+def train(
+    config: AuditConfig,
+    experiment: Experiment,
+    folder: Path,
+    console: Console,
+    callbacks: Sequence[lightning.Callback] = (),
+    after_fit: Callable[[], object] = lambda: None,
+) -> None:
+    """Train the target with capture and monitor; goes on from the last finished epoch where there is a checkpoint.
+
+    On several devices (``training.trainer.devices``, ``num_nodes``) every process of torchrun or srun calls this; where
+    the command was started by itself, it starts the others, which run it again up to here. Under DDP each is a client:
+    it takes batches of its own, of ``training.batch_size`` rows, and what is captured is its gradient before the
+    all-reduce. Strategies that shard the weights, such as FSDP, leave no process a whole gradient: they train where
+    nothing is captured (no ``capture.epochs``, no monitor). The first process writes what belongs to
+    all of them, and when this returns each sees the captures of all.
+
+    A process that is suspended for more than a minute may be replaced (`core.claims`). When it wakes it goes on
+    training and writing into the same folder, beside the one that replaced it or after it: end it instead.
+
+    Args:
+        config: the audit.
+        experiment: its parts.
+        folder: the run folder.
+        console: where progress goes.
+        callbacks: further callbacks of the Trainer.
+        after_fit: called before the training is tested and declared finished; may raise to keep it unfinished.
+
+    Raises:
+        UsageError: settings that the Trainer, the defence or the capture refuses, processes that were not started, or
+            that were while another command trains in the folder.
+        KeyboardInterrupt: finished epochs, their captures and their metrics are kept.
+    """
+    places = _places(config)
+    if places.world == 1:
+        _train(config, experiment, folder, console, callbacks, after_fit)
+        return
+    check_started(places)
+    with _claim(folder):
+        if (folder / TRAINING_FILE).is_file():  # by the command that this one waited for
+            return
+        with together(places):
+            _train(config, experiment, folder, console, callbacks, after_fit)
+            see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
+
+
+@contextmanager
+def _claim(folder: Path) -> Iterator[None]:
+    """Within the block the training is ours: the first process holds the claim for all processes of its launch.
+
+    A command that was started by itself waits while another trains. Processes of a launcher are all there already and
+    would wait for their first one in a process group, which gives up sooner or later: they are refused instead.
+    """
+    claims, ranks = Claims(folder / CLAIMS), detect_ranks()
+    if ranks.world > 1 and not is_companion():
+        holder = claims.holder("training")
+        is_ours = holder is None or (holder.launch != "" and holder.launch == launch_name())
+        if not is_ours and claims.is_held("training"):
+            raise UsageError(
+                f"another command trains in {folder}; start this one again when that training is over, or, if it died "
+                "on another machine, in a minute"
+            )
+    with claims.wait_for("training") if ranks.leads else nullcontext():
+        yield
+
+
+def _train(
+    config: AuditConfig,
+    experiment: Experiment,
+    folder: Path,
+    console: Console,
+    further: Sequence[lightning.Callback],
+    after_fit: Callable[[], object],
+) -> None:
+    prepared = prepare_training(config, experiment)
+    callbacks: list[lightning.Callback] = [*prepared.callbacks, SeedEveryEpoch(config.seed), *further]
+    if _records(config):
+        capture = make_capture(config, experiment, folder / "captures")
+        callbacks.append(capture)
+    if config.monitor.attack is not None:
+        options = with_label_setting(config, config.monitor.attack, config.monitor.options)
+        callbacks.append(LeakageMonitor(capture, config.monitor.attack, config.monitor.every, config.seed, options))
+    # After the training part of the epoch, so that a resumed run repeats neither its validation nor its monitor.
+    checkpoint = LastCheckpoint(folder / "checkpoints")
+    callbacks += [WholeEpochs(), checkpoint]
+    if console.is_interactive:
+        callbacks.append(RichProgressBar())
+    resumed = checkpoint.resumed()
+    loggers = [CSVLogger(folder, name="", version=""), TensorBoardLogger(str(folder), name="tensorboard", version="")]
+    with quiet_lightning():
+        trainer = make_trainer(
+            config.training.trainer,
+            config.device,
+            max_epochs=config.rounds,
+            logger=loggers,
+            callbacks=callbacks,
+            enable_progress_bar=console.is_interactive,
+            default_root_dir=folder,
+        )
+        model, data = prepared.model, prepared.data
+        earlier = metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext()
+        with earlier, interrupts(trainer):
+            trainer.fit(model, datamodule=data, ckpt_path=resumed, weights_only=True)
+            after_fit()
+            test = trainer.test(model, datamodule=data, verbose=False)[0]
+    if trainer.is_global_zero:
+        told = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
+        told["test_majority"] = _majority(experiment)
+        write_whole(folder / TRAINING_FILE, json.dumps(told | prepared.facts()))
+
+
+def _majority(experiment: Experiment) -> float:
+    """Share of the test rows with their commonest label: the accuracy of who has learnt nothing else."""
+    labels = experiment.table.test[experiment.table.schema.label.name]
+    return float(labels.value_counts(normalize=True).max())
+
+
+def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
+    """Model, data and defence of the training run.
+
+    Raises:
+        DataError: the batches are larger than the rows that are left for training, or there are fewer rows to evaluate
+            on than processes.
+        UsageError: clients that the rows do not suffice for, a network or data that the defence refuses, or processes
+            that have no gradient of their own to record.
+    """
+    places = _places(config)
+    _check_places(config, places)
+    if config.protocol.is_fedavg:
+        return Prepared(federation(config, experiment), federated_data(config, experiment))
+    data, defense = data_module(config, experiment), defense_of(config.defense)
+    data.check_ranks(places.world)
+    model = TabularClassifier(experiment.spec, config.training.optimizer, seed=derive_seed(config.seed, "network"))
+    if defense is None:
+        return Prepared(model, data)
+    defended = defend_training(defense, model, data, derive_seed(config.seed, "defense"))
+    return Prepared(model, defended.data, defended.callbacks, defended.facts)
+
+
+def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> GradientCapture | UpdateCapture:
+    """What records the updates to attack."""
+    if config.protocol.is_fedavg:
+        return update_capture(config, experiment, root)
+    return GradientCapture(
+        encoder=experiment.encoder,
+        epochs=config.capture.epochs,
+        per_epoch=config.capture.per_epoch,
+        at=config.capture.at if config.defense.is_none else "noised",
+        root=root,
+        share_labels=shares_labels(config),
+        share_statistics=shares_statistics(config),
+        marginals=experiment.marginals,
+        keep=config.monitor.attack is not None,
+        max_captures=len(config.capture.epochs) * config.capture.per_epoch,
+    )
+
+
+def rows_of_clients(config: AuditConfig, experiment: Experiment) -> int:
+    """Rows behind an update of one client of the training run; errors as for `prepare_training`."""
+    return client_rows(config, experiment) if config.protocol.is_fedavg else config.training.batch_size
+
+
+def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense | TrainingDefense | None:
+    """The defence of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
+
+    Raises:
+        UsageError: a target epsilon without a training, or one that no noise reaches.
+    """
+    defense = defense_of(config.defense)
+    if not isinstance(defense, DPSGD) or defense.noise_multiplier is not None:
+        return defense
+    if not config.rounds:
+        raise UsageError(
+            "defense: target_epsilon is about a whole training, and training.epochs is 0; give noise_multiplier"
+        )
+    data = data_module(config, experiment)
+    batches = PoissonSampler(len(data.train_indices), data.batch_size, seed=0)
+    return _resolved(defense, batches.sample_rate, config.rounds * len(batches))
+
+
+@cache
+def _resolved(defense: DPSGD, sample_rate: float, steps: int) -> DPSGD:
+    return defense.resolved(sample_rate, steps)
+
+
+def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:
+    """The batches of the training run.
+
+    Raises:
+        DataError: the batch is larger than the rows that are left for training.
+    """
+    settings = config.training
+    return TableDataModule(
+        experiment.table, experiment.encoder, settings.batch_size, settings.validation_fraction, seed=config.seed
+    )
+
+
+def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> lightning.Trainer:
+    """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
+
+    On one device it trains by itself, whatever launcher started this process beside others; on several the processes
+    must be those that were started, or be left to `together`.
+
+    Raises:
+        UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
+            not started.
+    """
+    if taken := sorted(set(settings) & set(OURS)):
+        raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
+    places = places_of(settings, device)
+    if places.world > 1:
+        check_started(places)
+        return new_trainer(settings, device, cluster_environment(), **ours)
+    # Lightning else takes the launcher's rank and leaves logging to another process.
+    rank_zero_only.rank = 0  # type: ignore[attr-defined]
+    return new_trainer(settings, device, OneProcess(), **ours)
+
+
+def _places(config: AuditConfig) -> Places:
+    return places_of(config.training.trainer, config.device)
+
+
+def _records(config: AuditConfig) -> bool:
+    """Whether anything of the training is recorded."""
+    return config.monitor.attack is not None or any(epoch < config.rounds for epoch in config.capture.epochs)
+
+
+def _check_places(config: AuditConfig, places: Places) -> None:
+    """Refuse processes that cannot train so, or that have no gradient of their own to record."""
+    if config.protocol.is_fedavg:
+        if places.world > 1:
+            raise UsageError(
+                f"a federation averages clients that train by themselves, on one device; training.trainer asks for "
+                f"devices {places.devices} and num_nodes {places.nodes}"
+            )
+        return
+    defense = defense_of(config.defense)
+    if places.world > 1 and isinstance(defense, TrainingDefense):
+        raise UsageError(f"{config.defense.name} trains on one device, got {places.world} processes")
+    if _records(config):
+        at = config.capture.at if config.defense.is_none else "noised"
+        try:
+            check_strategy(places.strategy, places.world, at)
+        except UsageError as error:
+            raise UsageError(f"{error}. Or capture nothing: capture.epochs [], no monitor") from error

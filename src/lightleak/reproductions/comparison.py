@@ -1,0 +1,245 @@
+"""A paper's cells beside ours: ``comparison.md``."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lightleak.metrics.summary import Summary
+from lightleak.reproductions.paper.values import PaperCell, PaperTable
+
+TOLERANCE_POINTS = 3.0
+PAPER_BATCHES = 50
+FEWEST = 5
+"""Measurements below which a cell is not judged: so few agree with almost anything, or with nothing, by chance."""
+ERROR_TOLERANCE = {"C1": 0.015, "C2": 0.02}
+"""How far apart two mean absolute errors of a fraction may lie and still agree, by adversary.
+
+ProVFL prints means of ten trials on one split and no deviation. Run again with seven seeds, its published code spreads
+by 0.008 to 0.03 (standard deviation) between them, and its means for Adult's three properties lie 0.005, 0.007 and
+0.014 from the printed ones in C1; in C2, where one kind of result is seen instead of four, 0.002, 0.003 and 0.028.
+"""
+UTILITY_TOLERANCE = 0.01
+"""The same for AUC and accuracy on test rows, as fractions; the published code's AUC on Adult is 0.903, the printed
+0.9039."""
+UTILITIES = ("auc", "accuracy")
+NOT_COMPARED = ("correlation", "distance", "seconds")
+"""Units of which nothing says how far apart two values may lie: another machine's seconds, distances of histograms
+whose bins are not stated."""
+DECIMALS = {"count": 0, "fraction": 4, "distance": 4}
+"""Decimals of the units that papers print to a fixed number of them."""
+SHOWN = (
+    "dataset",
+    "network",
+    "property_name",
+    "adversary",
+    "attack",
+    "variant",
+    "option",
+    "value",
+    "gap",
+    "defense",
+    "noise_scale",
+    "strength",
+    "labels",
+    "local_epochs",
+    "local_batches",
+    "local_batch_size",
+    "n_clients",
+    "round",
+    "known_batch_counts",
+    "random_batches",
+    "assumed_epochs",
+    "prior_statistic",
+    "prior_distance",
+    "batch_size",
+    "training_epochs",
+    "steps",
+    "restarts",
+    "pooling",
+    "column",
+    "feature_kind",
+    "metric",
+)
+"""Coordinates that become columns where a table varies them."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One cell of the paper and what we measured for it, in the paper's unit.
+
+    Attributes:
+        cell: the paper's.
+        ours: our result.
+        same_data: ours was measured on the paper's table; on another one nothing says how far the two may lie.
+        stand_in: what ours was measured on instead, for the heads of the two columns; their difference is not told.
+        is_fact: ours was read off a table or a network, not measured on samples: one value is all there is.
+    """
+
+    cell: PaperCell
+    ours: Summary
+    same_data: bool = True
+    stand_in: str | None = None
+    is_fact: bool = False
+
+    @property
+    def difference(self) -> float:
+        """Ours minus the paper's."""
+        return self.ours.mean - self.cell.mean
+
+    @property
+    def agrees(self) -> bool | None:
+        """Within the cell's `tolerance` or the combined 95% interval; where the paper prints no deviation, only ours.
+
+        ``None`` where the paper prints no value, ours is missing, nothing says how far it may lie (a correlation,
+        another table), or there are `too_few` measurements.
+        """
+        if not self._is_comparable or self.too_few:
+            return None
+        spread = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
+        paper = 1.96 * (self.cell.std or 0.0) / math.sqrt(PAPER_BATCHES)
+        return abs(self.difference) <= max(tolerance(self.cell), math.hypot(spread, paper))
+
+    @property
+    def too_few(self) -> bool:
+        """Whether the cell could be compared, but was measured fewer than `FEWEST` times."""
+        return self._is_comparable and not self.is_fact and self.ours.n < FEWEST
+
+    @property
+    def _is_comparable(self) -> bool:
+        return not math.isnan(self.difference) and self.cell.unit not in NOT_COMPARED and self.same_data
+
+
+def tolerance(cell: PaperCell) -> float:
+    """How far from the printed value ours may lie and still agree, in the cell's unit.
+
+    3 points of percentages; `ERROR_TOLERANCE` of an estimated fraction's error; `UTILITY_TOLERANCE` of a utility as a
+    fraction; of every other number, what rounding hides in its last printed digit.
+
+    >>> tolerance(PaperCell("absolute_error", "fraction", 0.0186, adversary="C1"))
+    0.015
+    """
+    if cell.unit == "percent":
+        return TOLERANCE_POINTS
+    for adversary, distance in ERROR_TOLERANCE.items():
+        if _is_error(cell, adversary):
+            return distance
+    return UTILITY_TOLERANCE if _is_utility(cell) else _half_digit(cell.mean)
+
+
+def _is_error(cell: PaperCell, adversary: str) -> bool:
+    return cell.unit == "fraction" and cell.metric == "absolute_error" and cell.adversary == adversary
+
+
+def _is_utility(cell: PaperCell) -> bool:
+    return cell.unit == "fraction" and cell.metric in UTILITIES
+
+
+def _half_digit(printed: float) -> float:
+    """Half a unit of the last digit the paper prints, with room for the float itself.
+
+    >>> round(_half_digit(4.2), 6), round(_half_digit(33699.0), 6)
+    (0.05, 0.5)
+    """
+    _, _, decimals = f"{printed:.12g}".partition(".")
+    return 0.5 * 10.0 ** -len(decimals) + 1e-9
+
+
+def markdown(
+    table: PaperTable, compared: Sequence[Compared], environment: dict[str, Any], command: str, notes: Sequence[str]
+) -> str:
+    """The comparison as a page: one line per cell, coordinates that do not vary left out of the columns."""
+    keys = [key for key in SHOWN if any(getattr(c.cell, key) is not None for c in compared)]
+    packages = environment["packages"]
+    header = [*keys, *_heads(compared), "95% interval", "n", "difference", "agrees"]
+    lines = [
+        f"# {table.name}: {table.title}",
+        "",
+        f"{table.source}, {'Table' if table.table else 'Figure'} {table.table or table.figure}, {table.page}.",
+        "",
+        f"Made by `{command}` on {environment['date'][:10]}, {environment['cores']} cores, {environment['device']}, "
+        f"Python {environment['python']}, torch {packages['torch']}, lightleak {packages['lightleak']}.",
+        "",
+        _verdict(compared),
+        "",
+        "| " + " | ".join(header) + " |",
+        "|" + " --- |" * len(header),
+    ]
+    lines += [_line(c, keys) for c in compared]
+    if table.notes or table.description or notes:
+        lines += ["", "Notes", ""]
+        lines += [f"- {note}" for note in (table.description, table.notes, *notes) if note]
+    return "\n".join(lines) + "\n"
+
+
+def _heads(compared: Sequence[Compared]) -> tuple[str, str]:
+    """Heads of the paper's column and of ours: what each was measured on, where that is not the same."""
+    datasets, own = {c.cell.dataset for c in compared}, {c.stand_in for c in compared}
+    if len(datasets) != 1 or len(own) != 1 or None in datasets | own:
+        return "paper", "ours"
+    return f"paper: {datasets.pop()}", f"ours: {own.pop()}"
+
+
+def _verdict(compared: Sequence[Compared]) -> str:
+    answers = [c.agrees for c in compared if c.agrees is not None]
+    few = sum(c.too_few for c in compared)
+    if few and not answers:
+        return f"Too few measurements: no cell was measured {FEWEST} times or more, so nothing is judged."
+    if not answers:
+        if any(not c.same_data for c in compared):
+            return "Measured on another table than the paper's: nothing is judged."
+        return "The paper prints no numbers to compare with."
+    cells = [c.cell for c in compared if c.agrees is not None]
+    rules = [
+        (f"{TOLERANCE_POINTS:.0f} points (of percentages)", any(cell.unit == "percent" for cell in cells)),
+        *(
+            (f"{distance} (of errors, {adversary})", any(_is_error(cell, adversary) for cell in cells))
+            for adversary, distance in ERROR_TOLERANCE.items()
+        ),
+        (f"{UTILITY_TOLERANCE} (of AUC and accuracy)", any(_is_utility(cell) for cell in cells)),
+        (
+            f"the combined 95% interval (the paper's from its deviation over {PAPER_BATCHES} batches)",
+            any(cell.std is not None for cell in cells),
+        ),
+        ("our 95% interval (where the paper prints no deviation)", any(cell.std is None for cell in cells)),
+    ]
+    told = ", ".join(rule for rule, applies in rules if applies)
+    found = f"{sum(answers)} of {len(answers)} cells agree: within {told}, or the last digit of any other number."
+    return found + (f" {few} more were measured fewer than {FEWEST} times, too few to judge." if few else "")
+
+
+def _line(compared: Compared, keys: Sequence[str]) -> str:
+    cell, ours, unit = compared.cell, compared.ours, compared.cell.unit
+    coordinates = [_coordinate(getattr(cell, key)) for key in keys]
+    paper = "-" if math.isnan(cell.mean) else _with_deviation(cell.mean, cell.std, unit)
+    mine = "not run" if ours.n == 0 else _with_deviation(ours.mean, ours.std, unit)
+    interval = "" if math.isnan(ours.low) else f"{_number(ours.low, unit)} to {_number(ours.high, unit)}"
+    decimals = DECIMALS.get(unit, 2)
+    apart = math.isnan(compared.difference) or compared.stand_in is not None
+    difference = "" if apart else f"{compared.difference:+.{decimals}f}"
+    agrees = "too few" if compared.too_few else {True: "yes", False: "no", None: ""}[compared.agrees]
+    return "| " + " | ".join([*coordinates, paper, mine, interval, str(ours.n), difference, agrees]) + " |"
+
+
+def _coordinate(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _with_deviation(mean: float, std: float | None, unit: str) -> str:
+    return _number(mean, unit) + ("" if std is None or math.isnan(std) else f" ± {_number(std, unit)}")
+
+
+def _number(value: float, unit: str = "percent") -> str:
+    """Two decimals below 10 and one above, none above 1000; or as `DECIMALS` says: the precision the papers print.
+
+    >>> _number(79.31), _number(0.394), _number(45222), _number(8.0, "count"), _number(0.0186, "fraction")
+    ('79.3', '0.39', '45222', '8', '0.0186')
+    """
+    if unit in DECIMALS:
+        return f"{value:.{DECIMALS[unit]}f}"
+    magnitude = abs(value)
+    if magnitude >= 1000:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if magnitude >= 10 else f"{value:.2f}"

@@ -1,0 +1,261 @@
+"""The values a paper prints, as typed cells that our own results are compared with.
+
+A file ``reproductions/paper/<paper>/<name>.yaml`` holds one table, or one figure that shows curves but no numbers
+(``cells`` is then empty and ``description`` says what is drawn). A new paper is a new folder of files.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from types import NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+import yaml
+
+from lightleak.core.errors import DataError, UsageError
+
+_LABEL_SETTINGS = ("true", "restored")
+_ADVERSARIES = ("C1", "C2")
+
+
+@dataclass(frozen=True)
+class PaperCell:
+    """One printed number with everything that identifies it.
+
+    A coordinate that is None does not apply to the cell or is not varied by its table: the random baseline in a
+    caption has no network, and only a table over attack iterations states ``steps``.
+
+    Attributes:
+        metric: name of what was measured, e.g. ``cell_accuracy``, ``top25_categorical``, ``kendall_tau``.
+        unit: unit of ``mean`` and ``std``: percent, fraction, nats, count, ...
+        mean: the printed value or mean; NaN where the paper prints NaN.
+        std: the printed standard deviation over batches (for ``test_accuracy``: over runs); None where there is none.
+        dataset: registry name of the dataset.
+        network: network name with its hidden widths, e.g. ``mlp-100-100``.
+        protocol: ``fedsgd``, ``fedavg`` or ``vertical``.
+        attack: registry name of the attack.
+        labels: what the attack knows of the labels, ``"true"`` or ``"restored"``.
+        batch_size: rows behind the attacked update; for FedAvg all rows of the client.
+        feature_kind: ``categorical`` or ``numerical`` where the cell is about one kind only.
+        column: the one column a tolerance belongs to.
+        training_epochs: epoch of training that is attacked.
+        steps: attack iterations.
+        restarts: size of the ensemble that is pooled.
+        pooling: ``median`` or ``mean``.
+        sigmoid_bounds: whether numerical columns run through the bounding sigmoid; None is the paper's default.
+        local_batches: FedAvg batches per local epoch.
+        local_epochs: FedAvg local epochs.
+        local_batch_size: rows per local step (m).
+        round: communication round that is attacked, counted from 1.
+        n_clients: clients averaged into the attacked update.
+        known_batch_counts: the server knows the labels of every local batch, not only their counts.
+        random_batches: the client draws new batches in every local epoch.
+        assumed_epochs: local epochs that the attack assumes.
+        prior_statistic: order-invariant function of the epoch prior (g).
+        prior_distance: its distance (D_inv).
+        defense: name of the defence.
+        noise_scale: standard deviation of the added noise.
+        strength: the one parameter of the defence, in its own unit.
+        property_name: property whose fraction is inferred, as ``column=value``; ProVFL's abbreviation where the paper
+            does not say which column it is.
+        adversary: ``C1`` (active party) or ``C2`` (passive party).
+        variant: which parts of an attack act, such as ``LR``, ``MR`` or ``LR+MR``.
+        option: the setting that the table varies, such as ``fraction_step``.
+        value: its value.
+        gap: distance between the fractions of the two populations that are compared or told apart.
+
+    Raises:
+        DataError: on construction, when ``labels`` or ``adversary`` is no known setting, ``std`` is negative,
+            ``batch_size`` below 1, or only one of ``option`` and ``value`` is given.
+    """
+
+    metric: str
+    unit: str
+    mean: float
+    std: float | None = None
+    dataset: str | None = None
+    network: str | None = None
+    protocol: str | None = None
+    attack: str | None = None
+    labels: str | None = None
+    batch_size: int | None = None
+    feature_kind: str | None = None
+    column: str | None = None
+    training_epochs: int | None = None
+    steps: int | None = None
+    restarts: int | None = None
+    pooling: str | None = None
+    sigmoid_bounds: bool | None = None
+    local_batches: int | None = None
+    local_epochs: int | None = None
+    local_batch_size: int | None = None
+    round: int | None = None
+    n_clients: int | None = None
+    known_batch_counts: bool | None = None
+    random_batches: bool | None = None
+    assumed_epochs: int | None = None
+    prior_statistic: str | None = None
+    prior_distance: str | None = None
+    defense: str | None = None
+    noise_scale: float | None = None
+    strength: float | None = None
+    property_name: str | None = None
+    adversary: str | None = None
+    variant: str | None = None
+    option: str | None = None
+    value: float | str | None = None
+    gap: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.labels not in (*_LABEL_SETTINGS, None):
+            raise DataError(f"labels must be one of {', '.join(_LABEL_SETTINGS)}, got {self.labels!r}")
+        if self.std is not None and not self.std >= 0:
+            raise DataError(f"std must be at least 0, got {self.std}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise DataError(f"batch_size must be at least 1, got {self.batch_size}")
+        if self.adversary not in (*_ADVERSARIES, None):
+            raise DataError(f"adversary must be one of {', '.join(_ADVERSARIES)}, got {self.adversary!r}")
+        if (self.option is None) != (self.value is None):
+            raise DataError(f"option and value belong together, got {self.option!r} and {self.value!r}")
+
+    @property
+    def coordinates(self) -> dict[str, Any]:
+        """What identifies the cell: every field that is set, without ``mean``, ``std`` and ``unit``.
+
+        >>> PaperCell("cell_accuracy", "percent", 79.3, 4.5, dataset="adult", batch_size=32).coordinates
+        {'metric': 'cell_accuracy', 'dataset': 'adult', 'batch_size': 32}
+        """
+        measured = {"mean", "std", "unit"}
+        return {key: value for key, value in asdict(self).items() if value is not None and key not in measured}
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One table or figure of a paper.
+
+    Attributes:
+        name: the reproduction's name, e.g. ``tableak-table17``; also the file's name.
+        source: authors, title and venue.
+        page: section of the paper that shows it.
+        title: what it shows, in our own words.
+        metric: metric of the cells that name none of their own.
+        unit: unit of the cells that name none of their own.
+        cells: every printed number, in reading order; empty for a figure.
+        table: number of the table, None for a figure.
+        figure: number of the figure, None for a table.
+        description: what a figure draws.
+        notes: deviations inside the paper and settings that it leaves unsaid.
+
+    Raises:
+        DataError: on construction, unless exactly one of ``table`` and ``figure`` is set, or when two cells share all
+            their coordinates.
+    """
+
+    name: str
+    source: str
+    page: str
+    title: str
+    metric: str
+    unit: str
+    cells: tuple[PaperCell, ...]
+    table: int | None = None
+    figure: int | None = None
+    description: str | None = None
+    notes: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.table is None) == (self.figure is None):
+            raise DataError(f"{self.name}: expected one of table and figure, got {self.table=} and {self.figure=}")
+        seen = set()
+        for cell in self.cells:
+            key = tuple(cell.coordinates.items())
+            if key in seen:
+                raise DataError(f"{self.name}: two cells have the same coordinates {cell.coordinates}")
+            seen.add(key)
+
+
+def parse_paper_table(text: str, where: str) -> PaperTable:
+    """Read one table from YAML text; ``where`` names the file in errors.
+
+    >>> text = "{name: t, source: s, table: 1, page: p, title: t, metric: m, unit: u, cells: [{mean: 1.5}]}"
+    >>> parse_paper_table(text, "t.yaml").cells[0].metric
+    'm'
+
+    Raises:
+        DataError: the text is no mapping, misses a key, has an unknown one, or a value of the wrong type.
+    """
+    raw = yaml.load(text, Loader=_Loader)
+    if not isinstance(raw, dict) or not isinstance(raw.get("cells"), list):
+        raise DataError(f"{where}: expected a mapping with a list 'cells'")
+    defaults = {key: raw[key] for key in ("metric", "unit") if key in raw}
+    cells = []
+    for index, cell in enumerate(raw["cells"]):
+        if not isinstance(cell, dict):
+            raise DataError(f"{where}, cell {index}: expected a mapping, got {cell!r}")
+        cells.append(_build(PaperCell, {**defaults, **cell}, f"{where}, cell {index}"))
+    return _build(PaperTable, {**raw, "cells": tuple(cells)}, where)
+
+
+T = TypeVar("T", PaperCell, PaperTable)
+_HINTS: dict[str, dict[str, Any]] = {kind.__name__: get_type_hints(kind) for kind in (PaperCell, PaperTable)}
+_Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
+
+
+def _build(kind: type[T], raw: dict[str, Any], where: str) -> T:
+    hints = _HINTS[kind.__name__]
+    if unknown := sorted(set(raw) - set(hints)):
+        raise DataError(f"{where}: unknown keys {unknown}; known: {sorted(hints)}")
+    required = {field.name for field in fields(kind) if NoneType not in get_args(hints[field.name])}
+    if missing := sorted(required - set(raw)):
+        raise DataError(f"{where}: missing keys {missing}")
+    values = {key: raw[key] if key == "cells" else _typed(raw[key], hints[key], f"{where}: {key}") for key in raw}
+    return kind(**values)
+
+
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    allowed = get_args(hint) or (hint,)
+    if type(value) is int and float in allowed:
+        return float(value)
+    if type(value) not in allowed:  # not isinstance: an unquoted `labels: true` is a bool, and a bool is an int
+        expected = " or ".join(kind.__name__ for kind in allowed if kind is not NoneType)
+        raise DataError(f"{where} must be {expected}, got {value!r}")
+    return value
+
+
+def _table_files() -> dict[str, Traversable]:
+    folders = (entry for entry in files("lightleak.reproductions.paper").iterdir() if entry.is_dir())
+    paths = (path for folder in folders for path in folder.iterdir() if path.name.endswith(".yaml"))
+    return {path.name.removesuffix(".yaml"): path for path in paths}
+
+
+def paper_tables() -> tuple[str, ...]:
+    """Names of every table and figure there is a file for, sorted.
+
+    >>> "tableak-table17" in paper_tables()
+    True
+    """
+    return tuple(sorted(_table_files()))
+
+
+@cache
+def load_paper_table(name: str) -> PaperTable:
+    """Load the values of one table or figure, e.g. ``tableak-table17``; read once per process.
+
+    >>> load_paper_table("tableak-table1").cells[0].mean
+    95.2
+
+    Raises:
+        UsageError: no file of that name; the message lists the known ones.
+        DataError: the file breaks the format, or names another table than its own name.
+    """
+    known = _table_files()
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise UsageError(f"unknown paper table {name!r}{hint}; known: {', '.join(sorted(known))}")
+    table = parse_paper_table(known[name].read_text(encoding="utf-8"), f"{name}.yaml")
+    if table.name != name:
+        raise DataError(f"{name}.yaml: name must be {name!r}, got {table.name!r}")
+    return table

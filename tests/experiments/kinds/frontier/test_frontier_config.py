@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lightleak.core.errors import UsageError
+from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, load_frontier_config, parse_frontier_config
+from lightleak.experiments.kinds.frontier.points import Curve, Point
+
+SHIPPED = Path(__file__).parents[3] / "configs" / "defence-frontier.yaml"
+
+
+def test_the_shipped_config_measures_every_defence_there_is() -> None:
+    config = load_frontier_config(SHIPPED)
+    everything = {*UPDATE_DEFENSES, *TRAINING_DEFENSES}
+    assert {point.name for point in config.points} == everything
+    assert {curve.name for curve in USUAL_CURVES} == everything - {"none"}
+    assert config.points[0] == Point()
+    assert len({point.id for point in config.points}) == len(config.points)
+
+
+def test_a_config_is_the_same_after_it_was_written(small) -> None:
+    config = small(defenses=[{"name": "dp_sgd", "strengths": [1], "options": {"max_grad_norm": 0.5}}])
+    assert parse_frontier_config(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
+
+
+def test_a_curve_varies_its_first_setting_or_the_one_it_names() -> None:
+    assert [point.settings for point in Curve("clipping", (0.1, 1)).points()] == [{"max_norm": 0.1}, {"max_norm": 1}]
+    curve = Curve("dp_sgd", (0.5, 2.0), {"noise_multiplier": 1.0}, option="max_grad_norm", label="clip")
+    assert [(point.label, point.option, point.strength) for point in curve.points()] == [
+        ("clip", "max_grad_norm", 0.5),
+        ("clip", "max_grad_norm", 2.0),
+    ]
+    (only,) = Curve("dp_sgd", (), {"target_epsilon": 3.0}).points()
+    assert (only.strength, only.settings) == (None, {"target_epsilon": 3.0})
+
+
+def test_names_of_defences_may_be_written_short(small) -> None:
+    assert small(defenses=["sign"]).points == (Point(), *Curve("sign").points())
+
+
+def test_trainings_differ_by_number_and_attacks_share_their_clients(small) -> None:
+    config = small(seed=7)
+    none, noise = config.points[:2]
+    trainings = [config.audit_at(noise, number).seed for number in (0, 1)]
+    assert trainings == [config.audit_at(none, number).seed for number in (0, 1)]
+    others = [small(seed=8).audit_at(noise, number).seed for number in (0, 1)]
+    assert len({7, 8, *trainings, *others}) == 6
+    assert config.audit_at(noise).seed == config.audit_at(none).seed == 7
+    assert config.audit_at(noise).defense.options == {"scale": 0.01}
+    assert config.audit_at(none).defense.is_none
+
+
+def test_guessing_is_always_run(small) -> None:
+    assert list(small(attacks=["tableak"]).audit_at(Point()).attacks) == ["tableak", "random"]
+    assert list(small(attacks=["random", "tableak"]).audit_at(Point()).attacks) == ["random", "tableak"]
+
+
+def test_fedavg_takes_its_own_settings_of_training(small) -> None:
+    fedavg = {"name": "fedavg", "rounds": 3, "local_epochs": 2}
+    config = small(
+        protocol=fedavg,
+        training={"validation_fraction": 0.2},
+        defenses=[{"name": "gaussian_noise", "strengths": [0.1], "acts_on": "steps"}],
+    )
+    audit = config.audit_at(config.points[1])
+    assert (audit.rounds, audit.defense.point, audit.training.validation_fraction) == (3, "steps", 0.2)
+    assert config.points[1].words.endswith("of scale 0.1 on the gradient of every local step")
+    with pytest.raises(UsageError, match=r"training\.epochs is a setting of FedSGD"):
+        small(protocol=fedavg, defenses=["sign"], training={"epochs": 3})
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"defenses": ["gausian_noise"]}, "defenses.gausian_noise: .*did you mean 'gaussian_noise'"),
+        ({"defenses": ["none"]}, "defenses.none: no defence is always measured"),
+        ({"defenses": [{"name": "gaussian_noise", "strengths": [-1]}]}, "defenses.gaussian_noise: .* got -1"),
+        ({"defenses": [{"name": "random_pruning", "strengths": [0.5, 1.5]}]}, "defenses.random_pruning: .* got 1.5"),
+        ({"defenses": [{"name": "quantization", "strengths": [2.5]}]}, "defenses.quantization: .*whole number"),
+        ({"defenses": [{"name": "gaussian_noise", "strengths": [1, 1.0]}]}, "strengths must be distinct"),
+        ({"defenses": [{"name": "sign", "strengths": [1]}]}, "sign has no settings, so it takes no strengths"),
+        ({"defenses": [{"name": "sign", "option": "scale"}]}, "option 'scale' needs strengths"),
+        ({"defenses": [{"name": "clipping", "strengths": [1], "option": "norm"}]}, "no setting 'norm'; .*: max_norm"),
+        ({"defenses": [{"name": "clipping", "strengths": [1], "options": {"max_norm": 1}}]}, "leave it out of options"),
+        ({"defenses": [{"name": "clipping", "options": {"norm": 1}}]}, "clipping has no setting norm"),
+        ({"defenses": [{"name": "dp_sgd"}]}, "defenses.dp_sgd: .*either noise_multiplier or target_epsilon"),
+        ({"defenses": ["sign", "sign"]}, "distinct names, got 'sign' twice; give one of them a label"),
+        ({"defenses": [{"name": "sign", "strength": [1]}]}, "strength"),
+        ({"defenses": [{"strengths": [1]}]}, "name"),
+        ({"defenses": [{"name": "sign", "acts_on": "steps"}]}, "about local steps of a FedAvg client"),
+        ({"defenses": ["sign"], "protocol": {"name": "fedavg"}, "training": {"epochs": 3}}, "setting of FedSGD"),
+        ({"attacks": ["random"]}, "at least one besides random"),
+        ({"attacks": {}}, "at least one besides random"),
+        ({"training__epochs": 0}, r"training.epochs must be at least 1"),
+        ({"initial__batches": 0}, r"initial.batches must be at least 1"),
+        ({"initial__batch_size": 0}, r"initial.batch_size must be at least 1"),
+        ({"seeds": 0}, "seeds must be at least 1"),
+        ({"workers": -1}, "workers must be at least 0"),
+        ({"defences": []}, "unknown setting 'defences'.*did you mean 'defenses'"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_refused(small, changed, message) -> None:
+    with pytest.raises(UsageError, match=message):
+        small(**changed)
+
+
+def test_dp_sgd_is_refused_under_fedavg(small) -> None:
+    with pytest.raises(UsageError, match="dp_sgd"):
+        small(protocol={"name": "fedavg"}, training={}, defenses=[{"name": "dp_sgd", "strengths": [1.0]}])

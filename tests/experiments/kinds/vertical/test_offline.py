@@ -1,0 +1,76 @@
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from lightleak.callbacks.intermediate_store import load_observation, save_observation
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.experiments.kinds.vertical.offline import attack_vertical_captures, load_capture
+
+
+@pytest.fixture
+def watching(small):
+    return small(attacks={"provfl_b_mixture": {}, "prior": {}})
+
+
+def test_gives_what_the_audit_gave(finished, watching, silent, tmp_path):
+    results = attack_vertical_captures(watching, finished / "captures", tmp_path / "run", [], silent)
+    audited = {
+        (row["adversary"], row["true_fraction"], row["estimated_fraction"])
+        for row in json.loads((finished / "results.json").read_text())["rows"]
+        if row["attack"] == "provfl_b_mixture"
+    }
+    again = {
+        (row["adversary"], row["true_fraction"], row["estimated_fraction"])
+        for row in results["rows"]
+        if row["attack"] == "provfl_b_mixture" and "passive" in row["unit"]
+    }
+    assert again == audited
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_works_without_the_truth(finished, watching, silent, tmp_path):
+    captures = tmp_path / "captures"
+    shutil.copytree(finished / "captures", captures, ignore=shutil.ignore_patterns("truth"))
+    results = attack_vertical_captures(watching, captures, tmp_path / "run", [], silent)
+    with_truth = attack_vertical_captures(watching, finished / "captures", tmp_path / "other", [], silent)
+    for row, known in zip(results["rows"], with_truth["rows"], strict=True):
+        assert row["true_fraction"] is row["absolute_error"] is row["covered"] is None
+        assert row["estimated_fraction"] == known["estimated_fraction"]
+
+
+def test_a_truth_of_another_observation_is_refused(finished, tmp_path):
+    first, other = (
+        sorted((finished / "captures").glob("*none-passive*C1*")),
+        sorted((finished / "captures").glob("*half-passive*C1*")),
+    )
+    shutil.copytree(first[0] / "observation", tmp_path / "observation")
+    shutil.copytree(other[0] / "truth", tmp_path / "truth")
+    with pytest.raises(ObservationError, match="is about religious=strongly of"):
+        load_capture(tmp_path)
+
+
+def test_a_folder_without_captures_is_refused(watching, silent, tmp_path):
+    with pytest.raises(UsageError, match="holds no captured update"):
+        attack_vertical_captures(watching, tmp_path, tmp_path / "run", [], silent)
+
+
+def test_the_null_is_paired_capture_by_capture(finished, watching, silent, tmp_path):
+    """Also where several captures share property, role and seed, as those with and without a defence do."""
+    rows = attack_vertical_captures(watching, finished / "captures", tmp_path / "run", [], silent)["rows"]
+    nulls = {row["capture"]: row["absolute_error"] for row in rows if row["attack"] == "aia_raw_adjusted"}
+    assert len(nulls) == len({row["capture"] for row in rows}) > 2
+    for row in rows:
+        assert row["own_columns_error"] == nulls[row["capture"]]
+
+
+def test_a_capture_without_own_columns_is_attacked_without_the_null(finished, watching, silent, tmp_path):
+    place = next((finished / "captures").glob("*none-passive*C2*"))
+    seen = dataclasses.replace(load_observation(place / "observation"), features=None)
+    save_observation(seen, tmp_path / "captures" / "one" / "observation")
+    shutil.copytree(place / "truth", tmp_path / "captures" / "one" / "truth")
+    rows = attack_vertical_captures(watching, tmp_path / "captures", tmp_path / "run", [], silent)["rows"]
+    assert {row["attack"] for row in rows} == {"provfl_b_mixture", "prior"}
+    assert all(row["own_columns_error"] is row["learned_from_exchange"] is None for row in rows)
+    assert "its own columns alone were not measured" in (tmp_path / "run" / "report.html").read_text()

@@ -1,0 +1,136 @@
+"""Estimates: a line is found from its points, packs fill devices, and a probe spends about what it may."""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lightleak.experiments import probe
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.packing import plan_packs
+from lightleak.experiments.probe import Cost, Estimate, estimate, makespan, measure, slope
+from lightleak.experiments.run import plan_units
+from lightleak.experiments.unit import Unit
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def packs(tiny: Any) -> list[list[Unit]]:
+    attacks = {"tableak": {"steps": 20, "restarts": 30}, "random": {}}
+    config = tiny(training__epochs=0, initial__batch_sizes=[3, 5], initial__batches=13, attacks=attacks)
+    return plan_packs(plan_units(config, prepare_experiment(config), Path("no such folder")), CPU)
+
+
+class Clock:
+    """Time that passes only where something is done: a unit set up, or a step on some units."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, unit: float, step: float) -> None:
+        self.now, self.unit, self.step = 0.0, unit, step
+        self.steps_run: list[int] = []
+        monkeypatch.setattr(probe, "ATTACKS", self)
+        monkeypatch.setattr(probe, "run_pack", self.run_pack)
+        monkeypatch.setattr(probe.time, "perf_counter", lambda: self.now)
+        self.threads: set[int] = set()
+
+    def get(self, name: str) -> Any:
+        return lambda **options: Stepping(self, name, options)
+
+    def run_pack(self, units: list[Unit], folder: Path, *_: Any) -> None:
+        self.threads.add(torch.get_num_threads())
+        assert folder.is_dir()
+        self.now += len(units) * (self.unit + units[0].options.get("steps", 0) * self.step)
+
+
+class Stepping:
+    """An attack that takes a second to begin."""
+
+    def __init__(self, clock: Clock, name: str, options: dict[str, Any]) -> None:
+        self.clock, self.name, self.given = clock, name, options
+
+    def options(self) -> dict[str, Any]:
+        return self.given
+
+    def run_many(self, updates: list[Any], seeds: Any, device: torch.device) -> None:
+        assert len(updates) == len(seeds)
+        self.clock.steps_run.append(self.given["steps"])
+        self.clock.now += 1 + len(updates) * self.given["steps"] * self.clock.step
+
+
+@given(base=st.floats(0, 100), step=st.floats(0.001, 10), steps=st.integers(2, 5000), seconds=st.floats(0.1, 1000))
+def test_the_slope_of_a_line_is_found_within_the_time(base: float, step: float, steps: int, seconds: float) -> None:
+    ran: list[int] = []
+
+    def run(number: int) -> float:
+        ran.append(number)
+        return base + number * step
+
+    assert slope(run, steps, seconds) == pytest.approx(step, rel=1e-6, abs=1e-9)
+    assert max(ran) <= steps
+    assert sum(base + number * step for number in ran) <= max(seconds, 3 * base + 7 * step) * (1 + 1e-6) + base
+
+
+def test_an_attack_of_one_step_has_no_slope() -> None:
+    assert slope(lambda steps: 3.0, 1, 100) == 0
+
+
+@given(st.lists(st.floats(0.1, 10), max_size=6), st.integers(1, 3))
+def test_packs_fill_devices_nearly_as_well_as_can_be(durations: list[float], devices: int) -> None:
+    places = product(range(devices), repeat=len(durations))
+    best = min(
+        max(sum(d for d, p in zip(durations, place, strict=True) if p == device) for device in range(devices))
+        for place in places
+    )
+    # Graham 1969: longest first is within 4/3 - 1/(3 m) of the best.
+    assert best - 1e-9 <= makespan(durations, devices) <= best * (4 / 3 - 1 / (3 * devices)) + 1e-9
+
+
+def test_setup_and_steps_are_told_apart(packs: list[list[Unit]], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, unit=0.5, step=0.25)
+    cost = measure(packs[0], CPU, "values", seconds=1000)
+    assert (cost.unit, cost.step, cost.steps) == (pytest.approx(0.5), pytest.approx(0.25), 20)
+    assert cost.seconds == pytest.approx(0.5 + 20 * 0.25)
+    assert max(clock.steps_run) == 20
+    assert clock.threads == {1}
+
+
+def test_a_slow_attack_is_stopped_after_few_steps(packs: list[list[Unit]], monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch, unit=0.5, step=1000.0)
+    cost = measure(packs[0], CPU, "values", seconds=1)
+    assert cost.step == pytest.approx(1000)
+    assert clock.steps_run == [1, 1, 5]
+
+
+def test_kinds_of_the_same_work_are_measured_once(packs: list[list[Unit]], monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[tuple[str, int, float]] = []
+
+    def fake(pack: list[Unit], device: torch.device, kept: str, seconds: float) -> Cost:
+        measured.append((pack[0].attack, len(pack), seconds))
+        return Cost(1.0, 0.1, 20, None)
+
+    monkeypatch.setattr(probe, "measure", fake)
+    trained = [
+        [probe.replace(u, facts={**u.facts, "source": "training", "epoch": e}) for u in packs[0]] for e in (0, 2)
+    ]
+    found = estimate([*packs, *trained], CPU, "values", seconds=8)
+    assert [(one.attack, one.batch_size, one.source, one.packs) for one in found] == [
+        ("random", 3, "initial", (13,)),
+        ("random", 5, "initial", (13,)),
+        ("tableak", 3, "initial", (11, 2)),
+        ("tableak", 3, "training", (11, 11)),
+        ("tableak", 5, "initial", (6, 6, 1)),
+    ]
+    assert sorted(measured) == [("random", 13, 2.0), ("random", 13, 2.0), ("tableak", 6, 2.0), ("tableak", 11, 2.0)]
+    assert found[2].durations == pytest.approx([33.0, 6.0]) and found[2].units == 13
+
+
+def test_a_real_pack_is_probed_and_nothing_is_left(packs: list[list[Unit]], tmp_path: Path) -> None:
+    before = sorted(Path.cwd().iterdir())
+    found = estimate(packs[:1], CPU, "values", seconds=0.1)
+    assert isinstance(found[0], Estimate) and found[0].cost.seconds > 0
+    assert found[0].cost.memory is not None and found[0].cost.memory > 0
+    assert sorted(Path.cwd().iterdir()) == before

@@ -1,0 +1,106 @@
+"""What a run prints and writes besides its rows."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lightleak.experiments.results import print_summary, write_results
+
+
+def printed(results: dict[str, Any], width: int = 80) -> list[str]:
+    console = Console(file=io.StringIO(), width=width)
+    print_summary(results, console)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    facts = {
+        "dataset": "health-heritage",
+        "target": "mlp-400-400-400",
+        "protocol": "fedsgd",
+        "attack": "deep_gradient_leakage",
+        "batch_size": 128,
+        "labels": "restored",
+        "defense": "none",
+        "source": "training",
+        "epoch": 10,
+        "seed": 0,
+        "batch_index": 0,
+        "cell_accuracy": 0.5,
+        "exact_match_rate": 0.25,
+        "seconds": 123.456,
+    }
+    return facts | changes
+
+
+def test_table_fits_a_terminal_and_loses_nothing(tmp_path: Path) -> None:
+    rows = [
+        row(),
+        row(batch_index=1, cell_accuracy=0.7),
+        row(source="initial", epoch=0, attack="random", seconds=0.01),
+    ]
+    lines = printed(write_results(tmp_path, rows))
+    assert lines[0].startswith("dataset health-heritage; target mlp-400-400-400; labels restored;")
+    assert lines[1].split() == ["clients", "batch", "attack", "cells", "95%", "interval", "rows", "n", "s/batch"]
+    assert "epoch 10" in lines[2] and "deep_gradient_leakage" in lines[2] and "60.0%" in lines[2]
+    assert lines[3].split() == ["untrained", "128", "random", "50.0%", "-", "25.0%", "1", "0.01"]
+    assert max(map(len, lines[1:])) <= 80 and "…" not in "".join(lines)
+
+
+def test_what_differs_becomes_a_column(tmp_path: Path) -> None:
+    lines = printed(write_results(tmp_path, [row(), row(dataset="adult")]), width=120)
+    assert lines[1].split()[0] == "dataset"
+    assert [line.split()[0] for line in lines[2:]] == ["health-heritage", "adult"]
+
+
+def test_fedavg_and_the_defence_are_said_above_the_table(tmp_path: Path) -> None:
+    local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 1}
+    defended = local | {"defense": "dp_sgd", "defense_strength": 1.0, "epsilon": 2.943, "delta": 1e-5}
+    defended |= {"release_epsilon": 4.377}
+    head, _, line = printed(write_results(tmp_path, [row(**defended, epoch=3)]), width=200)
+    said = "; FedAvg, local epochs 5; defence dp_sgd 1; epsilon 2.94 of the training; "
+    assert f"{said}epsilon 4.38 of one update whose batch is known; cells and rows" in head
+    assert line.startswith("round 3")
+    plain, *_ = printed(write_results(tmp_path, [row(**local), row(**local | {"local_epochs": 1})]), width=200)
+    assert "; FedAvg; cells and rows" in plain
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"local_epochs": 10},
+        {"local_batches": 2},
+        {"n_clients": 4},
+        {"defense_strength": 0.1},
+        {"protocol": "fedsgd"},
+        {"epsilon": 1.0},
+    ],
+)
+def test_what_differs_in_protocol_or_defence_is_another_group(tmp_path: Path, change: dict[str, Any]) -> None:
+    local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 1}
+    first = row(**local, defense="gaussian_noise", defense_strength=0.01)
+    groups = write_results(tmp_path, [first, first | {"batch_index": 1}, first | change])["summary"]
+    assert [group["cell_accuracy"]["n"] for group in groups] == [2, 1]
+    assert all(groups[1][name] == value for name, value in change.items())
+
+
+def test_rows_without_truth_are_shown_without_accuracy(tmp_path: Path) -> None:
+    lines = printed(write_results(tmp_path, [row(cell_accuracy=None, exact_match_rate=None)]))
+    assert lines[2].split()[-5:] == ["-", "-", "-", "1", "123.46"]
+
+
+def test_no_rows_are_said(tmp_path: Path) -> None:
+    results = write_results(tmp_path, [])
+    assert results == {"schema_version": 1, "rows": [], "summary": []}
+    assert printed(results) == ["nothing is finished yet"]
+
+
+def test_results_are_written_as_returned_without_nan(tmp_path: Path) -> None:
+    results = write_results(tmp_path, [row(rmse=float("nan"), extra=3.0)], extra_keys=("extra",))
+    assert json.loads((tmp_path / "results.json").read_text()) == results
+    assert results["rows"][0]["rmse"] is None
+    assert results["summary"][0]["extra"] == 3.0  # a key of the group, not a metric

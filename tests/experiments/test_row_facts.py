@@ -1,0 +1,73 @@
+"""What rows say of an update: the same whether it is told by the config or by the update itself."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
+from lightleak.experiments.experiment import Experiment, prepare_experiment
+from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig
+from lightleak.experiments.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
+
+
+@pytest.fixture(scope="module")
+def experiment(tiny: Any) -> Experiment:
+    return prepare_experiment(tiny())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"local_epochs": 3},
+        {"local_epochs": 3, "local_batches": 4},
+        {"local_batch_size": 3},
+        {"local_batch_size": 32},
+        {"local_epochs": 2, "local_batches": 2, "aggregate": 3},
+    ],
+)
+def test_config_and_update_agree(experiment: Experiment, settings: dict[str, Any]) -> None:
+    protocol = ProtocolConfig("fedavg", rounds=0, **settings)
+    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "counts")
+    update, _ = clients.observe(8, 0)
+    assert observed_facts(update) == protocol_facts(protocol, 8)
+    without = replace(update, facts=replace(update.facts, local_steps=None))
+    assert observed_facts(without) == observed_facts(update)
+
+
+def test_a_gradient_is_one_step_of_one_client(experiment: Experiment) -> None:
+    update, _ = FreshClients(experiment.population(), experiment.spec, 0, True).observe(8, 0)
+    assert observed_facts(update) == protocol_facts(ProtocolConfig(), 8)
+    micro = replace(update, facts=replace(update.facts, batch_size=4))  # accumulated over two micro-batches
+    assert observed_facts(micro) == observed_facts(update)
+
+
+def test_what_an_update_does_not_say_is_none(experiment: Experiment) -> None:
+    protocol = ProtocolConfig("fedavg", local_epochs=2)
+    update, _ = FreshFedAvgClients(experiment.population(), experiment.spec, 0, protocol, "none").observe(4, 0)
+    unsaid = replace(update, facts=replace(update.facts, epochs=None, batch_size=None, n_clients=None))
+    facts = observed_facts(unsaid)
+    assert (facts["protocol"], facts["batch_size"]) == ("fedavg", 4)
+    assert {facts[name] for name in ("local_epochs", "local_batches", "local_batch_size", "n_clients")} == {None}
+
+
+def test_defence_of_an_update_is_what_it_says(experiment: Experiment) -> None:
+    plain, _ = FreshClients(experiment.population(), experiment.spec, 0, True).observe(4, 0)
+    noised, _ = FreshClients(experiment.population(), experiment.spec, 0, True, defense=GaussianNoise(0.5)).observe(
+        4, 0
+    )
+    silent = replace(noised, facts=replace(noised.facts, defense="none"))
+    found = [observed_defense(update) for update in (plain, replace(plain, state="clipped"), noised, silent)]
+    assert found == ["none", "clipped", "Gaussian noise of scale 0.5", "noised"]
+
+
+def test_privacy_is_that_of_the_finished_training(tmp_path: Path) -> None:
+    config = DefenseConfig("clipping", {"max_norm": 2.0})
+    said = {"defense": "clipping", "defense_strength": 2.0}
+    assert defense_facts(config, tmp_path / "training.json") == said
+    (tmp_path / "training.json").write_text(json.dumps({"epochs": 2, "epsilon": 3.5, "delta": 1e-5, "steps": 4}))
+    assert defense_facts(config, tmp_path / "training.json") == said | {"epsilon": 3.5, "delta": 1e-5}
