@@ -10,7 +10,8 @@ import torch
 
 from lightleak.metrics.inversion.wilson import wilson_interval
 from lightleak.metrics.summary import summarise
-from lightleak.report.plot import Axis, Line, Mark, Plot, Points, Style, axis, draw, element
+from lightleak.report.plot.axis import Axis, axis
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Style, draw, element
 
 Row = dict[str, Any]
 Goals = Callable[[Row], Mapping[str, float]]

@@ -18,7 +18,7 @@ from lightleak.report.charts import (
     spread,
 )
 from lightleak.report.estimate import Estimate
-from lightleak.report.plot import MARKS
+from lightleak.report.plot.chart import MARKS
 
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), max_size=40)
 ESTIMATES = st.builds(

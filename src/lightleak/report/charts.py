@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.plot import Axis, Bars, Line, Mark, Plot, Points, Row, Rule, axis, draw, legend_key
-from lightleak.report.plot import Style as Style
+from lightleak.report.plot.axis import Axis, axis
+from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw, legend_key
+from lightleak.report.plot.chart import Style as Style
 from lightleak.report.wording import interval, percent
 
 SHARES = axis([0, 1], ends="round", percent=True)

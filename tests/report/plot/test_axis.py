@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightleak.report.plot import Axis, axis, categories
-from lightleak.report.plot.axis import LARGEST, MOST_STEPS
+from lightleak.report.plot.axis import LARGEST, MOST_STEPS, Axis, axis, categories
 
 VALUES = st.lists(st.floats(-1e9, 1e9, allow_subnormal=False), min_size=1, max_size=6)
 FRACTIONS = st.lists(st.floats(0, 1), min_size=1, max_size=8)

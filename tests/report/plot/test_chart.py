@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.report.plot import (
+from lightleak.report.plot.axis import axis, categories
+from lightleak.report.plot.chart import (
     MARKS,
     Bars,
     Line,
@@ -18,8 +19,6 @@ from lightleak.report.plot import (
     Row,
     Rule,
     Style,
-    axis,
-    categories,
     draw,
     legend_key,
     stairs,
@@ -133,6 +132,13 @@ def test_labels_that_lack_room_are_shortened_or_left_out() -> None:
     assert [node.text for node in ET.fromstring(drawing).iter("title")] == names[:2]
     wide, small = (draw(Plot("n", axis([0, 5e5], ends="round"), UNIT, [], grid="x", room=room)) for room in (0, 30))
     assert texts(small) == texts(wide)[::2]
+
+
+def test_beside_labels_of_rows_a_phone_shows_every_second_tick() -> None:
+    drawing = draw(Plot("n", UNIT, [Row("a")], [], labels_beside=True))
+    ticks = [node for node in classed(drawing, "tick")]
+    assert ["roomy" in node.get("class").split() for node in ticks] == [index % 2 == 1 for index in range(len(ticks))]
+    assert len(classed(drawing, "grid")) == len(ticks) == len(UNIT.ticks)
 
 
 def test_the_label_of_a_mark_is_left_out_where_it_would_cover_another() -> None:

@@ -3,7 +3,7 @@
 import re
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.plot import axis
+from lightleak.report.plot.axis import axis
 from lightleak.report.released.charts import STRETCHES, Dot, Reference, curve_chart, dot_chart
 
 

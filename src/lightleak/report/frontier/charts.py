@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lightleak.report import plot
 from lightleak.report.charts import ends_of, series_style
 from lightleak.report.estimate import Estimate
 from lightleak.report.frontier.comparison import Frontier, Point
 from lightleak.report.frontier.result import NO_DEFENSE
 from lightleak.report.frontier.wording import curve_title, short_name
-from lightleak.report.plot import Axis, Line, Mark, Points, Rule, Style, axis, draw, stairs
+from lightleak.report.plot import chart
+from lightleak.report.plot.axis import Axis, axis
+from lightleak.report.plot.chart import Line, Mark, Points, Rule, Style, draw, stairs
 from lightleak.report.wording import percent
 
 PADDING = 0.06
@@ -69,7 +70,7 @@ def frontier_plot(name: str, frontier: Frontier, best: Sequence[Point], styles: 
         used |= {curve_title(label): styles[label]} if known else {}
     rules = [] if guess is None else [Rule(guess.mean, "guess faint", "guess", along="y")]
     legend = {curve_title(label): styles[label] for label in frontier.curves if curve_title(label) in used}
-    return Plot(draw(plot.Plot(name, x, y, layers, rules, height=420)), legend)
+    return Plot(draw(chart.Plot(name, x, y, layers, rules, height=420)), legend)
 
 
 def shown_axis(values: Sequence[Estimate | None], others: Sequence[float] = (), title: str = "") -> Axis:

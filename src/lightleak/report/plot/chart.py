@@ -289,10 +289,13 @@ class _Frame:
                 longest = max(3, self.plot.room // len(ticks))
             else:
                 ticks = ticks[::2]
-        return [
-            _text(shorten(label, longest), self.x(value), y, hover=label if len(label) > longest else "")
-            for value, label in ticks
-        ]
+        shapes = []
+        for index, (value, label) in enumerate(ticks):
+            # Beside labels of rows, a phone has room for every second number only.
+            css = "tick roomy" if self.plot.labels_beside and index % 2 else "tick"
+            hover = label if len(label) > longest else ""
+            shapes.append(_text(shorten(label, longest), self.x(value), y, css, hover=hover))
+        return shapes
 
     def rules(self) -> list[Markup]:
         """Reference lines and bands; the labels of vertical ones stand above the plot, one below the other."""

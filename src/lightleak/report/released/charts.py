@@ -8,7 +8,8 @@ from markupsafe import Markup
 
 from lightleak.report.charts import BASELINE_STYLE, SHARES, EstimateRow, estimate_chart, series_style
 from lightleak.report.estimate import Estimate
-from lightleak.report.plot import Axis, Line, Plot, Rule, axis, draw
+from lightleak.report.plot.axis import Axis, axis
+from lightleak.report.plot.chart import Line, Plot, Rule, draw
 from lightleak.report.wording import percent
 
 STRETCHES = 200

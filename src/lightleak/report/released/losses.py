@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lightleak.report.plot import axis
+from lightleak.report.plot.axis import axis
 from lightleak.report.released.charts import curve_chart
 from lightleak.report.released.entries import LOSSES, Entry
 from lightleak.report.released.topics import Topic

@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.intervals import difference
-from lightleak.report.plot import axis
+from lightleak.report.plot.axis import axis
 from lightleak.report.released.charts import Dot, Reference, dot_chart
 from lightleak.report.released.entries import Entry, Memorisation
 from lightleak.report.released.group import Group

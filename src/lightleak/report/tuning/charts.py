@@ -7,8 +7,9 @@ from itertools import combinations
 
 from markupsafe import Markup
 
-from lightleak.report import plot
-from lightleak.report.plot import Axis, Line, Mark, Points, Rule, Style, axis, categories, draw, legend_key, stairs
+from lightleak.report.plot import chart
+from lightleak.report.plot.axis import Axis, axis, categories
+from lightleak.report.plot.chart import Line, Mark, Points, Rule, Style, draw, legend_key, stairs
 from lightleak.report.tuning.result import Objective, Parameter, Trial
 from lightleak.report.tuning.study import TuningRun, last_value, running_best
 from lightleak.report.tuning.wording import (
@@ -110,7 +111,7 @@ def history_plot(name: str, run: TuningRun) -> Plot | None:
         for one in drawing_order(run.trials, run)
     ]
     layers: list[Line | Points] = [Line(so_far, "so-far"), Points(marks, css="point trial")]
-    return Plot(draw(plot.Plot(name, x, y, layers, rules, height=320, foot="no value")), legend(run, run.trials))
+    return Plot(draw(chart.Plot(name, x, y, layers, rules, height=320, foot="no value")), legend(run, run.trials))
 
 
 def objective_pairs(run: TuningRun) -> list[tuple[Objective, Objective]]:
@@ -138,7 +139,7 @@ def pareto_plot(name: str, run: TuningRun, across: Objective, upwards: Objective
         for one in drawing_order(trials, run)
     ]
     layers: list[Line | Points] = [Line(corners, "front-line"), Points(marks, css="point trial")]
-    return Plot(draw(plot.Plot(name, x, y, layers, height=400)), legend(run, trials))
+    return Plot(draw(chart.Plot(name, x, y, layers, height=400)), legend(run, trials))
 
 
 def front_corners(
@@ -179,7 +180,7 @@ def slices(run: TuningRun, objective: Objective) -> tuple[Slice, ...]:
         name = f"{parameter.key} against {objective.words}, {len(trials)} trials"
         grid = "y" if parameter.kind == "choice" else "xy"
         layers = [Points(marks, css="point trial")]
-        drawing = draw(plot.Plot(name, x, y, layers, height=170, grid=grid, room=ROOM))
+        drawing = draw(chart.Plot(name, x, y, layers, height=170, grid=grid, room=ROOM))
         note = "" if len(trials) == len(valued) else f"has a value in {len(trials)} of {len(valued)} trials"
         found.append(Slice(names[parameter.key], parameter.key, note, drawing))
     return tuple(found)

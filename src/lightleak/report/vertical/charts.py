@@ -8,7 +8,8 @@ from markupsafe import Markup
 from lightleak.report.charts import EstimateRow as IntervalRow
 from lightleak.report.charts import ends_of, estimate_chart
 from lightleak.report.estimate import Estimate
-from lightleak.report.plot import Line, Mark, Plot, Points, Rule, Style, axis, draw, stairs
+from lightleak.report.plot.axis import axis
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, stairs
 from lightleak.report.vertical.wording import off_by
 from lightleak.report.wording import percent
 
