@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,8 @@ import torch
 
 from lightleak.metrics.inversion.wilson import wilson_interval
 from lightleak.metrics.summary import summarise
-from lightleak.report.svg import chart, element, line, mark, text
+from lightleak.report.plot.axis import Axis, axis
+from lightleak.report.plot.chart import Line, Mark, Plot, Points, Style, draw, element
 
 Row = dict[str, Any]
 Goals = Callable[[Row], Mapping[str, float]]
@@ -170,45 +170,27 @@ def print_bars(found: Costs, width: int = 50) -> None:
             print(f"{name:>24} {size:>4} rows {value:>8.2f} s  {'#' * max(1, round(width * value / most))}")
 
 
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#b2558a", "#b87f00")
-STYLE = "svg{overflow:visible}text{font:12px sans-serif;fill:#333}.grid{stroke:#ddd}.link{stroke-width:2}"
-STYLE += "".join(f".s{i}{{stroke:{c};fill:{c}}}.s{i} text{{fill:{c};stroke:none}}" for i, c in enumerate(COLOURS))
-WIDTH, HEIGHT = 720, 360
-LEFT, RIGHT, TOP, BOTTOM = 0.1, 0.7, 32, HEIGHT - 50
-LABEL = 16
-"""Pixels between the names of two lines, which stand at the right where the lines end or below."""
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#b2558a", "#b87f00")
+STYLE = "svg{overflow:visible}text{font:12px sans-serif;fill:#333}.grid,.axis-line{stroke:#ddd}.link{stroke-width:2}"
+STYLE += "".join(f".s{i}{{stroke:{c};fill:{c}}}.s{i} .link{{fill:none}}" for i, c in enumerate(COLORS))
+WIDTH, HEIGHT, MARGIN = 720, 420, 70
+TITLE = "CPU seconds per batch over rows in the batch"
 
 
 def cost_figure(found: Costs) -> str:
-    """Seconds over rows, both on logarithmic scales, as a drawing that stands alone."""
+    """CPU seconds over rows, both on logarithmic scales, as a stand-alone drawing."""
     sizes = sorted({size for one in found.values() for size in one})
-    values = [value for one in found.values() for value in one.values()]
-    first, last = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
-
-    def place(size: int, seconds: float) -> tuple[float, float]:
-        along = math.log(size / sizes[0]) / math.log(sizes[-1] / sizes[0]) if len(sizes) > 1 else 0.5
-        up = (math.log10(seconds) - first) / max(last - first, 1)
-        return LEFT + (RIGHT - LEFT) * along, BOTTOM - (BOTTOM - TOP) * up
-
-    shapes = [element("style", STYLE)]
-    for power in range(first, last + 1):
-        height = place(sizes[0], 10.0**power)[1]
-        shapes.append(line(LEFT, height, RIGHT, height, "grid"))
-        shapes.append(text(f"{10.0**power:g} s", LEFT, height + 4, anchor="end", dx=-8))
-    shapes += [text(str(size), place(size, 1.0)[0], BOTTOM + 20) for size in sizes]
-    shapes.append(text("CPU seconds per batch", LEFT, TOP - 18, anchor="start"))
-    shapes.append(text("rows in the batch", (LEFT + RIGHT) / 2, BOTTOM + 42))
-    for index, one in enumerate(found.values()):
-        points = [place(size, seconds) for size, seconds in one.items()]
-        drawn = [line(*here, *there, "link") for here, there in pairwise(points)]
-        drawn += [mark("circle", *point, "") for point in points]
-        shapes.append(element("g", *drawn, class_=f"s{index % len(COLOURS)}"))
-    below = -math.inf
-    for height, index, name in sorted(
-        (place(*list(one.items())[-1])[1], i, n) for i, (n, one) in enumerate(found.items())
-    ):
-        below = max(height + 4, below + LABEL)
-        label = text(name, RIGHT, below, anchor="start", dx=14)
-        shapes.append(element("g", label, class_=f"s{index % len(COLOURS)}"))
-    inner = chart("CPU seconds per batch over its rows", HEIGHT, *shapes)
-    return str(element("svg", inner, xmlns="http://www.w3.org/2000/svg", width=WIDTH, height=HEIGHT))
+    x = Axis(sizes[0] / 1.1, sizes[-1] * 2, tuple((size, str(size)) for size in sizes), "log", TITLE)
+    y = axis([value for one in found.values() for value in one.values()], "log", "round")
+    layers: list[Line | Points] = []
+    for index, (name, one) in enumerate(found.items()):
+        style = Style(f"s{index % len(COLORS)}", "circle")
+        *others, last = one.items()
+        marks = [Mark(size, seconds, style, f"{name}: {seconds:.2f} s") for size, seconds in others]
+        marks.append(Mark(*last, style, f"{name}: {last[1]:.2f} s", label=name))
+        layers += [Line(list(one.items()), "link", style.css), Points(marks)]
+    drawing = draw(Plot(TITLE, x, y, layers, height=HEIGHT - 80))
+    plot = element("svg", drawing, x=MARGIN, width=WIDTH - 2 * MARGIN)
+    return str(
+        element("svg", element("style", STYLE), plot, xmlns="http://www.w3.org/2000/svg", width=WIDTH, height=HEIGHT)
+    )

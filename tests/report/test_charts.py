@@ -18,7 +18,7 @@ from lightleak.report.charts import (
     spread,
 )
 from lightleak.report.estimate import Estimate
-from lightleak.report.svg import MARKS, across
+from lightleak.report.plot.chart import MARKS
 
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), max_size=40)
 ESTIMATES = st.builds(
@@ -53,10 +53,8 @@ def test_pairs_are_well_formed_and_stay_in_the_plot(name, rows, stacked) -> None
 def test_lines_are_well_formed_and_stay_in_the_plot(points) -> None:
     drawing = line_chart(HOSTILE, [Series(HOSTILE, tuple(points), series_style(0))], [(0.5, HOSTILE)], HOSTILE)
     root = ET.fromstring(drawing)
-    links = [node for node in root.iter("line") if node.get("class") == "link"]
-    assert len(links) == max(len(points) - 1, 0)
-    heights = [float(node.attrib[key]) for node in links for key in ("y1", "y2")]
-    assert all(0 <= value <= 260 for value in heights)
+    assert len([node for node in root.iter("svg") if node.get("class") == "point s0"]) == len(points)
+    assert len([node for node in root.iter() if node.get("class") == "link"]) == (len(points) > 1)
     assert all(0 <= value <= 100 for value in percentages(drawing))
     assert "<script" not in drawing
 
@@ -64,9 +62,9 @@ def test_lines_are_well_formed_and_stay_in_the_plot(points) -> None:
 def test_a_bar_is_as_long_as_its_value() -> None:
     drawing = ET.fromstring(bar_chart("n", [Bar("a", Estimate(0.25), series_style(0))], Estimate(0.5)))
     (bar,) = [node for node in drawing.iter("rect") if node.get("class", "").startswith("bar")]
-    assert (bar.get("x"), bar.get("width")) == ("0.00%", "25.00%")
+    assert (bar.get("x"), bar.get("width")) == ("0%", "25%")
     (guess,) = [node for node in drawing.iter("line") if node.get("class") == "guess"]
-    assert guess.get("x1") == guess.get("x2") == "50.00%"
+    assert guess.get("x1") == guess.get("x2") == "50%"
 
 
 def test_higher_values_stand_higher() -> None:
@@ -77,7 +75,7 @@ def test_higher_values_stand_higher() -> None:
         if node.get("class") == "link"
     ]
     assert float(link.attrib["y2"]) < float(link.attrib["y1"])
-    assert (link.get("x1"), link.get("x2")) == ("10.00%", "90.00%")
+    assert (link.get("x1"), link.get("x2")) == ("10%", "90%")
 
 
 def test_long_labels_are_shortened_beside_the_plot_and_whole_on_hover() -> None:
@@ -87,7 +85,7 @@ def test_long_labels_are_shortened_beside_the_plot_and_whole_on_hover() -> None:
     assert shown.text == "a_very_long_column_…"
     assert shown.find("title").text == label
     above = ET.fromstring(pair_chart("n", [Pair(label, None, 0.5)], "a", "b", stacked=True))
-    assert next(node for node in above.iter("text") if node.get("class") == "label").text == label
+    assert next(node for node in above.iter("text") if "label" in node.get("class")).text == label
 
 
 def test_series_differ_without_colour_and_by_both_for_long() -> None:
@@ -112,8 +110,3 @@ def test_spread_keeps_order_and_proportion(values) -> None:
         a, b, c = sorted(values)[0], sorted(values)[1], sorted(values)[-1]
         place = dict(zip(values, places, strict=True))
         assert (place[b] - place[a]) / (place[c] - place[a]) == pytest.approx((b - a) / (c - a))
-
-
-@pytest.mark.parametrize(("fraction", "position"), [(-1, "0.00%"), (0.5, "50.00%"), (2, "100.00%")])
-def test_positions_are_held_in_the_plot(fraction: float, position: str) -> None:
-    assert across(fraction) == position

@@ -1,11 +1,10 @@
 import re
 import xml.etree.ElementTree as ET
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightleak.report.frontier.charts import HEIGHT, TOP, UNDEFENDED_STYLE, close_axis, curve_styles, frontier_plot
+from lightleak.report.frontier.charts import UNDEFENDED_STYLE, curve_styles, frontier_plot
 from lightleak.report.frontier.comparison import compare
 from lightleak.report.frontier.pareto import standings
 from lightleak.report.frontier.result import FrontierResult, Setting, Strength
@@ -48,7 +47,8 @@ def test_plots_are_well_formed_and_stay_inside(points) -> None:
     assert "<script" not in drawing
     places = re.findall(r'\b(?:x|x1|x2|cx)="([-\d.]+)%"', drawing)
     assert places and all(0 <= float(value) <= 100 for value in places)
-    assert all(TOP - 1 <= float(node.get("y")) <= TOP + HEIGHT + 1 for node in classed(drawing, "point"))
+    base = float(classed(drawing, "axis-line")[0].get("y1"))
+    assert all(base - 421 <= float(node.get("y")) <= base + 1 for node in classed(drawing, "point"))
 
 
 def test_more_leakage_stands_higher_and_more_accuracy_further_right() -> None:
@@ -72,11 +72,12 @@ def test_exactly_the_best_are_ringed_and_joined_by_steps() -> None:
         node.find("title").text.split(":")[0] for node in classed(drawing, "point") if node.find("circle") is not None
     ]
     assert sorted(ringed) == ["Noise 1", "Noise 2", "no defence"]
-    steps = classed(drawing, "front")
-    assert len(steps) == 2 * 2
+    (steps,) = classed(drawing, "front")
+    corners = [tuple(map(float, pair.split())) for pair in steps.get("d")[1:].split("L")]
     # From the least accurate best point up to the leakage of the next, then across to it.
-    assert all(node.get("x1") == node.get("x2") or node.get("y1") == node.get("y2") for node in steps)
-    assert float(steps[0].get("y1")) > float(steps[0].get("y2"))
+    assert len(corners) == 5
+    assert all(a[0] == b[0] and a[1] > b[1] for a, b in zip(corners[::2], corners[1::2], strict=False))
+    assert all(a[1] == b[1] and a[0] < b[0] for a, b in zip(corners[1::2], corners[2::2], strict=True))
 
 
 def test_a_curve_joins_its_strengths_and_no_defence_looks_its_own_way(make_frontier) -> None:
@@ -85,7 +86,8 @@ def test_a_curve_joins_its_strengths_and_no_defence_looks_its_own_way(make_front
     assert len({(style.css, style.shape) for style in plot.styles.values()}) == len(plot.styles) == 9
     # 19 points on 9 curves
     assert len(classed(plot.drawing, "point")) == 19
-    assert len(classed(plot.drawing, "link")) == 10
+    links = [node.get("d", "ML").count("L") for node in classed(plot.drawing, "link")]
+    assert sum(links) == 10
     assert [node.text for node in ET.fromstring(plot.drawing).iter("text") if node.text == "guess"] == ["guess"]
 
 
@@ -109,13 +111,3 @@ def test_a_wide_interval_does_not_push_the_points_together() -> None:
 
 def test_nothing_measured_is_no_plot() -> None:
     assert plot_of([FrontierResult("r", Setting(), Strength(), None, 0, accuracy=0.9)]) is None
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
-def test_an_axis_ends_close_to_its_values_with_round_ticks_inside(values) -> None:
-    axis = close_axis(values)
-    assert axis.low < min(values) and axis.high > max(values)
-    assert axis.high - axis.low <= 1.13 * (max(values) - min(values)) + 0.03
-    assert all(0 <= at <= 1 for at, _ in axis.ticks) and len(axis.ticks) <= 7
-    for at, label in axis.ticks:
-        assert axis.low + at * (axis.high - axis.low) == pytest.approx(float(label[:-1]) / 100, abs=1e-9)

@@ -3,8 +3,8 @@
 import re
 
 from lightleak.report.estimate import Estimate
+from lightleak.report.plot.axis import axis
 from lightleak.report.released.charts import STRETCHES, Dot, Reference, curve_chart, dot_chart
-from lightleak.report.released.scale import Scale
 
 
 def test_dots_and_lines_stand_where_their_values_are() -> None:
@@ -13,13 +13,13 @@ def test_dots_and_lines_stand_where_their_values_are() -> None:
         Dot("<b>public</b>", Estimate(0.6), is_baseline=True),
     ]
     drawn = dot_chart("name", dots, [Reference("real rows 40.0%", 0.4, "truth"), Reference("chance", 0.05, "guess")])
-    assert 'class="s0"><path' not in drawn and 'x="80.00%"' in drawn and 'x="60.00%"' in drawn
-    assert 'x1="70.00%"' in drawn and 'x2="90.00%"' in drawn
-    assert re.findall(r'cx="([\d.]+%)"', drawn) == ["75.00%", "85.00%"]
-    assert 'x1="40.00%"' in drawn and 'class="truth"' in drawn and 'class="guess"' in drawn
+    assert re.findall(r'x="([\d.]+%)"[^>]* class="(s0|baseline)"', drawn) == [("80%", "s0"), ("60%", "baseline")]
+    assert 'x1="70%"' in drawn and 'x2="90%"' in drawn
+    assert re.findall(r'x="([\d.]+%)"[^>]* class="seed s0"', drawn) == ["75%", "85%"]
+    assert re.search(r'x1="40%"[^>]*class="truth"', drawn) and 'class="guess"' in drawn
     assert "<title>attack: 80.0% (95% interval 70.0 to 90.0)</title>" in drawn
     assert "<b>" not in drawn and "&lt;b&gt;public" in drawn
-    assert drawn.index('class="truth"') < drawn.index('class="blank"') < drawn.index(">attack<")
+    assert drawn.index('class="truth"') < drawn.index(">attack<")  # the label lies over the line
 
 
 def points(drawn: str, class_: str) -> list[tuple[float, float]]:
@@ -28,17 +28,23 @@ def points(drawn: str, class_: str) -> list[tuple[float, float]]:
     return [tuple(map(float, pair.split())) for pair in path[1].rstrip("Z").split("L")]  # type: ignore[misc]
 
 
+def heights(found, of=None) -> list[tuple[float, float]]:
+    """Pixels below the highest point of a curve, or of another one."""
+    top = min(y for _, y in of or found)
+    return [(x, round(y - top, 1)) for x, y in found]
+
+
 def test_a_short_curve_is_drawn_point_by_point() -> None:
-    drawn = curve_chart("loss", [0, 50, 100], [4.0, 2.0, 0.0], Scale.linear([0.0, 4.0]))
-    assert points(drawn, "curve") == [(0, 0), (50, 50), (100, 100)]
+    drawn = curve_chart("loss", [0, 50, 100], [4.0, 2.0, 0.0], axis([0.0, 4.0], ends="round"))
+    assert heights(points(drawn, "curve")) == [(0, 0), (50, 60), (100, 120)]
     assert "curve-band" not in drawn
 
 
 def test_a_long_curve_is_drawn_by_stretches_with_their_range() -> None:
     values = [float(index % 2) for index in range(10 * STRETCHES)]
-    drawn = curve_chart("loss", list(range(len(values))), values, Scale.linear([0.0, 1.0]))
+    drawn = curve_chart("loss", list(range(len(values))), values, axis([0.0, 1.0], ends="round"))
     line, band = points(drawn, "curve"), points(drawn, "curve-band")
     assert len(line) == STRETCHES and len(band) == 2 * STRETCHES
-    assert {y for _, y in line} == {50.0}
-    assert {y for _, y in band} == {0.0, 100.0}
+    assert {y for _, y in heights(line, band)} == {60.0}
+    assert {y for _, y in heights(band)} == {0.0, 120.0}
     assert [x for x, _ in line] == sorted(x for x, _ in line)

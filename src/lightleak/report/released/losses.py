@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from lightleak.report.plot.axis import axis
 from lightleak.report.released.charts import curve_chart
 from lightleak.report.released.entries import LOSSES, Entry
-from lightleak.report.released.scale import Scale
 from lightleak.report.released.topics import Topic
 
 LOGARITHMIC = ("discriminator", "conditioning")
@@ -62,9 +62,9 @@ def _panel(entry: Entry, name: str, title: str) -> LossPanel | None:
     if len(known) < 2:
         return None
     where, what = [step for step, _ in known], [value for _, value in known]
-    scale = Scale.logarithmic(what) if name in LOGARITHMIC else Scale.linear(what)
+    scale = axis(what, "log" if name in LOGARITHMIC else "linear", "round")
     heading, note = TITLES[name]
-    if scale.linear_below is not None:
-        note += "; logarithmic scale" + (", linear around 0" if scale.linear_below else "")
+    if name in LOGARITHMIC:
+        note += "; logarithmic scale" + (", linear around 0" if scale.scale == "symlog" else "")
     drawing = curve_chart(f"{heading} loss of {title} by iteration", where, what, scale)
     return LossPanel(f"{heading} loss", note, drawing)

@@ -8,11 +8,11 @@ from markupsafe import Markup
 
 from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.intervals import difference
+from lightleak.report.plot.axis import axis
 from lightleak.report.released.charts import Dot, Reference, dot_chart
 from lightleak.report.released.entries import Entry, Memorisation
 from lightleak.report.released.group import Group
 from lightleak.report.released.topics import Topic, belongs
-from lightleak.report.vertical.charts import Axis
 
 HALF = 0.5
 """Share that lies nearer to a training row where nothing is copied."""
@@ -96,6 +96,6 @@ def memory_section(topics: Sequence[Topic]) -> MemorySection | None:
     ]
     ends = [end for dot in dots for end in (dot.value.mean, dot.value.low, dot.value.high) if end is not None]
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
-    axis = Axis.around([*ends, 0.45, 0.55])
-    drawing = dot_chart(name, dots, (Reference("chance 50%", 0.5, "guess"),), axis) if dots else None
+    x = axis([min(max(end, 0.0), 1.0) for end in (*ends, 0.45, 0.55)], ends="round", percent=True)
+    drawing = dot_chart(name, dots, (Reference("chance 50%", 0.5, "guess"),), x) if dots else None
     return MemorySection(rows, drawing)

@@ -9,13 +9,22 @@ from markupsafe import Markup
 from lightleak.report.charts import Bar, bar_chart
 from lightleak.report.estimate import Estimate
 from lightleak.report.page_head import page_head
+from lightleak.report.tuning.charts import (
+    COMPLETE,
+    MOST_SLICES,
+    LegendEntry,
+    Plot,
+    Slice,
+    by_importance,
+    history_plot,
+    legend,
+    objective_pairs,
+    pareto_plot,
+    slices,
+)
 from lightleak.report.tuning.headline import headline
-from lightleak.report.tuning.history import Plot, history_plot
-from lightleak.report.tuning.marks import COMPLETE, LegendEntry, legend
-from lightleak.report.tuning.pareto import objective_pairs, pareto_plot
 from lightleak.report.tuning.result import HeldOut, Objective
 from lightleak.report.tuning.run_folder import check_comparable
-from lightleak.report.tuning.slices import MOST_SLICES, Slice, by_importance, slices
 from lightleak.report.tuning.study import Accounting, TuningRun, account
 from lightleak.report.tuning.tables import (
     MOST_BEST,

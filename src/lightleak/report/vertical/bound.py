@@ -8,7 +8,7 @@ from markupsafe import Markup
 from lightleak.attacks.property_inference.bound import distinguishing_accuracy_bound
 from lightleak.report.charts import Series, legend_mark, line_chart, series_style
 from lightleak.report.estimate import Estimate
-from lightleak.report.svg import element
+from lightleak.report.plot.chart import element
 
 GAPS = tuple(i / 40 for i in range(1, 21))
 RECORDS = (1, 10, 100)

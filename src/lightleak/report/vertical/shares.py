@@ -56,7 +56,7 @@ def _row(group: Group, title: str, heading: str) -> IntervalRow:
     return IntervalRow(
         label=title,
         value=value,
-        seeds=tuple((one.estimated, _hover(one)) for one in group.results if one.estimated is not None)
+        singles=tuple((one.estimated, _hover(one)) for one in group.results if one.estimated is not None)
         if len(group.results) > 1
         else (),
         style=ADVERSARY_STYLES.get(group.adversary, OTHER_STYLE),

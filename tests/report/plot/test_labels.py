@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lightleak.report.frontier.labels import BEYOND, MARK, NARROW, WIDE, label_box, place_labels
+from lightleak.report.plot.labels import BEYOND, MARK, NARROW, WIDE, label_box, place_labels
 
 MARKS = st.lists(
     st.tuples(st.floats(0.2, 0.8), st.floats(150, 230), st.sampled_from(["0.1", "0.001", "no defence", "2", ""])),

@@ -1,7 +1,7 @@
-"""Places for the labels of a scatter plot whose width is that of the page: none may cover a mark or another label.
+"""Places for the labels of a scatter plot whose width is that of the page, where none covers a mark or another label.
 
-A label that finds a place at every width is always shown; one that finds a place on a desk alone hides on a phone; what
-finds none is left to the table and to hovering.
+A label that fits at every width is always shown; one that fits only on a wide screen is hidden on a phone; one that
+fits nowhere is left out, since the table and the text on hover have it too.
 """
 
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 NARROW = (250.0, 300.0, 350.0, 420.0, 505.0)
 WIDE = (490.0, 560.0, 660.0, 760.0, 870.0)
-"""Widths of the plot in pixels on windows up to 640 pixels wide, and on wider ones and paper."""
+"""Widths of the plot in pixels in windows up to 640 pixels wide, and in wider ones and on paper."""
 
 CHARACTER = 6.9
 LINE = 13.0
 MARK = 9.0
 BEYOND = 4.0
-"""Pixels of a character, of a line, around a mark's middle, and how far a label may reach beyond the plot."""
+"""Pixels of a character, of a line of text, around the center of a mark, and how far a label may leave the plot."""
 
 Mark = tuple[float, float, str]
 """Position along the plot in [0, 1], pixels from its top, and label."""
@@ -32,7 +32,7 @@ class Place:
         anchor: ``start``, ``middle`` or ``end``.
         dx: pixels to the right.
         dy: pixels down to the base line.
-        wide_only: whether there is room for it on a desk alone.
+        wide_only: whether it fits only on a wide screen.
     """
 
     anchor: str
@@ -42,14 +42,14 @@ class Place:
 
 
 SPOTS = (
-    Place("start", 11, 4),
-    Place("end", -11, 4),
-    Place("middle", 0, -13),
-    Place("middle", 0, 21),
     Place("start", 9, -7),
     Place("end", -9, -7),
     Place("start", 9, 15),
     Place("end", -9, 15),
+    Place("start", 11, 4),
+    Place("end", -11, 4),
+    Place("middle", 0, -13),
+    Place("middle", 0, 21),
 )
 
 
@@ -68,7 +68,7 @@ def place_labels(marks: Sequence[Mark], height: float) -> list[Place | None]:
 
 
 def label_box(mark: Mark, place: Place, width: float) -> Box:
-    """What the label of a mark covers on a plot of a width."""
+    """The area that the label of a mark covers in a plot of some width."""
     x, y, label = mark
     long = CHARACTER * len(label)
     start = x * width + place.dx - {"start": 0.0, "middle": long / 2, "end": long}[place.anchor]
@@ -77,7 +77,7 @@ def label_box(mark: Mark, place: Place, width: float) -> Box:
 
 @dataclass
 class _Layout:
-    """Marks, and the labels that have found a place."""
+    """Marks, and the labels placed so far."""
 
     marks: Sequence[Mark]
     height: float

@@ -1,0 +1,1 @@
+"""One way to draw every chart: `chart.Plot` describes it as data and `chart.draw` makes it self-contained SVG."""
