@@ -25,15 +25,17 @@ from lightleak.data.own_table import hand_over_table
 from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
 from lightleak.data.user_table import load_table
-from lightleak.experiments.config import parse_config
+from lightleak.experiments.captures import find_captures
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
 from lightleak.experiments.leakage_callback import LeakageCallback
-from lightleak.experiments.offline import attack_captures, find_captures
-from lightleak.experiments.registry import KINDS, load_any_config
+from lightleak.experiments.load import kind_of
+from lightleak.experiments.load import load_config as load_audit
+from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.results import print_summary
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.unit import Observed
-from lightleak.experiments.updates import run_updates, updates_config
 from lightleak.report.page import FILE_NAME as REPORT_FILE
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
 from lightleak.targets.own_check import require_auditable
@@ -203,7 +205,7 @@ def audit_model(
     }
     if attacks is not None:
         tree["attacks"] = _attacks(attacks)
-    config = parse_config(tree, _settings(settings), "settings")
+    config = AuditConfig.parse(tree, _settings(settings), "settings")
     if config.workers != 1:
         raise UsageError(
             f"a table in memory is attacked by one process: workers must be 1, got {config.workers}; write table and "
@@ -272,7 +274,7 @@ def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) ->
         from lightleak.tuning.config import load_tune_config  # needs an extra, as `run_config` of a study does
 
         return load_tune_config(file, _settings(overrides))
-    return load_any_config(file, overrides)[1]
+    return load_audit(file, overrides)
 
 
 def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Leakage:
@@ -288,10 +290,8 @@ def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Le
         from lightleak.tuning.run import run_tune
 
         return _leakage(output, lambda folder, c: run_tune(config, folder, 0, _command(), c), progress)
-    kind = getattr(config, "kind", None)
-    if kind not in KINDS:
-        raise UsageError(f"config must be one of load_config, got {type(config).__name__}")
-    return _leakage(output, lambda folder, c: KINDS[kind].run(config, folder, _command(), c), progress)
+    kind_of(config)  # refuses what is no config
+    return _leakage(output, lambda folder, c: run_audit(config, folder, _command(), c), progress)
 
 
 def _leakage(output: Path | str, work: Callable[[Path, Console], Any], progress: bool) -> Leakage:

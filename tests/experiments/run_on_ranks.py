@@ -21,7 +21,7 @@ from rich.console import Console
 
 from lightleak.core import processes
 from lightleak.experiments import campaign, finish, run
-from lightleak.experiments.config import parse_config
+from lightleak.experiments.load import parse_config
 from lightleak.experiments.unit import run_pack
 
 VICTIM = "victim"
@@ -102,14 +102,14 @@ def die_in_a_pack(place: Path) -> None:
 
 def after_the_victim(place: Path) -> None:
     """Begin attacks when the victim is dead: else it might find nothing left to do."""
-    plain = run.run_units
+    plain = run.run_packs
 
     def patient(*arguments: Any, **named: Any) -> Any:
         while not (place / VICTIM).is_file():
             time.sleep(0.02)
         return plain(*arguments, **named)
 
-    run.run_units = patient
+    run.run_packs = patient
 
 
 def die_in_training(place: Path) -> None:

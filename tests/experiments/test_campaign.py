@@ -26,9 +26,10 @@ from lightleak.experiments import campaign, packing
 from lightleak.experiments.campaign import finished_rows, run_lane, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.offline import captured_units
+from lightleak.experiments.kinds.updates.kind import captured_units
+from lightleak.experiments.kinds.updates.plan import audit_units, plan_units
 from lightleak.experiments.packing import plan_packs
-from lightleak.experiments.run import audit_units, plan_units, run_audit
+from lightleak.experiments.run import run_audit
 from lightleak.experiments.unit import Unit, run_pack, scored, unit_file, unscored, without_nan
 
 CPU = torch.device("cpu")

@@ -20,11 +20,13 @@ from lightleak.core.observations import GroundTruth
 from lightleak.defenses.horizontal import DPSGD
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
-from lightleak.experiments.config import AuditConfig, load_config
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates.captures import load_capture
+from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import load_capture, resume_audit, run_audit
+from lightleak.experiments.run import resume_audit, run_audit
 from lightleak.experiments.training import client_defense
 from lightleak.protocols.fedsgd import client_update
 from lightleak.protocols.replay import deviation, replay

@@ -21,8 +21,8 @@ from lightleak import cli
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.ranks import detect_ranks
 from lightleak.experiments import run
-from lightleak.experiments.config import load_config
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.load import load_config
 from lightleak.experiments.training import train, trains_together
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.run import plan_units
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.tuning import held_out
 from lightleak.tuning.held_out import HELD_OUT_SEED, compare, held_out_tree
 from lightleak.tuning.objective import ObjectiveConfig

@@ -11,7 +11,7 @@ from optuna import TrialPruned
 from lightleak.core.errors import UsageError
 from lightleak.experiments import campaign
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.run import plan_units
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.tuning import budget as budgets
 from lightleak.tuning import trial as trials
 from lightleak.tuning.budget import steps_within, with_steps

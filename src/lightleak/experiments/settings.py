@@ -7,10 +7,10 @@ of the wrong type are refused with their place.
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import jsonargparse
 import yaml
@@ -97,6 +97,48 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
     return kind(**values)
 
 
+@dataclass(frozen=True)
+class RunConfig:
+    """Base of the config of a kind of audit: read from YAML or plain values, and written back.
+
+    Attributes:
+        free: dotted keys of settings that others check (loaders, networks, the Trainer, attacks).
+        named: sections that are a name, a list of names, or a mapping of names to settings.
+    """
+
+    free: ClassVar[tuple[str, ...]] = ()
+    named: ClassVar[tuple[str, ...]] = ("attacks",)
+
+    @classmethod
+    def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Read a YAML config; ``overrides`` maps dotted keys to values and wins.
+
+        Raises:
+            UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or
+                range.
+        """
+        return cls.parse(read_settings(path), overrides, str(path))
+
+    @classmethod
+    def parse(
+        cls, content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
+    ) -> Self:
+        """Build a config of plain values, with their types checked; errors as for `load`."""
+        return build_settings(cls, override(content, overrides, cls.write_out), cls.free, source)
+
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """Turn short forms into full ones, in place; a key without a value is left to its default."""
+        for name in cls.named:
+            if name in tree:
+                tree[name] = named_settings(name, tree[name])
+        drop_empty(tree, but=cls.named)
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML- and JSON-ready form."""
+        return dict(plain(asdict(self)))
+
+
 def setting_key(name: str) -> str:
     """A setting as configs name it: dashes are underscores, and ``trainer.`` is short for ``training.trainer.``.
 
@@ -136,6 +178,19 @@ def drop_empty(tree: dict[str, Any], but: Collection[str] = ()) -> None:
         if isinstance(holder, dict) and name not in but:
             for key in [key for key, value in holder.items() if value is None]:
                 del holder[key]
+
+
+def write_out_labels(*holders: Any) -> None:
+    """Write the unquoted ``labels: true``, which YAML reads as a boolean, as the word."""
+    for holder in holders:
+        if isinstance(holder, dict) and holder.get("labels") is True:
+            holder["labels"] = "true"
+
+
+def write_out_names(tree: dict[str, Any], name: str) -> None:
+    """Write names separated by commas (``--adversaries C1,C2``) as a list."""
+    if isinstance(tree.get(name), str):
+        tree[name] = [part.strip() for part in tree[name].split(",")]
 
 
 def write_out_seeds(tree: dict[str, Any]) -> None:

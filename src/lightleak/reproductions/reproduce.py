@@ -19,7 +19,7 @@ from lightleak.experiments.clients import Federation, FreshClients
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.finish import console_of_rank
 from lightleak.experiments.folder import begin_folder
-from lightleak.experiments.kinds.vertical.run import SUMMARY_KEYS as VERTICAL_KEYS
+from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.results import write_results
 from lightleak.experiments.settings import at_least, at_most
 from lightleak.experiments.unit import Unit, write_whole
@@ -94,7 +94,7 @@ def reproduce(
         compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, not console.is_interactive)
         keys = ("metric", "column", "setting", "epoch_prior", "label", "latent_search")
         per = "seed" if name in RELEASED else None  # evaluations of one training are no trainings
-        write_results(folder, rows, extra_keys=(*keys, *VERTICAL_KEYS), per=per)
+        write_results(folder, rows, extra_keys=(*keys, *VerticalKind.keys), per=per)
     else:
         try:
             run_units(

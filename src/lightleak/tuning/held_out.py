@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE
 from lightleak.metrics.summary import summarise
@@ -119,8 +120,8 @@ def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[st
 
 
 def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:
-    kind, config = load_trial({**plain(tree), "workers": workers}, folder.with_suffix(".yaml"))
-    rows: list[dict[str, Any]] = kind.run(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
+    config = load_trial({**plain(tree), "workers": workers}, folder.with_suffix(".yaml"))
+    rows: list[dict[str, Any]] = run_audit(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
     return rows
 
 

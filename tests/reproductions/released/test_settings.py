@@ -10,7 +10,6 @@ from lightleak.experiments.kinds.released.config import (
     USUAL,
     ReleasedConfig,
     load_released_config,
-    parse_released_config,
 )
 from lightleak.reproductions.released.settings import SETTINGS, setting
 from lightleak.targets import NetworkSpec, build_network
@@ -20,7 +19,7 @@ CONFIGS = Path(__file__).parents[3] / "configs"
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_config_file_is_the_setting_of_the_reproduction(name: str) -> None:
-    written = load_released_config(CONFIGS / f"thesis_setting{name}.yaml")
+    written = ReleasedConfig.load(CONFIGS / f"thesis_setting{name}.yaml")
     assert written.to_dict() | {"title": ""} == setting(name).to_dict() | {"title": ""}
 
 
@@ -49,7 +48,7 @@ def require_networks(config: ReleasedConfig) -> None:
 
 def test_options_of_the_usual_network_stay_with_it() -> None:
     data = {"data": {"name": "fair"}}
-    assert parse_released_config(data).target.options == USUAL["target"].options
-    assert parse_released_config(data | {"target": {"network": "resnet"}}).target.options == {}
-    kept = parse_released_config(data | {"target": {"network": "mlp"}})
+    assert ReleasedConfig.parse(data).target.options == USUAL["target"].options
+    assert ReleasedConfig.parse(data | {"target": {"network": "resnet"}}).target.options == {}
+    kept = ReleasedConfig.parse(data | {"target": {"network": "mlp"}})
     assert kept.target.options == USUAL["target"].options

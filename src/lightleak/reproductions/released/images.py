@@ -14,7 +14,7 @@ import torch
 
 from lightleak.data.celeba import PrivateChoice
 from lightleak.experiments.campaign import run_packs
-from lightleak.experiments.kinds.released.run import gather_entries
+from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.summary import summarise
 from lightleak.report.released.pictures import FILE_NAME, pictures_json

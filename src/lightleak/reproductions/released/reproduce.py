@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.campaign import run_packs
+from lightleak.experiments.campaign import rows_of, run_packs
 from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
+from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.rows import ALL
-from lightleak.experiments.kinds.released.run import finished_rows, gather_entries
 from lightleak.experiments.kinds.released.world import prepare_world
 from lightleak.experiments.unit import unit_file
 from lightleak.metrics.summary import Summary, summarise, summarize_by
@@ -191,10 +191,10 @@ def _cells(table: PaperTable, selection: Selection) -> list[PaperCell]:
 def _run(config: ReleasedConfig, folder: Path, device: torch.device, workers: int, quiet: bool) -> Rows:
     """Rows over all classes of an audit, run or resumed."""
     run_packs(partial(plan_models, config), folder, device, workers, quiet, "models trained")
-    run_packs(partial(plan_attacks, config), folder, device, workers, quiet, "evaluations of attacks")
+    ids = run_packs(partial(plan_attacks, config), folder, device, workers, quiet, "evaluations of attacks")
     shutil.rmtree(folder / "generators", ignore_errors=True)
     gather_entries(folder)
-    return [row for row in finished_rows(config, folder) if row["class"] == ALL]
+    return [row for row in rows_of(ids, folder) if row["class"] == ALL]
 
 
 def _targets(config: ReleasedConfig, device: torch.device) -> list[Any]:

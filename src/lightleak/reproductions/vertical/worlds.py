@@ -14,8 +14,8 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments.campaign import progress_bar
 from lightleak.experiments.kinds.vertical.choices import attack_named
 from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig
-from lightleak.experiments.kinds.vertical.job import file_name, plan_jobs
-from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.metrics.summary import Summary, summarise
 from lightleak.report.estimate import Estimate
 from lightleak.report.vertical.bound import bound_page

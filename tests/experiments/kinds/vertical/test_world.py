@@ -3,7 +3,7 @@ import torch
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.data.property import Property
-from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig, parse_vertical_config
+from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig, VerticalConfig
 from lightleak.experiments.kinds.vertical.world import draw_auxiliary, load_whole, prepare_world
 
 PLAIN = {
@@ -16,7 +16,7 @@ PLAIN = {
 
 
 def changed(**overrides):
-    return parse_vertical_config(PLAIN, {key.replace("__", "."): value for key, value in overrides.items()})
+    return VerticalConfig.parse(PLAIN, {key.replace("__", "."): value for key, value in overrides.items()})
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
 
-import hashlib
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,14 +35,11 @@ from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
 from lightleak.experiments.training import make_trainer
-from lightleak.experiments.unit import unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
 from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Report = Callable[[float], None]
-
-LONGEST_NAME = 180
-"""Characters kept of a label in a file name; systems allow 255, the rest is for digest and ending."""
 
 
 @dataclass(frozen=True)
@@ -324,13 +319,3 @@ class _Progress(lightning.Callback):
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.report(1.0)
-
-
-def file_name(text: str) -> str:
-    """Text as a file name; what had to be replaced or cut off is told apart by a digest.
-
-    >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
-    ('provfl_b-C1-sex=Male', False)
-    """
-    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
-    return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
