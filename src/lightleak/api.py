@@ -159,6 +159,7 @@ def audit_model(
     batch_size: int | Sequence[int] = 32,
     batches: int = 6,
     epochs: int = 0,
+    seed: int = 0,
     device: str = ANY_DEVICE,
     settings: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -181,6 +182,7 @@ def audit_model(
         batch_size: rows of a client; several for a curve.
         batches: clients per batch size.
         epochs: of the training.
+        seed: root seed of the clients' rows, the networks, the training and the attacks.
         device: where attacks and training run: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         settings: any further setting of a config by its dotted key, such as ``{"labels": "restored"}``.
         progress: show it, as the command does.
@@ -199,6 +201,7 @@ def audit_model(
         # FedAvg has rounds and local batches of its own, under ``protocol``.
         "training": {} if on_fedavg and not epochs else {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
         "initial": {"batch_sizes": sizes, "batches": batches},
+        "seed": whole_number("seed", seed, least=0),
         "device": _device(device, settings),
         "title": f"Leakage of {prepared.table.card.title} through {called}",
         "workers": 1,

@@ -97,7 +97,7 @@ def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
 @pytest.mark.parametrize(("page", "block"), blocks("yaml"))
 def test_a_config_parses_and_its_attacks_take_their_settings(page: str, block: str) -> None:
     content = yaml.safe_load(block)
-    kind = content.get("kind", "horizontal")
+    kind = content.get("kind", "updates")
     if kind == "vertical":
         check_vertical(VerticalConfig.parse(content))
     elif kind == "released-model":

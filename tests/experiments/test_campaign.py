@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -174,9 +175,11 @@ def test_workers_share_the_packs_and_tell_their_progress(
     told: list[float] = []
 
     @contextmanager
-    def bar(title: str, total: float, quiet: bool) -> Iterator[Callable[[float], None]]:
-        assert title == "12 attacks"
-        yield told.append
+    def bar(noun: str, total: float, quiet: bool, units: int, done: int) -> Iterator[Any]:
+        assert (noun, units, done) == ("attacks", 12, 0)
+        report = Mock(side_effect=told.append)
+        yield report
+        assert report.finished.call_args == call(12)
         assert sum(told) == pytest.approx(total)
 
     monkeypatch.setattr(campaign, "run_in_processes", in_threads)

@@ -25,7 +25,7 @@ def test_what_is_held_out_depends_on_the_kind_of_audit() -> None:
     assert captured["seed"] == HELD_OUT_SEED + 4 and captured["initial"]["batches"] == 0
     vertical = held_out_tree({"kind": "vertical", "seed": 4}, 2)
     assert vertical["seeds"] == [HELD_OUT_SEED, HELD_OUT_SEED + 1] and "seed" not in vertical
-    frontier = held_out_tree({"kind": "defence-frontier", "seed": 4}, 2)
+    frontier = held_out_tree({"kind": "defense-frontier", "seed": 4}, 2)
     assert frontier["seed"] == HELD_OUT_SEED + 4 and frontier["data"]["split_seed"] == 4
 
 

@@ -144,11 +144,15 @@ def run_packs(
     waiting = [i for i, pack in enumerate(packs) if not _is_done(pack, folder)]
     missing = sum(not unit_file(folder, id).is_file() for i in waiting for id in packs[i].ids)
     total = sum(packs[i].cost for i in waiting)
-    with progress_bar(f"{missing} {noun}", total, quiet or not waiting) as report:
+    everything = sum(len(pack.ids) for pack in packs)
+    with progress_bar(noun, total, quiet or not waiting, everything, everything - missing) as report:
         if waiting:
             costs = {i: packs[i].cost for i in waiting}
             files = {i: [unit_file(folder, id).name for id in packs[i].ids] for i in waiting}
-            progress = CampaignProgress(costs, files, folder / "units", report)
+            before = everything - sum(len(names) for names in files.values())
+            progress = CampaignProgress(
+                costs, files, folder / "units", report, lambda number: report.finished(before + number)
+            )
             lanes = lanes_here(device, workers, len(waiting))
             if len(lanes) == 1:
                 run_lane(packs, folder, lanes[0], progress.advance, progress.look)

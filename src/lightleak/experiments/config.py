@@ -210,7 +210,7 @@ NOT_FEDERATED = (
 
 @dataclass(frozen=True)
 class AuditConfig(RunConfig):
-    """A whole audit of one federated training (``kind: horizontal``).
+    """A whole audit of one federated training (``kind: updates``).
 
     Attributes:
         data: the table.
@@ -257,7 +257,7 @@ class AuditConfig(RunConfig):
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "audit_max": {}, "random": {}})
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
-    kind: Literal["horizontal"] = "horizontal"
+    kind: Literal["updates"] = "updates"
     title: str = "Gradient leakage audit"
     seed: int = 0
     device: str = "auto"

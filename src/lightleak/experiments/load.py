@@ -7,9 +7,9 @@ from typing import Any
 from lightleak.core.errors import UsageError
 from lightleak.experiments.kind import Kind
 from lightleak.experiments.registry import KINDS
-from lightleak.experiments.settings import RunConfig, read_settings, setting_key
+from lightleak.experiments.settings import RunConfig, read_settings, setting_key, with_new_names
 
-DEFAULT_KIND = "horizontal"
+DEFAULT_KIND = "updates"
 """The kind of a config that names none."""
 
 
@@ -43,7 +43,8 @@ def parse_config(content: Mapping[str, Any], overrides: Mapping[str, Any] | None
     """Build a config of plain values, with their types checked; errors as for `load_config`."""
     if "study" in content:
         raise UsageError(f"{source} is a study; run it by lightleak tune")
-    settings = {setting_key(name): value for name, value in (overrides or {}).items()}
+    content = with_new_names(content)
+    settings = with_new_names({setting_key(name): value for name, value in (overrides or {}).items()})
     name = settings.get("kind", content.get("kind")) or DEFAULT_KIND
     if not isinstance(name, str) or name not in KINDS:
         raise UsageError(f"{source}: kind must be one of {', '.join(KINDS)}, got {name!r}")

@@ -79,11 +79,10 @@ def run_stages(
 ) -> dict[str, Any]:
     """Run the stages and return the content of ``results.json``; what is finished is written however they end."""
     ids: list[str] | None = None
-    quiet = not console.is_interactive
     try:
         for stage in stages:
             ids = [*(ids or ()), *(stage.ids if stage.has_rows else ())]
-            run_packs(stage.worker_plan, folder, device, config.workers, quiet, stage.noun, stage.packs)
+            run_packs(stage.worker_plan, folder, device, config.workers, console.quiet, stage.noun, stage.packs)
     finally:
         if ids is not None:
             results = leave_results(

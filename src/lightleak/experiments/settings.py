@@ -4,11 +4,13 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
+import logging
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, cast
 
@@ -20,6 +22,14 @@ from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, un
 from lightleak.core.yaml_text import read_yaml as read_yaml
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+RENAMED_SETTINGS = {"mislabelled": "mislabeled"}
+"""Settings by their old name, in whatever section they stand: read as the new one, with a note."""
+
+RENAMED_VALUES = {"kind": {"horizontal": "updates", "defence-frontier": "defense-frontier"}}
+"""Old values of settings of the top level, likewise."""
 
 MOST_SEEDS = 10_000
 """Repetitions of a whole experiment, each from a root seed of its own."""
@@ -44,7 +54,41 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"config {path} must hold a mapping of settings, such as data: {{table: FILE, label: COLUMN}}; got {got}"
         )
-    return content
+    return with_new_names(content)
+
+
+def with_new_names(tree: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return settings with old names replaced by new ones; a note on each goes to the log once."""
+    found: dict[Any, Any] = _with_new_keys(tree)
+    for name, values in RENAMED_VALUES.items():
+        if isinstance(old := found.get(name), str) and old in values:
+            found[name] = _renamed(f"{name}: {old}", f"{name}: {values[old]}", values[old])
+    return found
+
+
+def _with_new_keys(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_with_new_keys(entry) for entry in tree]
+    if not isinstance(tree, Mapping):
+        return tree
+    found = {}
+    for key, value in tree.items():
+        head, dot, last = key.rpartition(".") if isinstance(key, str) else ("", "", key)
+        if last in RENAMED_SETTINGS:
+            new = RENAMED_SETTINGS[last]
+            key = _renamed(last, new, f"{head}{dot}{new}")
+        found[key] = _with_new_keys(value)
+    return found
+
+
+def _renamed(old: str, new: str, value: str) -> str:
+    _note_once(old, new)
+    return value
+
+
+@cache
+def _note_once(old: str, new: str) -> None:
+    logger.warning("the setting %r is now %r; the old name will be refused in a later version", old, new)
 
 
 def override(
@@ -55,9 +99,9 @@ def override(
     Raises:
         UsageError: a dotted key leads through a value.
     """
-    merged: dict[str, Any] = plain(content)
+    merged: dict[str, Any] = with_new_names(plain(content))
     write_out(merged)
-    for key, value in (overrides or {}).items():
+    for key, value in with_new_names(overrides or {}).items():
         _set(merged, key, plain(value))
         write_out(merged)
     return merged

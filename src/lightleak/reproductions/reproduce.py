@@ -91,7 +91,7 @@ def reproduce(
     _open(folder, name, selection)
     write_environment(folder, where, command)
     if name in SPECIAL:
-        compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, not console.is_interactive)
+        compared, rows, notes = SPECIAL[name](table, selection, folder, where, workers, console.quiet)
         keys = ("metric", "column", "setting", "epoch_prior", "label", "latent_search")
         per = "seed" if name in RELEASED else None  # evaluations of one training are no trainings
         write_results(folder, rows, extra_keys=(*keys, *VerticalKind.keys), per=per)
@@ -103,7 +103,7 @@ def reproduce(
                 where,
                 workers,
                 kept="nothing",
-                quiet=not console.is_interactive,
+                quiet=console.quiet,
             )
         finally:
             rows = finished_rows(units, folder)

@@ -46,10 +46,10 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "valid
     Args:
         config: the study.
         values: of searched settings, by dotted key.
-        rows: see `InitialConfig`; only a horizontal audit has fresh clients to draw.
+        rows: see `InitialConfig`; only an audit of updates has fresh clients to draw.
     """
     tree = with_steps(config.space.fill(values), config.study.budget)
-    if tree.get("kind", "horizontal") == "horizontal":
+    if tree.get("kind", "updates") == "updates":
         initial = tree.get("initial") or {}
         if not isinstance(initial, dict):
             raise UsageError(f"initial must be a mapping of settings, got {initial!r}")
@@ -120,9 +120,9 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
     loaded = load_trial(tree, file)
     if not isinstance(loaded, AuditConfig):
         if wrong := [one.metric for one in config.study.objectives if one.is_of_training]:
-            raise UsageError(f"study.objectives: {wrong[0]!r} is of a horizontal audit's training, got {loaded.kind}")
+            raise UsageError(f"study.objectives: {wrong[0]!r} needs an audit of updates, got {loaded.kind}")
         if config.study.pruner.name != "none":
-            raise UsageError(f"study.pruner needs a horizontal audit, whose trials can stop early; got {loaded.kind}")
+            raise UsageError(f"study.pruner needs an audit of updates, whose trials can stop early; got {loaded.kind}")
         if config.study.budget.is_given:
             raise UsageError(f"study.budget is about attacks on client updates; got an audit of kind {loaded.kind}")
         kind_of(loaded).check(loaded)

@@ -11,7 +11,7 @@ from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.run import run_audit
 
 SMALL: dict[str, Any] = {
-    "kind": "defence-frontier",
+    "kind": "defense-frontier",
     "data": {"name": "synthetic", "options": {"n_discrete": 2, "n_continuous": 2, "n_rows": 120}},
     "target": {"network": "mlp", "options": {"hidden": [6]}},
     "training": {"epochs": 1, "batch_size": 16, "optimizer": {"learning_rate": 0.1}},

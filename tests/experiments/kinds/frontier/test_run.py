@@ -217,7 +217,7 @@ def test_what_cannot_be_served_is_refused_before_any_work(small, silent, tmp_pat
 
 
 def test_captures_are_refused(small, tmp_path) -> None:
-    with pytest.raises(UsageError, match=r"takes no captures.*kind: horizontal with attacks: \[tableak, random\]"):
+    with pytest.raises(UsageError, match=r"takes no captures.*kind: updates with attacks: \[tableak, random\]"):
         attack_captures(small(), tmp_path, tmp_path / "run")
 
 

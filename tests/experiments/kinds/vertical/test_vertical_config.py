@@ -62,7 +62,7 @@ def test_reads_a_file_with_overrides(tmp_path):
         ({"adversaries": ["C3"]}, "adversaries must be among C1, C2, got C3"),
         ({"attack_epochs": [20]}, "must lie within the 20 epochs, got 20"),
         ({"auxiliary": {"size": 7}}, "must be even"),
-        ({"auxiliary": {"mislabelled": 1.0}}, "auxiliary.mislabelled"),
+        ({"auxiliary": {"mislabeled": 1.0}}, "auxiliary.mislabeled"),
         ({"auxiliary": {"misaligned": "some"}}, "misaligned"),
         ({"parties": {"number": 1}}, "parties.number must be at least 2, got 1"),
         ({"parties": {"victim_share": 1.0}}, "parties.victim_share"),

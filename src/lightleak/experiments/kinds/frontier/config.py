@@ -1,4 +1,4 @@
-"""One audit of a defence frontier as typed data (``kind: defence-frontier``)."""
+"""One audit of a defence frontier as typed data (``kind: defense-frontier``)."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
@@ -91,7 +91,7 @@ class FrontierConfig(RunConfig):
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
     seeds: int = 5
-    kind: Literal["defence-frontier"] = "defence-frontier"
+    kind: Literal["defense-frontier"] = "defense-frontier"
     title: str = "What defences buy and what they cost"
     seed: int = 0
     device: str = "auto"
@@ -126,7 +126,7 @@ class FrontierConfig(RunConfig):
         return derive_seed(self.seed, "training", training)
 
     def audit_at(self, point: Point, training: int | None = None) -> AuditConfig:
-        """The horizontal audit that measures one point.
+        """The audit of updates that measures one point.
 
         Args:
             point: the defence and its strength.

@@ -1,4 +1,4 @@
-"""``kind: defence-frontier``: the target is trained and attacked under every defense and strength."""
+"""``kind: defense-frontier``: the target is trained and attacked under every defense and strength."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -35,7 +35,7 @@ from lightleak.targets.trainer import quiet_lightning
 class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
     """What every defense buys and costs."""
 
-    name = "defence-frontier"
+    name = "defense-frontier"
     config = FrontierConfig
     keys = ("defense_label", "training")
 
@@ -57,8 +57,8 @@ class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
             UsageError: always; the message names what attacks captures.
         """
         raise UsageError(
-            "a defence frontier trains and attacks by itself, and takes no captures; to attack those in "
-            f"{root} use a config of kind: horizontal with attacks: [{', '.join(config.attacks)}]"
+            "a defense frontier trains and attacks by itself, and takes no captures; to attack those in "
+            f"{root} use a config of kind: updates with attacks: [{', '.join(config.attacks)}]"
         )
 
     def describe(self, config: FrontierConfig, console: Console) -> None:

@@ -22,13 +22,11 @@ from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
 from lightleak.experiments.kinds.released.models import load_judge
 from lightleak.experiments.kinds.released.world import prepare_world
-from lightleak.experiments.launch import check_one_device
 from lightleak.experiments.released_summary import print_released_summary
-from lightleak.experiments.training import make_trainer
+from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import write_whole
 from lightleak.targets import build_network
 from lightleak.targets.spec import is_differentiable
-from lightleak.targets.trainer import quiet_lightning
 
 
 class ReleasedKind(Kind[ReleasedConfig, None]):
@@ -50,7 +48,7 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
     ) -> Iterator[Stage]:
         """See `Kind.stages`: all models, and then all attacks."""
         config = checked.config
-        yield Stage(plan_models(config), "models trained", has_rows=False)
+        yield Stage(plan_models(config), "trainings", has_rows=False)
         if config.keep_captures and not config.redact:
             with Claims(folder / CLAIMS).wait_for("observations"):
                 _keep_observations(config, folder)
@@ -87,9 +85,7 @@ def check_released(config: ReleasedConfig) -> None:
         UnsupportedError: an attack that needs gradients which the target does not give.
     """
     plan_attacks(config)
-    check_one_device(config.training.trainer, config.device)
-    with quiet_lightning():
-        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+    check_trainer(config.training.trainer, config.device)
     _check_attacks(config)
     if "tpe" in config.samples.searches:
         import_optuna()  # before anything is trained
@@ -125,8 +121,7 @@ def _check_attacks(config: ReleasedConfig) -> None:
                 f"attacks.{label}.trainer cannot set {', '.join(spread)} in an audit, which runs attacks side by side; "
                 "call the attack's fit from a script of your own"
             )
-        with quiet_lightning():
-            make_trainer(attack.trainer, config.device, logger=False, enable_checkpointing=False)
+        check_trainer(attack.trainer, config.device, runs_beside_others=False)
 
 
 def describe_released_plan(config: ReleasedConfig, console: Console) -> None:

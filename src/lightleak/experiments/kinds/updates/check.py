@@ -10,7 +10,7 @@ from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.kinds.updates.plan import fresh_clients
-from lightleak.experiments.training import make_trainer, prepare_training, rows_of_clients
+from lightleak.experiments.training import check_trainer, prepare_training, rows_of_clients
 
 
 def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = False) -> dict[str, str]:
@@ -31,7 +31,7 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
     attacks = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
     sizes = config.initial.batch_sizes if config.initial.batches else ()
     if config.rounds > 0:
-        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+        check_trainer(config.training.trainer, config.device, runs_beside_others=False)
         prepare_training(config, experiment)
         sizes = (*sizes, rows_of_clients(config, experiment))
         if monitor.attack is not None:

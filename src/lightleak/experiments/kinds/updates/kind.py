@@ -36,7 +36,7 @@ from lightleak.targets.spec import NetworkSpec
 class UpdatesKind(Kind[AuditConfig, Experiment]):
     """Federated learning: what clients send."""
 
-    name = "horizontal"
+    name = "updates"
     config = AuditConfig
 
     def check(self, config: AuditConfig, pass_over: bool = False) -> Checked[AuditConfig, Experiment]:

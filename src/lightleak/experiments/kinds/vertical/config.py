@@ -140,20 +140,20 @@ class AuxiliaryConfig:
         misaligned: ``none``: rows of the training set. ``adversary``: its own columns of rows that the others do not
             hold, put in the place of training rows before the training. ``rows``: the same with whole rows, as ProVFL's
             code does.
-        mislabelled: share of these rows whose property the adversary has wrong.
+        mislabeled: share of these rows whose property the adversary has wrong.
     """
 
     size: int = 4000
     misaligned: Misalignment = "none"
-    mislabelled: float = 0.0
+    mislabeled: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
         at_least("auxiliary.size", self.size, 2)
         if self.size % 2:
             raise UsageError(f"auxiliary.size must be even, half with and half without the property, got {self.size}")
-        if not 0 <= self.mislabelled < 1:
-            raise UsageError(f"auxiliary.mislabelled must be at least 0 and below 1, got {self.mislabelled}")
+        if not 0 <= self.mislabeled < 1:
+            raise UsageError(f"auxiliary.mislabeled must be at least 0 and below 1, got {self.mislabeled}")
 
 
 @dataclass(frozen=True)

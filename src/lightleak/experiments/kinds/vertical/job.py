@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightning
 import torch
 from torch import Tensor
 
@@ -34,10 +33,9 @@ from lightleak.experiments.kinds.vertical.choices import attack_named, defense_n
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
-from lightleak.experiments.training import make_trainer
+from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
-from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Report = Callable[[float], None]
 
@@ -168,19 +166,9 @@ class Job:
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
         )
-        with quiet_lightning():
-            trainer = make_trainer(
-                settings.trainer,
-                str(device),
-                max_epochs=settings.epochs,
-                logger=False,
-                enable_checkpointing=False,
-                enable_progress_bar=False,
-                callbacks=[*captures, *augmenting, _Progress(report)],
-            )
-            with interrupts(trainer):
-                trainer.fit(module, datamodule=data)
-                trainer.test(module, datamodule=data, verbose=False)
+        with one_training(settings.trainer, str(device), settings.epochs, [*captures, *augmenting], report) as trainer:
+            trainer.fit(module, datamodule=data)
+            trainer.test(module, datamodule=data, verbose=False)
         return module, captures
 
     def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
@@ -311,11 +299,3 @@ def _cheats(augmentation: Augmentation) -> bool:
 def _variant(label: str, attack: str, augmentation: Augmentation) -> str:
     """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
     return augmentation.describe() if label == attack else label
-
-
-class _Progress(lightning.Callback):
-    def __init__(self, report: Report) -> None:
-        self.report = report
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.report(1.0)

@@ -19,11 +19,9 @@ from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import observation_of, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
-from lightleak.experiments.launch import check_one_device
-from lightleak.experiments.training import make_trainer
+from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import write_whole
 from lightleak.experiments.vertical_summary import print_vertical_summary
-from lightleak.targets.trainer import quiet_lightning
 
 
 class VerticalKind(Kind[VerticalConfig, None]):
@@ -81,9 +79,7 @@ def check_vertical(config: VerticalConfig) -> None:
     attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
     defenses = [defense_named(label, options) for label, options in config.defenses.items()]
     plan_jobs(config)
-    check_one_device(config.training.trainer, config.device)
-    with quiet_lightning():
-        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+    check_trainer(config.training.trainer, config.device)
     for text in config.properties:
         wanted = Property.parse(text)
         whole = prepare_world(config, wanted, config.seeds[0])
