@@ -21,6 +21,7 @@ from rich.console import Console
 
 from lightleak.core import processes
 from lightleak.experiments import campaign, finish, run
+from lightleak.experiments.kinds.updates import kind
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.unit import run_pack
 
@@ -80,7 +81,7 @@ def count_writers(place: Path) -> None:
         setattr(module, name, call)
 
     counted(finish, "write_results")
-    counted(run, "train")
+    counted(kind, "train")
 
 
 def nothing(place: Path) -> None:
@@ -119,7 +120,7 @@ def die_in_training(place: Path) -> None:
         (place / VICTIM).write_text("training")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    run.train = killed
+    kind.train = killed
 
 
 def after_the_trainer(place: Path) -> None:

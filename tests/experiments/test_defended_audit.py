@@ -149,7 +149,7 @@ def test_defended_captures_are_attacked_offline_unchecked(
     tmp_path: Path, tiny: Config, noised: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = attack_captures(tiny(attacks=["random"]), noised / "captures", tmp_path / "off", console=Console(width=200))
-    assert "2 defended updates cannot be held against their rows" in capsys.readouterr().out
+    assert "2 defended updates cannot be checked against their rows" in capsys.readouterr().out
     assert {row["defense"] for row in rows["rows"]} <= {"noised", "Gaussian noise of scale 0.01"}
 
 

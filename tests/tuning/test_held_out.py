@@ -32,8 +32,8 @@ def test_what_is_held_out_depends_on_the_kind_of_audit() -> None:
 def test_networks_and_starts_are_others_and_test_rows_the_same(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study()
     tree = trial_tree(config, {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1})
-    _, chosen = load_trial(tree, tmp_path / "a.yaml")
-    _, reported = load_trial(held_out_tree(tree, 3), tmp_path / "b.yaml")
+    chosen = load_trial(tree, tmp_path / "a.yaml")
+    reported = load_trial(held_out_tree(tree, 3), tmp_path / "b.yaml")
     one, other = prepare_experiment(chosen), prepare_experiment(reported)
     assert one.table.test.equals(other.table.test) and one.table.train.equals(other.table.train)
     pairs = zip(plan_units(chosen, one, tmp_path), plan_units(reported, other, tmp_path), strict=True)
