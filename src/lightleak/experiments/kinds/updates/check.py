@@ -1,7 +1,7 @@
 """What could fail in the middle of an audit of client updates, tried before it begins."""
 
-from lightleak.attacks.gradient_inversion.attack import RestartedInversion
-from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
+from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
+from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.observations import ClientUpdate

@@ -9,7 +9,8 @@ import torch
 
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
 from lightleak.core.errors import ObservationError
-from lightleak.core.intermediate_results import IntermediateResults, PropertyTruth
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.captures import named_captures
 from lightleak.experiments.kinds.vertical.choices import attack_named
