@@ -9,7 +9,6 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.experiments.kinds.released.config import (
     USUAL,
     ReleasedConfig,
-    load_released_config,
 )
 from lightleak.reproductions.released.settings import SETTINGS, setting
 from lightleak.targets import NetworkSpec, build_network
@@ -36,7 +35,7 @@ def test_the_networks_of_every_shipped_config_take_their_options() -> None:
     contents = {file: yaml.safe_load(file.read_text("utf-8")) for file in CONFIGS.glob("*.yaml")}
     released = [file for file, one in contents.items() if one.get("kind") == "released-model" and "study" not in one]
     assert {file.stem for file in released} >= {"released_model", "released_trees"}
-    for config in map(load_released_config, released):
+    for config in map(ReleasedConfig.load, released):
         require_networks(config)
 
 
