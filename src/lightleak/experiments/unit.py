@@ -12,11 +12,10 @@ import pandas as pd
 import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.attack import RestartedInversion
-from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import LightLeakError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole
@@ -120,7 +119,7 @@ def finished_files(folder: Path) -> set[str]:
 
 def as_called(attack: UpdateAttack, device: torch.device) -> UpdateAttack:
     """An attack as a campaign calls it on a device: what one call takes does not depend on what is free there."""
-    return attack.on_card(device) if isinstance(attack, RestartedInversion | ComposedAttack) else attack
+    return attack.on_card(device)
 
 
 def run_pack(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.fedavg.attack import FedAvgInversion
+from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import UsageError
 from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.seeds import derive_seed
