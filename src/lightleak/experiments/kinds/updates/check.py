@@ -1,7 +1,5 @@
 """What could fail in the middle of an audit of client updates, tried before it begins."""
 
-from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
-from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.observations import ClientUpdate
@@ -41,8 +39,7 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
     left_out: dict[str, UsageError] = {}
     for name, options, where in attacks:
         attack = make_attack(name, with_label_setting(config, name, options), where)
-        if isinstance(attack, RestartedInversion | ComposedAttack):
-            attack.check_device(device)
+        attack.check_device(device)
         try:
             for update in firsts:
                 attack.check(update)
