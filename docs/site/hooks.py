@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 licences = import_module("licences")
 
-KINDS = {"attack": "Attacks", "defence": "Defences", "metric": "Metrics"}
+KINDS = {"attack": "Attacks", "defense": "Defenses", "metric": "Metrics"}
 PACKAGES = {
     "lightleak": "what a script needs, in one place",
     "lightleak.core": "observations, reconstructions, threat models, seeds, errors, registries",

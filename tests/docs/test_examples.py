@@ -6,7 +6,7 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.cards.catalogue import all_cards
+from lightleak.cards.registries import read_registries
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.plugins import PLUGINS
 from lightleak.core.registry import Registry
@@ -32,15 +32,12 @@ PAGE = (EXAMPLES.parent / "extend.md").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)
-def registries_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registries_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an example registers is gone after its test."""
     registries: tuple[Registry, ...] = (ATTACKS, DATASETS, UPDATE_DEFENSES)
     for registry in registries:
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
         monkeypatch.setattr(registry, "_facts", dict(registry._facts))
-    all_cards.cache_clear()
-    yield
-    all_cards.cache_clear()
 
 
 @pytest.fixture
@@ -105,7 +102,7 @@ def test_the_defence_rounds_to_multiples_of_its_step(execute: Callable[[str], No
 @pytest.mark.parametrize("name", ["commonest_value", "tableak_quick", "rounding"])
 def test_an_example_has_a_card_by_itself(execute: Callable[[str], None], name: str) -> None:
     execute(name)
-    (card,) = [card for card in all_cards() if card.name == name]
+    (card,) = [card for card in read_registries().cards if card.name == name]
     assert card.summary and card.citation and card.threat_model and card.needs
 
 

@@ -9,7 +9,7 @@ from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
 RESULTS = "../../measured.md"
 """Page of the measured results, as seen from a card's."""
 
-_PLURAL = {"attack": "attacks", "defence": "defenses", "metric": "metrics"}
+_PLURAL = {"attack": "attacks", "defense": "defenses", "metric": "metrics"}
 
 
 def page_path(card: Card, cards: Sequence[Card]) -> str:
@@ -28,6 +28,7 @@ def card_page(card: Card) -> str:
         *map(_paragraph, card.explanation),
         "## Paper",
         _text(card.citation) or "None.",
+        *_bibtex(card),
         "## Threat model",
         _text(card.threat_model),
         "## Needs",
@@ -46,11 +47,11 @@ def index_page(cards: Sequence[Card]) -> str:
     """All cards by kind and family, a line each."""
     parts = [
         "# Cards",
-        "One page for every attack, defence and metric, made from the code: its paper, what its adversary sees and "
+        "One page for every attack, defense and metric, made from the code: its paper, what its adversary sees and "
         "knows, its settings, what differs from the paper, and what was measured. `lightleak explain NAME` prints the "
         "same.",
     ]
-    for kind, title in (("attack", "Attacks"), ("defence", "Defences"), ("metric", "Metrics")):
+    for kind, title in (("attack", "Attacks"), ("defense", "Defenses"), ("metric", "Metrics")):
         parts.append(f"## {title}")
         of_kind = [card for card in cards if card.kind == kind]
         for family in dict.fromkeys(card.family for card in of_kind):
@@ -61,6 +62,11 @@ def index_page(cards: Sequence[Card]) -> str:
             ]
             parts += [f"### {family[:1].upper()}{family[1:]}", _table(("name", "what it does"), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def _bibtex(card: Card) -> list[str]:
+    entries = "\n\n".join(paper.bibtex for paper in card.papers)
+    return [f"```bibtex\n{entries}\n```"] if entries else []
 
 
 def _settings(card: Card) -> str:
