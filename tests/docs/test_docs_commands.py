@@ -64,7 +64,7 @@ def test_there_are_pages_and_every_block_is_of_a_language_that_is_checked() -> N
 @pytest.mark.parametrize("line", OURS)
 def test_a_command_parses(line: str) -> None:
     words = [word.replace("NAME", "tableak") for word in shlex.split(line, comments=True)]
-    if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "reproduce", "data", "list"):
+    if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "compare", "reproduce", "data", "list"):
         return  # named in a sentence, without its arguments
     parsed, rest = build_parser().parse_known_args(words[1:])
     assert rest == [] or parsed.takes_settings
