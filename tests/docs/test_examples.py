@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import shlex
 import subprocess
@@ -62,8 +63,11 @@ def an_update(table: Table, n: int = 4) -> ClientUpdate:
 
 
 def test_every_example_is_shown_and_every_one_shown_is_here() -> None:
-    shown = {line.split('"')[1].removeprefix("examples/") for line in PAGE.splitlines() if line.startswith("--8<--")}
-    assert shown == {path.name for path in EXAMPLES.glob("*.py")}
+    assert set(re.findall(r"^<!-- examples/(.*) -->$", PAGE, re.MULTILINE)) == {
+        path.name for path in EXAMPLES.glob("*.py")
+    }
+    embedded = runpy.run_path(str(EXAMPLES.parent / "site" / "examples.py"))["embedded"]
+    assert embedded(PAGE) == PAGE, "run `python docs/site/examples.py`, which puts the files into the page again"
 
 
 def test_the_dataset_loads_and_takes_its_option(execute: Callable[[str], None]) -> None:
