@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from lightleak.experiments.kinds.vertical.run import run_vertical_audit
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
@@ -28,8 +27,9 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.defenses.horizontal import UPDATE_DEFENSES
-from lightleak.experiments.kinds.vertical.config import parse_vertical_config
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.run import run_audit
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import NetworkSpec, build_network
 
@@ -121,7 +121,7 @@ def test_the_composed_attack_proves_rows_and_optimizes_the_others(execute: Calla
 def test_the_training_time_attack_has_a_training_of_its_own(execute: Callable[[str], None], tmp_path: Path) -> None:
     execute("louder_rows")
     folder = tmp_path / "run"
-    config = parse_vertical_config(
+    config = VerticalConfig.parse(
         {
             "kind": "vertical",
             "data": {"name": "fair"},
@@ -136,7 +136,7 @@ def test_the_training_time_attack_has_a_training_of_its_own(execute: Callable[[s
     )
     watching, alone = ([label for label, _ in job.attacks] for job in plan_jobs(config))
     assert "prior" in watching and alone == ["louder_rows"]
-    run_vertical_audit(config, folder, ["lightleak", "audit"], Console(quiet=True))
+    run_audit(config, folder, ["lightleak", "audit"], Console(quiet=True))
     rows = json.loads((folder / "results.json").read_text())["rows"]
     assert {row["variant"] for row in rows} == {"passive", "louder"}
     assert {row["auc"] for row in rows if row["label"] == "prior"} != {
