@@ -9,11 +9,12 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from lightleak.core.errors import DataError
-from lightleak.data.table import DatasetCard
+
+if TYPE_CHECKING:  # so that `lightleak data list` starts without pandas
+    from lightleak.data.table import DatasetCard
 
 DATA_DIR_VARIABLE = "LIGHTLEAK_DATA_DIR"
 
@@ -63,7 +64,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def verify_checksums(card: DatasetCard, folder: Path) -> None:
+def verify_checksums(card: "DatasetCard", folder: Path) -> None:
     """Compare every file of the card that is there and has a known checksum; the log names those that have none.
 
     Raises:
@@ -90,6 +91,8 @@ def reading(path: Path) -> Iterator[None]:
     Raises:
         DataError: the file is damaged, truncated or of another format.
     """
+    import pandas as pd
+
     try:
         yield
     except DataError:

@@ -1,8 +1,10 @@
 """The unit of a campaign: one attack on one observation, and what is kept of it."""
 
+import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +14,6 @@ import pandas as pd
 import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
-from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import LightLeakError
 from lightleak.core.ground_truth import GroundTruth
@@ -101,6 +101,20 @@ SCORES = (
 """Columns every row has, empty where there is no truth to score against."""
 
 
+LONGEST_NAME = 180
+"""Characters kept of a text in a file name; systems allow 255, the rest is for digest and ending."""
+
+
+def file_name(text: str) -> str:
+    """Return text as a file name, with a digest where characters had to be replaced or cut off.
+
+    >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
+    ('provfl_b-C1-sex=Male', False)
+    """
+    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
+    return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
 def unit_file(folder: Path, unit_id: str) -> Path:
     """Where the row of a finished unit is kept."""
     return folder / "units" / f"{unit_id}.json"
@@ -121,7 +135,7 @@ def finished_files(folder: Path) -> set[str]:
 
 def as_called(attack: UpdateAttack, device: torch.device) -> UpdateAttack:
     """An attack as a campaign calls it on a device: what one call takes does not depend on what is free there."""
-    return attack.on_card(device) if isinstance(attack, RestartedInversion | ComposedAttack) else attack
+    return attack.on_card(device)
 
 
 def run_pack(

@@ -1,8 +1,6 @@
 """The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
 
-import hashlib
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,12 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightning
 import torch
 from torch import Tensor
 
-from lightleak.attacks.property_inference.augmentation import Augmentation
-from lightleak.attacks.property_inference.provfl_m import ProVFLM
+from lightleak.attacks.property_inference.attack import TrainingPart
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
@@ -30,15 +26,11 @@ from lightleak.experiments.kinds.vertical.choices import attack_named, defense_n
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
-from lightleak.experiments.training import make_trainer
-from lightleak.experiments.unit import unit_file, without_nan, write_whole
+from lightleak.experiments.training import one_training
+from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
-from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Report = Callable[[float], None]
-
-LONGEST_NAME = 180
-"""Characters kept of a label in a file name; systems allow 255, the rest is for digest and ending."""
 
 
 @dataclass(frozen=True)
@@ -128,17 +120,17 @@ class Job:
         observations = tuple(self._observations(world, auxiliary, captures))
         return Trained(world, module, augmentation, observations, truth, seconds)
 
-    def _augmentation(self, world: World) -> Augmentation:
+    def _augmentation(self, world: World) -> TrainingPart:
         """What the attack does during the training; nothing where attacks only watch."""
         label, adversary = self.attacks[0]
         attack = attack_named(label, self.config.attacks[label])
-        return attack.augmentation_for(adversary, world.n_classes) if isinstance(attack, ProVFLM) else Augmentation()
+        return attack.training_part(adversary, world.n_classes)
 
     def _fit(
         self,
         world: World,
         auxiliary: AuxiliaryData,
-        augmentation: Augmentation,
+        augmentation: TrainingPart,
         defense: VerticalDefense,
         device: torch.device,
         report: Report,
@@ -162,24 +154,14 @@ class Job:
             auxiliary,
             world.rows_of(auxiliary.ids, at.adversary),
             derive_seed(self.seed, "augmentation"),
-            (world.train.ids, world.has_property) if _cheats(augmentation) else None,
+            (world.train.ids, world.has_property) if augmentation.needs_every_property else None,
         )
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
         )
-        with quiet_lightning():
-            trainer = make_trainer(
-                settings.trainer,
-                str(device),
-                max_epochs=settings.epochs,
-                logger=False,
-                enable_checkpointing=False,
-                enable_progress_bar=False,
-                callbacks=[*captures, *augmenting, _Progress(report)],
-            )
-            with interrupts(trainer):
-                trainer.fit(module, datamodule=data)
-                trainer.test(module, datamodule=data, verbose=False)
+        with one_training(settings.trainer, str(device), settings.epochs, [*captures, *augmenting], report) as trainer:
+            trainer.fit(module, datamodule=data)
+            trainer.test(module, datamodule=data, verbose=False)
         return module, captures
 
     def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
@@ -222,7 +204,7 @@ class Job:
     @property
     def _who(self) -> str:
         label, _ = self.attacks[0]
-        return label if isinstance(attack_named(label, self.config.attacks[label]), ProVFLM) else "passive"
+        return label if attack_named(label, self.config.attacks[label]).takes_part_in_training else "passive"
 
     @property
     def _name(self) -> str:
@@ -247,7 +229,7 @@ class Trained:
 
     world: World
     module: SplitClassifier
-    augmentation: Augmentation
+    augmentation: TrainingPart
     observations: tuple[IntermediateResults, ...]
     truth: PropertyTruth
     seconds: float
@@ -263,8 +245,8 @@ def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> lis
     for label, options in config.defenses.items():
         defense_named(label, options)
     pairs = [(label, adversary) for label in makes for adversary in config.chosen_adversaries]
-    watching = tuple(pair for pair in pairs if not isinstance(makes[pair[0]], ProVFLM))
-    alone = [(pair,) for pair in pairs if isinstance(makes[pair[0]], ProVFLM)]
+    watching = tuple(pair for pair in pairs if not makes[pair[0]].takes_part_in_training)
+    alone = [(pair,) for pair in pairs if makes[pair[0]].takes_part_in_training]
     return [
         Job(config, seed, Property.parse(text), defense, attacks)
         for defense in config.defenses
@@ -304,29 +286,6 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
     )
 
 
-def _cheats(augmentation: Augmentation) -> bool:
-    """Whether it needs the property of rows the adversary does not know, as the published label replacement does."""
-    return augmentation.label_replacement is not None and augmentation.label_replacement.rows == "first_batches"
-
-
-def _variant(label: str, attack: str, augmentation: Augmentation) -> str:
+def _variant(label: str, attack: str, augmentation: TrainingPart) -> str:
     """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
     return augmentation.describe() if label == attack else label
-
-
-class _Progress(lightning.Callback):
-    def __init__(self, report: Report) -> None:
-        self.report = report
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.report(1.0)
-
-
-def file_name(text: str) -> str:
-    """Text as a file name; what had to be replaced or cut off is told apart by a digest.
-
-    >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
-    ('provfl_b-C1-sex=Male', False)
-    """
-    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
-    return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
