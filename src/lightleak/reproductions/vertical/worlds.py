@@ -18,7 +18,7 @@ from lightleak.experiments.kinds.vertical.job import file_name, plan_jobs
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.summary import Summary, summarise
 from lightleak.report.estimate import Estimate
-from lightleak.report.vertical.bound import bound_page
+from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import Selection, selected
