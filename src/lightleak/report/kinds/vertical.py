@@ -583,7 +583,8 @@ def _mark(line: Line, family: str, style: Style) -> Mark | None:
     if auc is None:
         return None
     label = "" if strength is None else f"{strength:g}"
-    hover = f"{joined(family, label, by=' ')}: {unsigned_points(error)} points off, AUC {auc.mean:.3f}"
+    name = joined(family, label, by=" ") if line.group.first.defense_name else family
+    hover = f"{name}: {unsigned_points(error)} points off, AUC {auc.mean:.3f}"
     low, high = (None if end is None else 100 * end for end in ends_of(error))
     return Mark(auc.mean, 100 * error.mean, style, hover, ends_of(auc), (low, high), label)
 

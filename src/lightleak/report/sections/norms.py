@@ -68,7 +68,7 @@ def norm_entries(runs: Iterable[Run]) -> list[NormEntry]:
     Raises:
         UsageError: a file cannot be read, or the edges and densities of an entry do not fit together.
     """
-    return [_checked(one, run, i) for run in runs for i, one in enumerate(run.entries(FILE_NAME, NormEntry))]
+    return [_checked(one, run, i) for run in runs for i, one in enumerate(run.entries(FILE_NAME, NormEntry, run=run.name))]
 
 
 def norms_section(entries: Sequence[NormEntry], first: str = "") -> Section | None:
