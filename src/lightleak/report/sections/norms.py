@@ -68,7 +68,11 @@ def norm_entries(runs: Iterable[Run]) -> list[NormEntry]:
     Raises:
         UsageError: a file cannot be read, or the edges and densities of an entry do not fit together.
     """
-    return [_checked(one, run, i) for run in runs for i, one in enumerate(run.entries(FILE_NAME, NormEntry, run=run.name))]
+    return [
+        _checked(one, run, index)
+        for run in runs
+        for index, one in enumerate(run.entries(FILE_NAME, NormEntry, run=run.name))
+    ]
 
 
 def norms_section(entries: Sequence[NormEntry], first: str = "") -> Section | None:

@@ -34,7 +34,10 @@ def result(seed: int = 0, **changes: Any) -> VerticalRow:
 
 @given(st.lists(st.tuples(SHARES, SHARES, SHARES), min_size=2, max_size=12))
 def test_a_group_holds_means_over_seeds(shares) -> None:
-    (group,) = compare(result(seed, true_fraction=t, estimated_fraction=e, own_columns_error=o) for seed, (t, e, o) in enumerate(shares))
+    (group,) = compare(
+        result(seed, true_fraction=t, estimated_fraction=e, own_columns_error=o)
+        for seed, (t, e, o) in enumerate(shares)
+    )
     errors = [abs(e - t) for t, e, _ in shares]
     learned = [o - abs(e - t) for t, e, o in shares]
     learned_mean, estimated = group.learned(), group.mean("estimated")
@@ -63,7 +66,10 @@ def test_coverage_counts_known_intervals() -> None:
 
 def near(differences: list[float], own: float = 0.16, **changes: Any) -> list[VerticalRow]:
     """A row per seed whose error is ``own`` less the difference: what was learned from the exchange."""
-    return [result(seed, estimated_fraction=0.66 + own - one, own_columns_error=own, **changes) for seed, one in enumerate(differences)]
+    return [
+        result(seed, estimated_fraction=0.66 + own - one, own_columns_error=own, **changes)
+        for seed, one in enumerate(differences)
+    ]
 
 
 def test_one_seed_shows_no_leak() -> None:
