@@ -27,7 +27,7 @@ def test_a_line_holds_means_over_seeds_and_the_interval_of_the_error() -> None:
     rows = [row(seed=seed, estimated_fraction=0.66 + error) for seed, error in enumerate((-0.01, 0.02, 0.03))]
     said, header, line = printed(rows)
     assert said == (
-        "adult, split-32-16-16, epoch 18, no defence; true and found: share in %, MAE: mean error in points"
+        "adult, split-32-16-16, epoch 18, no defense; true and found: share in %, MAE: mean error in points"
     )
     assert header.split() == ["property", "by", "attack", "true", "found", "MAE", "95%", "interval", "n", "AUC"]
     # Errors .01, .02, .03: mean .02, deviation .01, half of the interval 4.303 * .01 / sqrt(3) = .0248, cut at 0.
@@ -77,8 +77,8 @@ def test_lines_are_ordered_by_property_and_adversary_and_variants_stand_apart() 
 def test_other_settings_have_a_heading_each() -> None:
     lines = printed([row(), row(defense="withdraw ratio 0.5"), row(attack="aia")])
     assert lines[0].startswith("adult, split-32-16-16, epoch 18; true")
-    assert [line for line in lines if line in ("no defence", "withdraw ratio 0.5")] == [
-        "no defence",
+    assert [line for line in lines if line in ("no defense", "withdraw ratio 0.5")] == [
+        "no defense",
         "withdraw ratio 0.5",
     ]
     assert sum("provfl_b" in line for line in lines) == 2

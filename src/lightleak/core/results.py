@@ -299,6 +299,11 @@ class VerticalRow(Row):
         return self.informed_fraction if self.is_informed else self.estimated_fraction
 
     @property
+    def ends(self) -> tuple[float | None, float | None]:
+        """The attack's own 95% interval around `estimated`."""
+        return (self.informed_low, self.informed_high) if self.is_informed else (self.low, self.high)
+
+    @property
     def error(self) -> float | None:
         """Absolute error of `estimated`."""
         return _distance(self.estimated, self.true_fraction)
@@ -321,7 +326,7 @@ class VerticalRow(Row):
     @property
     def covered(self) -> bool | None:
         """Whether the attack's own interval contains the truth."""
-        low, high = (self.informed_low, self.informed_high) if self.is_informed else (self.low, self.high)
+        low, high = self.ends
         if self.true_fraction is None or low is None or high is None:
             return None
         return low <= self.true_fraction <= high

@@ -8,14 +8,13 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from lightleak.report.estimate import Estimate
-from lightleak.report.vertical.comparison import Group, chosen_on_other_seeds, compare
-from lightleak.report.vertical.defended import place_of
-from lightleak.report.vertical.result import parse_result
-from lightleak.report.vertical.wording import PASSIVE, setting_words, varying
-from lightleak.report.wording import interval, points
+from lightleak.core.results import VerticalRow, read_row
+from lightleak.report.compare import by_key, differing, fixed
+from lightleak.report.format import interval, points
+from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.vertical_groups import FIXED, PASSIVE, VerticalGroup, chosen, compare
+from lightleak.report.kinds.vertical_words import setting_words
 
-PARTS = ("dataset", "target", "epoch", "defense")
 LEARNED_COLUMNS = {"own": 4, "MAE": 4, "learned": 7, "95% interval": 14, "rows": 6}
 NUMBER_COLUMNS = {"true": 5, "found": 5, "MAE": 4, "95% interval": 12, "n": 2, "AUC": 4}
 ROOM = 36
@@ -37,18 +36,18 @@ def print_vertical_summary(results: Mapping[str, Any], console: Console) -> None
         console: where to print.
     """
     rows = results["rows"]
-    groups = compare(parse_result(row, "", f"results.json, row {i}") for i, row in enumerate(rows))
+    read = (read_row(row, f"results.json, row {i}") for i, row in enumerate(rows))
+    groups = compare(row for row in read if isinstance(row, VerticalRow))
     if not groups:
         console.print("nothing is finished yet")
         return
-    differing = varying(group.setting for group in groups)
-    shared = setting_words(groups[0].setting, [name for name in PARTS if name not in differing])
+    told = differing((group.first for group in groups), FIXED)
+    shared = setting_words(groups[0], [name for name in FIXED if name not in told])
     _say(console, "; ".join([", ".join(shared), "true and found: share in %, MAE: mean error in points"]).lstrip("; "))
-    for setting in dict.fromkeys(group.setting for group in groups):
-        if differing:
+    for here in by_key(groups, lambda group: fixed(group.first, FIXED)).values():
+        if told:
             _say(console, "")
-            _say(console, ", ".join(setting_words(setting, [name for name in PARTS if name in differing])))
-        here = [group for group in groups if group.setting == setting]
+            _say(console, ", ".join(setting_words(here[0], told)))
         console.print(_grid(NUMBER_COLUMNS, [_cells(group) for group in _ordered(here)]), highlight=False)
         _print_learned(here, console)
 
@@ -57,15 +56,14 @@ def _say(console: Console, words: str) -> None:
     console.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
-def _ordered(groups: Iterable[Group]) -> list[Group]:
-    return sorted(groups, key=lambda group: (group.property_name, group.adversary))
+def _ordered(groups: Iterable[VerticalGroup]) -> list[VerticalGroup]:
+    return sorted(groups, key=lambda group: group.place[1:])
 
 
-def _print_learned(groups: Sequence[Group], console: Console) -> None:
+def _print_learned(groups: Sequence[VerticalGroup], console: Console) -> None:
     """What each adversary learned of each property, beside its own columns alone; nothing where there is no null."""
-    places = [[one for one in groups if place_of(one) == place] for place in dict.fromkeys(map(place_of, groups))]
-    best = [group for members in places if (group := chosen_on_other_seeds(members)) is not None]
-    if not any(group.learned for group in best):
+    best = list(chosen(groups).values())
+    if not any(group.learned() for group in best):
         return
     _say(
         console,
@@ -77,11 +75,10 @@ def _print_learned(groups: Sequence[Group], console: Console) -> None:
     )
 
 
-def _learned_cells(group: Group, places: int) -> list[str]:
-    learned, worth = group.learned_among(places), group.worth
+def _learned_cells(group: VerticalGroup, places: int) -> list[str]:
+    learned, worth = group.learned(places), group.worth()
     return [
-        group.property_name,
-        group.adversary,
+        *group.place[1:],
         group.attack,
         _percent(group.own_error),
         _percent(group.error),
@@ -103,18 +100,18 @@ def _grid(columns: Mapping[str, int], lines: Sequence[Sequence[str]]) -> Grid:
     return grid
 
 
-def _cells(group: Group) -> list[str]:
-    variant = "" if group.variant == PASSIVE else group.variant
+def _cells(group: VerticalGroup) -> list[str]:
+    variant = "" if group.first.variant == PASSIVE else group.first.variant
+    auc = group.mean("auc")
     return [
-        group.property_name,
-        group.adversary,
-        " ".join(part for part in (group.attack, variant, group.detail) if part),
-        _percent(group.true),
-        _percent(group.estimated),
+        *group.place[1:],
+        " ".join(part for part in (group.attack, variant, group.variant) if part),
+        _percent(group.mean("true_fraction")),
+        _percent(group.mean("estimated")),
         _percent(group.error),
         interval(group.error).replace("–", "-"),
-        str(len(group.results)),
-        "-" if group.auc is None else f"{group.auc.mean:.3f}".removeprefix("0"),
+        str(len(group.rows)),
+        "-" if auc is None else f"{auc.mean:.3f}".removeprefix("0"),
     ]
 
 

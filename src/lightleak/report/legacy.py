@@ -20,11 +20,8 @@ from lightleak.report.sections.run_facts import flatten
 from lightleak.report.tuning.page import TEMPLATE as TUNING_TEMPLATE
 from lightleak.report.tuning.page import tuning_context
 from lightleak.report.tuning.run_folder import load_tuning_run
-from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
-from lightleak.report.vertical.run_folder import load_vertical_run
 
 _OLD: Mapping[str, tuple[Any, Any, str]] = {
-    "vertical": (load_vertical_run, vertical_context, TEMPLATE),
     "released-model": (load_released_run, released_context, RELEASED_TEMPLATE),
     "defense-frontier": (load_frontier_run, frontier_context, FRONTIER_TEMPLATE),
     "tuning": (load_tuning_run, tuning_context, TUNING_TEMPLATE),
@@ -43,7 +40,6 @@ def render_old(kind: str, runs: Sequence[Any], redact: bool = False) -> str:
     return _templates().get_template(template).render(context(runs, redact))
 
 
-render_vertical = partial(render_old, "vertical")
 render_released = partial(render_old, "released-model")
 render_frontier = partial(render_old, "defense-frontier")
 render_tuning = partial(render_old, "tuning")
@@ -65,7 +61,6 @@ def _templates() -> Environment:
         "duration": wording.duration,
         "key": legend_mark,
         "flatten": flatten,
-        **FILTERS,
         **RELEASED_FILTERS,
     }
     return environment

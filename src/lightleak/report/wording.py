@@ -86,6 +86,15 @@ def interval(value: Estimate | None, lowest: float = 0.0, highest: float = 1.0) 
     return " to ".join(f"{end:.1f}".replace("-", "−") for end in ends)
 
 
+def with_interval(value: Estimate, lowest: float = 0.0) -> str:
+    """Words in brackets after a number; empty where there is no interval.
+
+    >>> with_interval(Estimate(0.014, 7, 0.008, 0.02)), with_interval(Estimate(0.014))
+    (' (95% interval 0.8 to 2.0)', '')
+    """
+    return f" (95% interval {interval(value, lowest)})" if value.has_interval else ""
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as a person reads them.
 

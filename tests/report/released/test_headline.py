@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from lightleak.metrics.inversion.score import MEASURES
+from lightleak.report.headline import Headline
 from lightleak.report.released.comparison import compare
 from lightleak.report.released.entries import Entry, Memorisation
 from lightleak.report.released.headline import LIMITS, ONE_TRAINING, headline
 from lightleak.report.released.result import parse_result
 from lightleak.report.released.verdict import WORDS
-from lightleak.report.vertical.headline import Headline
 
 
 def rows(attack: str, *accuracies: float, **fields: Any) -> list[dict[str, Any]]:

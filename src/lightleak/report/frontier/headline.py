@@ -15,10 +15,8 @@ from lightleak.report.frontier.wording import (
     strength_words,
     unsigned,
 )
-from lightleak.report.headline import Tile
-from lightleak.report.vertical.headline import Headline
-from lightleak.report.vertical.wording import with_interval
-from lightleak.report.wording import attack_title, interval, percent
+from lightleak.report.headline import Headline, Tile
+from lightleak.report.wording import attack_title, interval, percent, with_interval
 
 LIMITS = (
     "Leakage is a lower bound. The attacks were not adapted to the defences: one that knows the defence may recover "

@@ -9,6 +9,7 @@ from lightleak.report.read import Run
 
 MODULES = {
     "updates": "updates",
+    "vertical": "vertical",
 }
 """Module of each kind."""
 

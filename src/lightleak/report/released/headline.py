@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.headline import Tile
+from lightleak.report.headline import Headline, Tile
 from lightleak.report.intervals import difference
 from lightleak.report.released.comparison import Scenario, most_telling
 from lightleak.report.released.entries import Entry, Memorisation
@@ -11,9 +11,7 @@ from lightleak.report.released.group import Group
 from lightleak.report.released.memorisation import copied, highest_share, memory_of, share_of
 from lightleak.report.released.verdict import Measure, Outcome, gives_away, having, measures_of
 from lightleak.report.released.wording import attack_name, group_titles, model_name, scenario_titles
-from lightleak.report.vertical.headline import Headline
-from lightleak.report.vertical.wording import with_interval
-from lightleak.report.wording import percent
+from lightleak.report.wording import percent, with_interval
 
 LIMITS = (
     "It is about classes, not about persons. The made-up rows show what the people of a class have in common; no "

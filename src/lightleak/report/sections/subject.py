@@ -29,7 +29,7 @@ def subject_section(
     blocks: list[Block] = [Paragraph("Nothing yet: the run has no results.")]
     if groups:
         found = [(name, "; ".join(dict.fromkeys(values))) for name, values in facts]
-        known = [text("<strong>{}:</strong> {}", ", ".join(who), what) for what, who in assumptions(groups).items()]
+        known = [text("<strong>{}:</strong> {}", "; ".join(who), what) for what, who in assumptions(groups).items()]
         blocks = [*before, Facts(tuple((name, words) for name, words in found if words))]
         blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))]
         blocks += map(Paragraph, after)

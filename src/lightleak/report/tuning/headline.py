@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from lightleak.report.estimate import Estimate
-from lightleak.report.headline import Tile
+from lightleak.report.headline import Headline, Tile
 from lightleak.report.tuning.result import HeldOut, Objective, Trial
 from lightleak.report.tuning.study import TuningRun, account
 from lightleak.report.tuning.verdict import verdict_of
@@ -15,7 +15,6 @@ from lightleak.report.tuning.wording import (
     objective_title,
     value_of,
 )
-from lightleak.report.vertical.headline import Headline
 from lightleak.report.wording import duration
 
 LIMITS = (

@@ -17,7 +17,7 @@ from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.unit import file_name, write_whole
 from lightleak.metrics.summary import Summary, summarise
 from lightleak.report.estimate import Estimate
-from lightleak.report.vertical.bound import bound_page
+from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.settings import audit_of, training_of
 from lightleak.reproductions.reproduction import Report, Reproduction, Rows, Stage, Work

@@ -10,13 +10,12 @@ import pytest
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
+from lightleak.core.results import read_row
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.run import run_audit
-from lightleak.report.vertical.comparison import compare, properties
-from lightleak.report.vertical.headline import headline
-from lightleak.report.vertical.result import parse_result
-from lightleak.report.vertical.summary import summary
+from lightleak.report.kinds.vertical_groups import attacks, chosen, compare
+from lightleak.report.kinds.vertical_words import summary
 
 N_ROWS = 1200
 
@@ -59,7 +58,12 @@ def audit(folder: Path, console: Console, own_columns_tell: bool, **settings: An
 
 
 def groups_of(rows: list[dict[str, Any]]):
-    return compare(parse_result(row, "run", f"row {i}") for i, row in enumerate(rows))
+    return compare(read_row(row, f"row {i}") for i, row in enumerate(rows))
+
+
+def opening(groups) -> str:
+    tried = attacks(groups)
+    return summary(tried, chosen(tried), redact=False).sentences[0]
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +82,16 @@ def test_what_own_columns_tell_is_not_called_learned(told_by_own) -> None:
     groups = groups_of(told_by_own)
     attack = next(group for group in groups if group.reads_exchange)
     assert attack.error and attack.error.mean < 0.03
-    assert not attack.leaks
-    said = headline(properties(groups), len(told_by_own))
-    assert "was not shown to learn what share" in said.sentence and " learned " not in said.sentence
-    assert "was not shown to learn the share" in summary(groups).sentences[0]
+    assert not attack.leaks()
+    assert "was not shown to learn the share" in opening(groups)
 
 
 def test_what_the_exchange_adds_is_called_learned(told_by_exchange) -> None:
     groups = groups_of([row for row in told_by_exchange if row["defense"] == "none"])
     attack = next(group for group in groups if group.reads_exchange)
-    assert attack.leaks and attack.learned and attack.learned.mean > 0.05
-    assert " learned what share of the other's records has smokes=yes" in (
-        headline(properties(groups), len(told_by_exchange)).sentence
-    )
-    assert "could learn the share" in summary(groups).sentences[0]
+    learned = attack.learned()
+    assert attack.leaks() and learned and learned.mean > 0.05
+    assert "could learn the share" in opening(groups) and "smokes=yes" in opening(groups)
 
 
 def test_every_row_stands_beside_the_null_of_its_training(told_by_exchange) -> None:

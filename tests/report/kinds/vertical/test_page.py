@@ -7,23 +7,19 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from lightleak.core.results import read_row
 from lightleak.report import build_report
-from lightleak.report.legacy import render_vertical
-from lightleak.report.run_folder import RunFolder
-from lightleak.report.vertical.result import parse_result
-from lightleak.report.vertical.run_folder import VerticalRun, load_vertical_run
+from lightleak.report.kinds import vertical
+from lightleak.report.page import render
+from lightleak.report.read import Run
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = [
-    "summary", "strongest", "limits", "what", "shares", "errors", "kinds", "defences", "norms", "warnings", "run",
-]  # fmt: skip
-
+SECTIONS = ["summary", "what", "shares", "errors", "kinds", "defenses", "norms", "warnings", "run"]
 
 DEFENSES = ("none", "laplace scale 0.1", "withdraw ratio 0.5")
 
@@ -33,11 +29,12 @@ def test_a_full_run_shows_every_section(page_of, make_vertical) -> None:
     assert page.ids == SECTIONS
     for words in (
         "What two insurers tell each other",
-        "From what companies exchange while they train one model together",
-        "to within",
-        "points off: C1's own columns alone",
+        "points off by its own columns alone",
+        "Of 2 properties, the exchange measurably gave something away on 1.",
         "Nothing was shown to be learned from the exchange on workclass=Private.",
-        "active party: it holds the labels and the top network",
+        "The attack was chosen among 3: for each seed the one that was closest on the other seeds.",
+        "all 4 combinations of property and adversary at once (Bonferroni)",
+        "Adversary C1 the company that holds the labels",
         "ProVFL-M, LR+MR; ProVFL-M, MR: A party that departs from the protocol: it trains its own network to show the "
         "property, too.",
         "true 66.",
@@ -71,6 +68,43 @@ def shown(values: list[float]) -> str:
     half = stats.t.ppf(0.975, n - 1) * statistics.stdev(values) / n**0.5
     ends = [f"{100 * min(max(end, 0), 1):.1f}" for end in (mean - half, mean + half)]
     return f"{100 * mean:.1f} ({ends[0]} to {ends[1]})"
+
+
+def test_what_manipulation_adds_and_what_the_other_adversary_gets_is_said(page_of, make_vertical) -> None:
+    folder = make_vertical(properties=("sex=Male",), attacks=("provfl_b", "provfl_m", "aia_raw_adjusted"))
+    text = page_of(folder).text
+    assert re.search(r"C2 used ProVFL-M, MR.*?, which departs from the protocol: [\d.]+ points off", text)
+    assert re.search(r"Without manipulating the training it came to within [\d.]+ points \(95% .*? by ProVFL-B\.", text)
+    other = text.partition("C2 used")[2]
+    assert "measurably closer than its own columns alone" in other and "customers drawn at random" in other
+
+
+def test_titles_say_the_setting_where_it_differs(page_of, make_named_vertical, tmp_path: Path, outline) -> None:
+    parts = {"properties": ("sex=Male",), "seeds": (0, 1), "norms": False}
+    first = make_named_vertical("a")(**parts, adversaries=("C1",), attacks=("provfl_b",))
+    second = make_named_vertical("b")(**parts, adversaries=("C1",), attacks=("provfl_b",), extra={"epoch": 3})
+    page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert {row[0] for row in page.rows if row and row[0].startswith("ProVFL-B ·")} == {
+        "ProVFL-B · epoch 18", "ProVFL-B · epoch 3",
+    }  # fmt: skip
+
+
+def test_variants_of_one_adversary_stand_apart(page_of, make_vertical) -> None:
+    folder = make_vertical(properties=("sex=Male",), seeds=(0, 1), adversaries=("C1",), attacks=("provfl_m",))
+    raw = json.loads((folder / "results.json").read_text())
+    raw["rows"] += [row | {"variant": "LR"} for row in raw["rows"]]
+    (folder / "results.json").write_text(json.dumps(raw))
+    assert {"ProVFL-M, LR", "ProVFL-M, LR+MR"} <= {row[0] for row in page_of(folder).rows if row}
+
+
+def test_who_does_not_know_the_defense_stands_apart_where_it_matters(page_of, make_vertical) -> None:
+    parts = {"properties": ("sex=Male",), "adversaries": ("C1",), "defenses": ("none", "withdraw ratio 0.5")}
+    assert "not knowing the defense" not in page_of(make_vertical(**parts)).text
+    known = {"informed_fraction": 0.66, "estimated_fraction": 0.4, "trained_fraction": 0.41, "true_fraction": 0.65}
+    page = page_of(make_vertical(**parts, extra=known))
+    line = next(row for row in page.rows if row and row[0] == "withdraw ratio 0.5" and len(row) == 10)
+    assert [cell.partition(" ")[0] for cell in line[4:6]] == ["25.0", "1.0"]
+    assert "not knowing the defense" not in page_of(make_vertical(**parts, extra=known), redact=True).text
 
 
 def test_numbers_on_the_page_are_those_of_the_rows(page_of, make_vertical) -> None:
@@ -172,23 +206,28 @@ def test_redaction_leaves_no_share(page_of, make_vertical) -> None:
     assert "0.3 (0.1 to 0.5)" in page.text  # errors 0, 0.1, ..., 0.6 points
     assert "estimate …% near the share of …%" in page.text
     assert next(row for row in page.rows if row and row[0] == "ProVFL-B")[2] == "yes"
+    assert "Own columns alone" not in [row[0] for row in page.rows if len(row) > 2]
+    assert not re.search(r'class="guess', build_report(folder, redact=True).read_text())
+    assert re.search(r'class="guess', build_report(folder).read_text())
 
 
 @pytest.mark.parametrize(
     ("options", "says", "gone"),
     [
-        ({"seeds": (), "norms": False}, "No attack has finished yet", ["limits", *SECTIONS[4:10]]),
-        ({"attacks": ("prior",)}, "Only what reads nothing", ["shares", "errors", "kinds", "defences", "warnings"]),
-        ({"seeds": (0,)}, "one seed is too few", ["defences"]),
+        ({"seeds": (), "norms": False}, "Nothing can be said yet", SECTIONS[2:8]),
+        ({"attacks": ("prior",)}, "no attack on the exchange has finished", ["shares", "errors", "kinds", "defenses"]),
+        ({"seeds": (0,)}, "one training is too few", ["defenses"]),
+        ({"seeds": (0,)}, "not comparable with its own columns alone", []),
+        ({"seeds": (0,)}, "The attack was chosen among 3: afterwards, on this seed.", []),
         ({"seeds": (0,)}, "Bars are the attack's own 95% intervals.", []),
         ({"truth": False}, "The true shares are not part of this run", ["kinds"]),
         ({"norms": False}, "No record and no value of a record", ["norms"]),
         ({"properties": ("sex=Male",)}, "66.", ["warnings"]),
-        ({"adversaries": ("C2",)}, "a company without the labels (C2)", ["kinds"]),
-        ({"without": ("config.yaml",)}, "holds no config.yaml", []),
+        ({"adversaries": ("C2",)}, "a company that does not know the outcomes (C2)", ["kinds"]),
+        ({"without": ("config.yaml",)}, "contains no config.yaml", []),
         ({"without": ("environment.json",)}, "Seeds: 0", []),
-        ({"defenses": DEFENSES[1:]}, "Measured with 7 seeds; laplace scale 0.1", []),
-        ({"extra": {"dataset": None, "auc": None, "seed": None}}, "not stated", ["defences"]),
+        ({"defenses": DEFENSES[1:]}, "7 seeds; laplace scale 0.1.", []),
+        ({"extra": {"dataset": None, "auc": None, "seed": None}}, "not stated", ["defenses"]),
     ],
 )  # fmt: skip
 def test_a_missing_piece_is_left_out_or_explained(page_of, make_vertical, options, says: str, gone: list[str]) -> None:
@@ -198,18 +237,19 @@ def test_a_missing_piece_is_left_out_or_explained(page_of, make_vertical, option
     assert {f"#{name}" for name in gone}.isdisjoint(re.findall(r"#\w+", page.text))
 
 
-NUMBERS = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0, 7.5, "text", -0.3])
-TEXTS = st.sampled_from([None, "", "a", 3])
+SHARES = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0])
+NUMBERS = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0, 7.5, -0.3])
+TEXTS = st.sampled_from([None, "", "a"])
 ROWS = st.fixed_dictionaries(
     {"attack": st.sampled_from(["provfl_b", "prior", "x"]), "property": st.sampled_from(["sex=Male", "a"])},
     optional={
-        **{
-            name: NUMBERS
-            for name in ("true_fraction", "estimated_fraction", "low", "high", "prior", "auc", "seconds", "epoch")
-        },
-        **{name: TEXTS for name in ("dataset", "target", "variant", "threat_model", "options", "warnings", "by_kind")},
+        **{name: SHARES for name in ("true_fraction", "trained_fraction", "prior", "auc", "own_columns_error")},
+        **{name: NUMBERS for name in ("estimated_fraction", "informed_fraction", "low", "high", "seconds")},
+        **{name: TEXTS for name in ("dataset", "target", "variant", "threat_model", "defense_name")},
         "adversary": st.sampled_from([None, "C1", "C2", "C3"]),
+        "epoch": st.sampled_from([None, 3]),
         "defense": st.sampled_from([None, "none", "noise 0.1", "noise 0.5"]),
+        "defense_strength": st.sampled_from([None, 0.1, 0.5]),
         "by_kind": st.dictionaries(st.sampled_from(["AO", "VG", "x"]), NUMBERS),
         "seed": st.integers(0, 2),
     },
@@ -219,10 +259,9 @@ ROWS = st.fixed_dictionaries(
 @given(st.lists(ROWS, max_size=8), st.booleans())
 @settings(max_examples=60, deadline=None)
 def test_any_part_of_any_row_may_be_missing(outline, rows: list[dict[str, Any]], redact: bool) -> None:
-    results = tuple(parse_result(row, "run", "row") for row in rows)
-    run = VerticalRun(RunFolder("run", Path("."), (), pd.DataFrame(), None, {}), results, ())
-    page = outline(render_vertical([run], redact))
-    assert {"what", "run"} <= set(page.ids)
+    read = tuple(read_row(row | {"kind": "vertical"}, "row", "run") for row in rows)
+    page = outline(render(vertical.page([Run("run", Path("."), "vertical", read)], redact)))
+    assert {"summary", "what", "run"} <= set(page.ids)
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
 
 
@@ -230,12 +269,12 @@ def test_several_runs_are_pooled_over_their_seeds(outline, make_named_vertical, 
     first = make_named_vertical("monday")(properties=("sex=Male",), seeds=(0, 1, 2))
     second = make_named_vertical("tuesday")(properties=("sex=Male",), seeds=(3, 4))
     page = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
-    assert "Measured with 5 seeds" in page.text
+    assert "5 seeds; no defense." in page.text
     assert "monday" in page.text and "tuesday" in page.text
     assert build_report([first, second]) == first / "combined.html"
 
 
-def test_runs_with_and_without_a_defence_are_compared_on_the_first_page(
+def test_runs_with_and_without_a_defense_are_compared_in_the_summary(
     outline, make_named_vertical, tmp_path: Path
 ) -> None:
     plain = make_named_vertical("plain")(properties=("sex=Male",))
@@ -256,7 +295,7 @@ def test_several_tables_are_named(outline, make_named_vertical, tmp_path: Path) 
     assert re.search(r"adult: \.90\d.*; census: \.90\d", page.text)
 
 
-def test_the_auc_is_that_of_trainings_without_a_defence(page_of, make_named_vertical) -> None:
+def test_the_auc_is_that_of_trainings_without_a_defense(page_of, make_named_vertical) -> None:
     one = make_named_vertical("one")(properties=("sex=Male",), seeds=(0, 1), extra={"auc": 0.8})
     assert "AUC of the model .800 (.800 to .800) Adversary" in page_of(one).text
     several = make_named_vertical("several")(seeds=(0, 1), defenses=("none", "withdraw ratio 0.5"))
@@ -269,4 +308,4 @@ def test_the_auc_is_that_of_trainings_without_a_defence(page_of, make_named_vert
 
 def test_the_report_is_the_same_each_time(make_vertical) -> None:
     folder = make_vertical(seeds=(0, 1))
-    assert render_vertical([load_vertical_run(folder)]) == render_vertical([load_vertical_run(folder)])
+    assert build_report(folder).read_bytes() == build_report(folder).read_bytes()

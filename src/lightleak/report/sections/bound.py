@@ -1,14 +1,12 @@
 """Theorem 1's bound on distinguishing accuracy, drawn over the gap of two fractions, with what was measured."""
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
-
-from markupsafe import Markup
 
 from lightleak.attacks.property_inference.bound import distinguishing_accuracy_bound
 from lightleak.report.charts import Series, legend_mark, line_chart, series_style
-from lightleak.report.estimate import Estimate
-from lightleak.report.plot.chart import element
+from lightleak.report.format import counted
+from lightleak.report.intervals import Estimate
+from lightleak.report.page import Figure, Legend, Page, Paragraph, Section, render
 
 GAPS = tuple(i / 40 for i in range(1, 21))
 RECORDS = (1, 10, 100)
@@ -23,27 +21,23 @@ def bound_page(measured: Mapping[str, Sequence[tuple[float, Estimate]]]) -> str:
         measured: by name of the attack, (gap between the two fractions, accuracy of telling them apart).
     """
     widest = max(GAPS)
-    lines = [
-        (
-            f"bound, {n} record{'s' if n > 1 else ''} seen",
-            [(gap, Estimate(distinguishing_accuracy_bound(POSTERIOR, PRIOR, gap, n))) for gap in GAPS],
-        )
+    lines = {
+        f"bound, {counted(n, 'record')} seen": [
+            (gap, Estimate(distinguishing_accuracy_bound(POSTERIOR, PRIOR, gap, n))) for gap in GAPS
+        ]
         for n in RECORDS
-    ]
-    lines += [(f"measured, {name}", list(points)) for name, points in measured.items()]
+    } | {f"measured, {name}": list(points) for name, points in measured.items()}
     series = [
         Series(name, tuple((gap / widest, value) for gap, value in points), series_style(index))
-        for index, (name, points) in enumerate(lines)
+        for index, (name, points) in enumerate(lines.items())
     ]
     ticks = [(gap / widest, f"{gap:g}") for gap in (0.1, 0.2, 0.3, 0.4, 0.5)]
     drawing = line_chart("Bound on distinguishing accuracy over the gap of two fractions", series, ticks, "gap")
-    legend = element("ul", *(element("li", legend_mark(one.style), one.label) for one in series), class_="legend")
-    text = (
+    words = (
         f"Theorem 1 of ProVFL for a prior of {PRIOR} and a posterior of at most {POSTERIOR}. The bound holds for any "
         "way of reading the results; with the thousands of records of a training it is 1 for every gap, so that it "
         "rules nothing out there."
     )
-    style = Markup(files("lightleak.report").joinpath("templates/report.css").read_text())
-    body = element("main", element("h1", "Theorem 1"), element("p", text), legend, drawing, class_="page")
-    head = Markup('<meta charset="utf-8"><title>Theorem 1</title><style>{}</style>').format(style)
-    return str(Markup('<!doctype html><html lang="en">{}{}</html>').format(head, body))
+    legend = Legend(tuple((legend_mark(one.style), one.label) for one in series))
+    section = Section("bound", "Bound and measurements", (Paragraph(words), legend, Figure(drawing)))
+    return render(Page("Theorem 1", "ProVFL", [section], genre="reproduction"))

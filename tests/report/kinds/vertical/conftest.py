@@ -36,6 +36,12 @@ OWN = (0.05, 0.01, 0.02, 0.05)
 """How far off the adversary's own columns alone are, property by property."""
 
 VARIANTS = {("C1", "provfl_m"): "LR+MR", ("C2", "provfl_m"): "MR"}
+_PARTY: dict[str, Any] = {"who": "active_party", "sees": ["AO"], "knows": ["property_sample"], "sample": 4000}
+ATTACKERS = {
+    "provfl_m": _PARTY | {"does": ["refines_network"]},
+    "aia_raw_adjusted": _PARTY | {"sees": ["own_columns"]},
+    "prior": {"who": "nobody", "knows": ["property_sample"], "sample": 4000},
+}
 THREATS = {
     "provfl_b": "A party that follows the protocol and knows of 4000 auxiliary rows whether they have the property.",
     "provfl_b_mixture": "A party that follows the protocol and knows of 4000 auxiliary rows whether they have the "
@@ -142,6 +148,7 @@ class VerticalRunMaker:
             "accuracy": 0.85, "seconds": 0.001 if attack == "prior" else 1.5,
             "warnings": [WARNING] if typical is None and attack not in UNOBSERVANT else [],
             "threat_model": THREATS[attack].replace("the property", name),
+            "threat": ATTACKERS.get(attack, _PARTY), "defense_name": defense.partition(" ")[0],
             "options": {} if attack == "prior" else {"populations": 200, "queries": 100},
             "by_kind": {kind: float(np.clip(estimated + 0.02 * rng.standard_normal(), 0, 1)) for kind in kinds},
         }  # fmt: skip

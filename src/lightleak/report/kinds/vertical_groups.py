@@ -1,0 +1,384 @@
+"""Estimates of a property's share over seeds: what was learned from the exchange, the attack chosen, and defenses."""
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lightleak.core.results import NONE, VerticalRow
+from lightleak.metrics.summary import summarise
+from lightleak.report.compare import Group, Score, apart, by_key, fixed, group_rows, paired
+from lightleak.report.format import attack_title
+from lightleak.report.intervals import Estimate, bounded
+
+PASSIVE = "passive"
+
+READS_NO_EXCHANGE = frozenset({"prior", "aia_raw", "aia_raw_adjusted"})
+"""Attacks that read nothing of what is exchanged: what they find has not leaked."""
+
+GUESS = "prior"
+"""The one of them that answers with the auxiliary share."""
+
+ACTIVE = "provfl_m"
+"""The attack that departs from the protocol, for files that do not state what an attacker does."""
+
+FIXED = ("dataset", "target", "epoch", "defense")
+"""Fields that are fixed while attacks, properties and adversaries are compared."""
+
+Place = tuple[str | None, str, str]
+"""Table, property and adversary."""
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Rows of a random sample, whose property is known, that estimates a share as well as an attack.
+
+    Attributes:
+        rows: p (1 - p) / MSE, the mean squared error being over seeds; infinite where every estimate was exact.
+        low: lower end of its 95% interval, from Student's of the mean squared error; None with one seed.
+        high: upper end.
+    """
+
+    rows: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def words(self) -> str:
+        """The number of rows with its interval.
+
+        >>> Worth(312.4, 120.2, math.inf).words, Worth(0.4).words, Worth(math.inf, math.inf, math.inf).words
+        ('312 (at least 120)', 'under 1', 'any number (every estimate was exact)')
+        >>> Worth(2134.0, 870.0, 5210.0).words, Worth(2.0, 0.8, math.inf).words
+        ('2,134 (870 to 5,210)', '2 (may be any number)')
+        """
+        if math.isinf(self.rows):
+            return "any number (every estimate was exact)"
+        if self.low is None or self.high is None:
+            return _count(self.rows)
+        if math.isinf(self.high):
+            return f"{_count(self.rows)} ({f'at least {_count(self.low)}' if self.low >= 1 else 'may be any number'})"
+        return f"{_count(self.rows)} ({_count(self.low)} to {_count(self.high)})"
+
+
+def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | None:
+    """Solve p (1 - p) / n, the variance of a random sample's share, for n at the error that was measured.
+
+    Args:
+        results: by seed the true share p and the absolute error; None where unknown.
+
+    Returns:
+        None where nothing is known, or no record or every record has the property.
+
+    >>> found = worth_of([(0.5, 0.05), (0.5, 0.05)])
+    >>> round(found.rows), worth_of([(0.3, 0.0)]).rows, worth_of([(None, 0.1)])
+    (100, inf, None)
+    """
+    known = [(true, error) for true, error in results if true is not None and error is not None]
+    spread = math.fsum(true * (1 - true) for true, _ in known) / len(known) if known else 0.0
+    if spread <= 0:
+        return None
+    squared = summarise(error**2 for _, error in known)
+    ends = (None, None) if squared.n < 2 else (_divided(spread, squared.high), _divided(spread, squared.low))
+    return Worth(_divided(spread, squared.mean), *ends)
+
+
+def _divided(spread: float, squared_error: float) -> float:
+    return spread / squared_error if squared_error > 0 else math.inf
+
+
+def _count(rows: float) -> str:
+    return "under 1" if rows < 1 else f"{rows:,.0f}"
+
+
+@dataclass(frozen=True)
+class VerticalGroup(Group[VerticalRow]):
+    """One attack of one adversary on one property, a row for each seed.
+
+    Attributes:
+        chosen_among: attacks among which every seed's was chosen by the other seeds (`chosen_on_other_seeds`).
+    """
+
+    chosen_among: int = 1
+
+    @property
+    def title(self) -> str:
+        """The attack as a reader knows it; of a choice, each attack and its number of seeds."""
+        counts = Counter(map(attack_name, self.rows))
+        if len(counts) > 1:
+            return ", ".join(f"{name} ({count} of {len(self.rows)} seeds)" for name, count in counts.most_common())
+        return attack_name(self.first) + (f" ({self.variant})" if self.variant else "")
+
+    @property
+    def place(self) -> Place:
+        """Table, property and adversary."""
+        return self.first.dataset, self.first.property_name, self.first.adversary
+
+    @property
+    def defense(self) -> str:
+        """Label of the defense."""
+        return self.first.defense or NONE
+
+    @property
+    def reads_exchange(self) -> bool:
+        """Whether it reads anything of what is exchanged."""
+        return self.attack not in READS_NO_EXCHANGE
+
+    @property
+    def manipulates(self) -> bool:
+        """Whether, in some seed, the attack departs from the protocol."""
+        return any(map(_manipulates, self.rows))
+
+    @cached_property
+    def error(self) -> Estimate | None:
+        """Mean absolute error over seeds (ProVFL's MAE); None without truth."""
+        return self.mean("error")
+
+    @cached_property
+    def own_error(self) -> Estimate | None:
+        """What the adversary's own columns alone are off by, over the same seeds."""
+        return self.mean("own_columns_error")
+
+    def learned(self, comparisons: int = 1) -> Estimate | None:
+        """What was learned from the exchange: how much closer than own columns alone, paired by seed.
+
+        The interval holds for that many groups at once (Bonferroni), to name the best of them.
+        """
+        return bounded(self.values("learned"), -1.0, 1.0, comparisons)
+
+    def leaks(self, comparisons: int = 1) -> bool:
+        """Whether the whole interval of `learned` lies above 0."""
+        learned = self.learned(comparisons)
+        return learned is not None and learned.low is not None and learned.low > 0
+
+    def worth(self, error: str = "error") -> Worth | None:
+        """Size of a random labeled sample that estimates the share as well; ``own_columns_error`` gives the null's."""
+        return worth_of((row.true_fraction, row.number(error)) for row in self.rows)
+
+    @property
+    def coverage(self) -> tuple[int, int] | None:
+        """How many of the attack's own intervals contain the truth, and of how many; None where none is known."""
+        known = [row.covered for row in self.rows if row.covered is not None]
+        return (sum(known), len(known)) if known else None
+
+
+Groups = Sequence[VerticalGroup]
+
+
+def attack_name(row: VerticalRow) -> str:
+    """The attack as the literature calls it, with its variant; following the protocol goes without saying.
+
+    >>> attack_name(VerticalRow(attack="provfl_m", property_name="a=b", variant="LR+MR"))
+    'ProVFL-M, LR+MR'
+    """
+    return attack_title(row.attack) + (f", {row.variant}" if row.variant and row.variant != PASSIVE else "")
+
+
+def seed_of(row: VerticalRow) -> str:
+    """What tells rows of one group apart."""
+    return str(row.seed)
+
+
+def compare(rows: Iterable[VerticalRow]) -> tuple[VerticalGroup, ...]:
+    """Group rows over seeds, runs together, in the order of the rows.
+
+    A group contains each seed once. Where a seed comes twice under one name, the settings in which the rows differ tell
+    them apart, then their run.
+    """
+    found = group_rows(
+        map(_general, rows),
+        lambda row: (*fixed(row, FIXED), row.property_name, row.adversary, row.attack, row.variant),
+        lambda same: apart(same, seed_of),
+    )
+    return tuple(VerticalGroup(group.rows, group.variant) for group in found)
+
+
+def attacks(groups: Groups) -> list[VerticalGroup]:
+    """The groups that read what is exchanged."""
+    return [group for group in groups if group.reads_exchange]
+
+
+def undefended(groups: Groups) -> Groups:
+    """The groups of a training without a defense; all of them where every training had one."""
+    return [group for group in groups if group.defense == NONE] or groups
+
+
+def chosen_on_other_seeds(groups: Groups) -> VerticalGroup | None:
+    """What an attacker gets who picks the attack that was closest elsewhere; None where no error is known.
+
+    For every seed the attack is taken whose mean error over all other seeds is least, so that no seed has a say in the
+    choice it is measured with. With one seed the choice is made afterwards, on that seed. Only attacks with at least
+    half the seeds of the best-measured one take part: a single lucky seed gives a small error by chance.
+
+    Args:
+        groups: attacks of one adversary on one property under one defense.
+
+    Returns:
+        The rows that were chosen, those of the attack that was chosen most often first.
+    """
+    known = [(group, {seed_of(row): row for row in group.rows if row.error is not None}) for group in attacks(groups)]
+    most = max((len(rows) for _, rows in known), default=0)
+    known = [(group, rows) for group, rows in known if rows and 2 * len(rows) >= most]
+    if len(known) < 2:
+        return known[0][0] if known else None
+    picked = []
+    for seed in dict.fromkeys(seed for _, rows in known for seed in rows):
+        here = [index for index, (_, rows) in enumerate(known) if seed in rows]
+        best = min(here, key=lambda index: _mean_error(known[index][1], without=seed))
+        picked.append((best, known[best][1][seed]))
+    usual = Counter(index for index, _ in picked).most_common(1)[0][0]
+    rows = tuple(row for _, row in sorted(picked, key=lambda pair: pair[0] != usual))
+    return replace(known[usual][0], rows=rows, chosen_among=len(known))
+
+
+def by_place(groups: Groups) -> dict[Place, list[VerticalGroup]]:
+    """Attacks by table, property and adversary."""
+    return by_key(attacks(groups), lambda group: group.place)
+
+
+def chosen(groups: Groups) -> dict[Place, VerticalGroup]:
+    """What every adversary gets of every property by the attack chosen on other seeds."""
+    found = {place: chosen_on_other_seeds(same) for place, same in by_place(groups).items()}
+    return {place: group for place, group in found.items() if group is not None}
+
+
+def most_telling(best: Groups) -> VerticalGroup | None:
+    """Of several adversaries and properties the one that learned most from the exchange.
+
+    Among those whose interval, widened for this choice, lies above 0; where none does, the one that comes closest.
+    """
+    leaking = [group for group in best if group.leaks(len(best))]
+    if leaking:
+        return max(leaking, key=lambda group: statistics.fmean(group.values("learned")))
+    return min(best, key=error_of, default=None)
+
+
+def error_of(group: VerticalGroup) -> float:
+    """The mean error, to sort by; unknown ones come last."""
+    return group.error.mean if group.error else 2.0
+
+
+@dataclass(frozen=True)
+class Property:
+    """All that is known of one property without a defense, with one where all trainings had one.
+
+    Attributes:
+        title: its name, with that of its table where there are several.
+        name: the property.
+        groups: attacks on it, of each adversary those that read no exchange last; guesses left out.
+    """
+
+    title: str
+    name: str
+    groups: tuple[VerticalGroup, ...]
+
+
+def properties(groups: Groups) -> tuple[Property, ...]:
+    """Properties in the order of the rows, each with its groups sorted by adversary and error."""
+    several = len({group.first.dataset for group in groups}) > 1
+    found = []
+    for same in by_key(groups, lambda group: group.place[:2]).values():
+        kept = [group for group in undefended(same) if group.attack != GUESS]
+        ordered = sorted(kept, key=lambda group: (group.place[2], not group.reads_exchange, error_of(group)))
+        found.append(Property(titled(same[0].place, several), same[0].first.property_name, tuple(ordered)))
+    return tuple(one for one in found if one.groups)
+
+
+def titled(place: Place, several: bool) -> str:
+    """The property, with its table where there are several."""
+    return f"{place[0] or 'table not stated'}: {place[1]}" if several else place[1]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One adversary on one property under one defense, by the attack chosen on other seeds.
+
+    Attributes:
+        group: that attack.
+        rise: how much further off the defense leaves an adversary who knows it, over the attacks that were tried with
+            and without it, each chosen on other seeds; None where none was, or without a defense.
+        cost: what the defense does to the model's AUC, after minus before, over the same trainings.
+    """
+
+    group: VerticalGroup
+    rise: Estimate | None = None
+    cost: Estimate | None = None
+
+    @property
+    def error(self) -> Estimate:
+        """How far off it is."""
+        assert self.group.error is not None  # `chosen_on_other_seeds` keeps only groups with an error
+        return self.group.error
+
+    @property
+    def helps(self) -> bool:
+        """Whether the defense measurably leaves the attacker further off."""
+        return self.rise is not None and self.rise.low is not None and self.rise.low > 0
+
+
+def reference_of(groups: Groups) -> str:
+    """What defenses are compared with: none, or the first where every training had one."""
+    return undefended(groups)[0].defense
+
+
+def lines_of(groups: Groups) -> dict[str, dict[Place, Line]]:
+    """Lines by defense, the reference first, each compared over the attacks that were tried with and without it."""
+    tried = attacks(groups)
+    reference = reference_of(tried)
+    before = by_place([group for group in tried if group.defense == reference])
+    found = {}
+    for defense in dict.fromkeys((reference, *(group.defense for group in tried))):
+        after = by_place([group for group in tried if group.defense == defense])
+        found[defense] = {
+            place: Line(group) if defense == reference else _compared(group, after[place], before.get(place, []))
+            for place, group in chosen([one for same in after.values() for one in same]).items()
+        }
+    return found
+
+
+def _compared(group: VerticalGroup, here: Groups, there: Groups) -> Line:
+    names = {_attack(one) for one in here} & {_attack(one) for one in there}
+    after, before = ([one for one in some if _attack(one) in names] for some in (here, there))
+    if not names:
+        return Line(group)
+    # The AUC is that of an attack that only watches, where there is one.
+    watching = min(after, key=lambda one: one.manipulates)
+    same = next(one for one in before if _attack(one) == _attack(watching))
+    rise = _paired(chosen_on_other_seeds(after), chosen_on_other_seeds(before), "error")
+    return Line(group, rise, _paired(watching, same, "auc"))
+
+
+def _paired(group: VerticalGroup | None, other: VerticalGroup | None, score: Score[VerticalRow]) -> Estimate | None:
+    """Mean difference over the seeds that both have; None where they share none."""
+    found = None if group is None else paired(group, other, score, seed_of)
+    return found if found is not None and found.n else None
+
+
+def _attack(group: VerticalGroup) -> tuple[object, ...]:
+    row = group.first
+    return row.attack, row.variant, group.variant, row.target, row.epoch
+
+
+def _general(row: VerticalRow) -> VerticalRow:
+    """The row with its property unnamed in what it says of itself, so that what holds for all of them is shown once."""
+    named = re.compile(rf"(?<!\w){re.escape(row.property_name)}(?!\w)")
+    return replace(
+        row,
+        defense=row.defense or NONE,
+        threat_model=row.threat_model and named.sub("the property", row.threat_model),
+        warnings=tuple(named.sub("the property", warning) for warning in row.warnings),
+    )
+
+
+def _manipulates(row: VerticalRow) -> bool:
+    if row.threat is not None:
+        return bool(row.threat.does)
+    return row.attack == ACTIVE or not {"LR", "MR"}.isdisjoint(row.variant.split("+"))
+
+
+def _mean_error(rows: Mapping[str, VerticalRow], without: str) -> float:
+    others = [row.error for seed, row in rows.items() if seed != without or len(rows) == 1]
+    return statistics.fmean(error for error in others if error is not None)
