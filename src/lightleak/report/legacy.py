@@ -12,10 +12,6 @@ from lightleak.report.frontier.page import TEMPLATE as FRONTIER_TEMPLATE
 from lightleak.report.frontier.page import frontier_context
 from lightleak.report.frontier.run_folder import load_frontier_run
 from lightleak.report.read import Run
-from lightleak.report.released.page import FILTERS as RELEASED_FILTERS
-from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
-from lightleak.report.released.page import released_context
-from lightleak.report.released.run_folder import load_released_run
 from lightleak.report.sections.run_facts import flatten
 from lightleak.report.tuning.page import TEMPLATE as TUNING_TEMPLATE
 from lightleak.report.tuning.page import tuning_context
@@ -25,7 +21,6 @@ from lightleak.report.vertical.run_folder import load_vertical_run
 
 _OLD: Mapping[str, tuple[Any, Any, str]] = {
     "vertical": (load_vertical_run, vertical_context, TEMPLATE),
-    "released-model": (load_released_run, released_context, RELEASED_TEMPLATE),
     "defense-frontier": (load_frontier_run, frontier_context, FRONTIER_TEMPLATE),
     "tuning": (load_tuning_run, tuning_context, TUNING_TEMPLATE),
 }
@@ -44,7 +39,6 @@ def render_old(kind: str, runs: Sequence[Any], redact: bool = False) -> str:
 
 
 render_vertical = partial(render_old, "vertical")
-render_released = partial(render_old, "released-model")
 render_frontier = partial(render_old, "defense-frontier")
 render_tuning = partial(render_old, "tuning")
 
@@ -66,6 +60,5 @@ def _templates() -> Environment:
         "key": legend_mark,
         "flatten": flatten,
         **FILTERS,
-        **RELEASED_FILTERS,
     }
     return environment

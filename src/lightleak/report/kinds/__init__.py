@@ -9,6 +9,7 @@ from lightleak.report.read import Run
 
 MODULES = {
     "updates": "updates",
+    "released-model": "released",
 }
 """Module of each kind."""
 

@@ -17,7 +17,7 @@ from lightleak.experiments.campaign import run_packs
 from lightleak.experiments.kinds.released.run import gather_entries
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.summary import summarise
-from lightleak.report.released.pictures import FILE_NAME, pictures_json
+from lightleak.report.sections.pictures import FILE_NAME, pictures_json
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.released.image_job import ATTACKS, ImageAttackPack, ImageJudge
