@@ -55,7 +55,7 @@ from lightleak.report.kinds.released_groups import (
     title_of,
     topics,
 )
-from lightleak.report.kinds.released_summary import summary
+from lightleak.report.kinds.released_summary import equal_records, outcomes, summary
 from lightleak.report.page import (
     Block,
     Cell,
@@ -168,7 +168,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         sections=[
             summary_section(summary(scenarios)),
             _subject(runs, scenarios),
-            _attacks(scenarios, main),
+            _attacks(scenarios, scenario, main),
             _searches(scenarios),
             _classes(scenario, main, subjects),
             _columns(subjects, seeds),
@@ -260,11 +260,12 @@ def _accuracies(scores: Iterable[Mapping[str, float]]) -> list[str]:
     return [words for words in found if words]
 
 
-def _attacks(scenarios: Sequence[Scenario], main: Attack | None) -> Section | None:
+def _attacks(scenarios: Sequence[Scenario], scenario: Scenario | None, main: Attack | None) -> Section | None:
     if not scenarios:
         return None
-    groups = [group for scenario in scenarios for group in scenario.groups]
-    drawn = [figure for scenario in scenarios if (figure := _chart(scenario))]
+    groups = [group for one in scenarios for group in one.groups]
+    drawn = [figure for one in scenarios if (figure := _chart(one))]
+    equal = equal_records(scenario, main) if scenario and main else ""
     marks: list[tuple[str, str]] = [
         (legend_mark(series_style(0)), "attack on the model"),
         (legend_mark(BASELINE_STYLE), "baseline from public data"),
@@ -274,7 +275,7 @@ def _attacks(scenarios: Sequence[Scenario], main: Attack | None) -> Section | No
     table = table_of(
         "Attacks beside their baselines",
         _COLUMNS,
-        [(scenario.title, _lines(scenario)) for scenario in scenarios],
+        [(one.title, _lines(one)) for one in scenarios],
         css="wrap tight",
         line_css=lambda one: _line_css(one.group, main),
     )
@@ -293,6 +294,7 @@ def _attacks(scenarios: Sequence[Scenario], main: Attack | None) -> Section | No
             Legend(tuple(marks)),
             *figures(drawn),
             table,
+            *([Paragraph(equal)] if equal else []),
             Paragraph(
                 "“Column shapes”: how alike made-up and private values of a column are spread, mean over all columns; "
                 "“pair trends”: the same for pairs of columns; 100% is alike. “Inversion loss”: how far the released "
@@ -372,6 +374,7 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
     ]
     if not any(found for _, found in groups):
         return ()
+    each = outcomes(main) if main else ""
     columns = [Column[Attack]("Attack", lambda group: group.name)]
     columns += [Column(title, _measure(index)) for index, title in enumerate(MEASURE_TITLES.values())]
     columns.append(Column("Condition learned", _condition))
@@ -382,6 +385,7 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
             "merely sorted, and the difference with its 95% interval over trainings. That the model gives away what "
             "its classes look like is concluded only where all five differences are above zero."
         ),
+        *([Paragraph(f"{main.name}: {each}", "verdict")] if main and each else []),
         table_of(
             "Attacks beside public rows, measure by measure",
             columns,

@@ -11,7 +11,7 @@ from lightleak.core.records import json_field
 from lightleak.core.results import ALL, ReleasedRow
 from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.compare import Group, apart, by_key, differing, fixed, group_rows
-from lightleak.report.format import DASH, attack_title, interval, joined, percent, points
+from lightleak.report.format import DASH, attack_title, interval, joined, mean_of, percent, points
 from lightleak.report.intervals import Estimate, bounded, difference, estimate
 from lightleak.report.read import Run
 
@@ -492,12 +492,17 @@ def pooled(entries: Sequence[Entry]) -> Memorization:
     found = [one for entry in entries if (one := entry.memorization) and one != Memorization()]
     if len(found) < 2:
         return found[0] if found else Memorization()
-    means = [estimate(getattr(one, name) for one in found) for name in ("train_mean", "heldout_mean")]
     share = estimate(one.share for one in found)
+    train, heldout = (
+        estimate(values) for values in zip(*((one.train_mean, one.heldout_mean) for one in found), strict=True)
+    )
     sizes = [one.n for one in found if one.n is not None]
     return Memorization(
-        *(one.mean if one else None for one in means),
-        *((share.mean, share.low, share.high) if share else (None, None, None)),
+        train_mean=mean_of(train),
+        heldout_mean=mean_of(heldout),
+        share=mean_of(share),
+        low=share.low if share else None,
+        high=share.high if share else None,
         n=sum(sizes) if sizes else None,
     )
 

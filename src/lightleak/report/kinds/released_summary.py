@@ -45,7 +45,7 @@ MEASURES = {
     "nearer_to_train": "how near they are to records that the model learned from",
 }
 OUTCOMES: dict[Outcome, str] = {
-    "more": "More by",
+    "more": "more by",
     "less": "less by",
     "chance": "may be chance",
     "unknown": "not measured",
@@ -95,7 +95,7 @@ def summary(scenarios: Sequence[Scenario]) -> Summary:
     return Summary(
         sentences=(*_sentences(scenario, main), *_measured(scenarios, main), spent),
         tiles=tuple(_tiles(scenario, main)),
-        terms=(_together(main), TERMS),
+        terms=(TERMS,),
         defenses=(_no_defense(scenario),),
         table=table,
         note=note,
@@ -129,6 +129,33 @@ def attacker(groups: Sequence[Attack], scenarios: Sequence[Scenario]) -> tuple[t
     )
 
 
+def equal_records(scenario: Scenario, main: Attack) -> str:
+    """How many made-up records equal a private one, beside those of public data; empty where not measured."""
+    found = main.value("exact_match_rate")
+    if found is None:
+        return ""
+    if found.mean == 0:
+        return "No made-up record equals a private one in every column."
+    said = f"{capital(of_hundred(found))} of 100 made-up records equal a private one in every column"
+    public = [one.value("exact_match_rate") for one in scenario.baselines if one.attack.startswith("public")]
+    highest = max((one for one in public if one), key=lambda one: one.mean, default=None)
+    if highest is None:
+        return f"{said}."
+    compared = difference(found, highest)
+    no_sign = ", so that equal records alone say nothing about copying"
+    as_many = compared is not None and compared.low is not None and compared.low <= 0
+    return f"{said}; of public ones {of_hundred(highest)} do{no_sign * as_many}."
+
+
+def outcomes(main: Attack) -> str:
+    """What each measure says; empty where a single training was measured, or nothing was compared."""
+    found = {words: main.having(outcome) for outcome, words in OUTCOMES.items()}
+    if main.having("one training") or len(main.having("unknown")) == len(main.measures):
+        return ""
+    each = (f"{words}: {', '.join(MEASURES[one.name] for one in same)}" for words, same in found.items() if same)
+    return f"{'; '.join(each)}."
+
+
 def _sentences(scenario: Scenario, main: Attack) -> Iterator[str]:
     value, real = main.value(), scenario.real_rows
     assert value is not None  # `most_telling` keeps only groups with an accuracy
@@ -140,6 +167,7 @@ def _sentences(scenario: Scenario, main: Attack) -> Iterator[str]:
         f"({spread})."
     )
     yield _beside_public(scenario, main)
+    yield _together(main)
     yield _seeing_nothing(scenario)
     if real is not None:
         typical = TYPICAL if (value.mean if value.low is None else value.low) > real.mean else ""
@@ -147,7 +175,6 @@ def _sentences(scenario: Scenario, main: Attack) -> Iterator[str]:
             f"Of real private records that no model has learned from, it recognizes {of_hundred(real)} of 100{typical}."
         )
     yield _single_records(scenario, main)
-    yield _equal_records(scenario, main)
 
 
 def _measured(scenarios: Sequence[Scenario], main: Attack) -> Iterator[str]:
@@ -192,13 +219,10 @@ def _together(main: Attack) -> str:
         return "On a single model nothing is concluded of what it gives away."
     if len(main.having("unknown")) == n:
         return f"They were not compared with {_MERELY}, so nothing is concluded of what the model gives away."
-    found = {words: main.having(outcome) for outcome, words in OUTCOMES.items()}
-    each = "; ".join(
-        f"{words}: {', '.join(MEASURES[one.name] for one in same)}" for words, same in found.items() if same
-    )
     return (
-        f"That the model gives away what its groups look like would take all {n} measures, each beside {_MERELY}. "
-        f"{capital(each)}."
+        f"The made-up records show more of the groups than {_MERELY} by {len(main.having('more'))} of "
+        f"{n - len(main.having('unknown'))} measures; that the model gives away what its groups look like would take "
+        f"all {n}."
     )
 
 
@@ -228,23 +252,6 @@ def _single_records(scenario: Scenario, main: Attack) -> str:
         "may be": f"Single records may come through: {said}.",
         "traces": f"Traces of single records come through: {said}; of public records {of_hundred(public)} do.",
     }[scenario.copied(main)]
-
-
-def _equal_records(scenario: Scenario, main: Attack) -> str:
-    found = main.value("exact_match_rate")
-    if found is None:
-        return ""
-    if found.mean == 0:
-        return "No made-up record equals a private one in every column."
-    said = f"{capital(of_hundred(found))} of 100 made-up records equal a private one in every column"
-    public = [one.value("exact_match_rate") for one in scenario.baselines if one.attack.startswith("public")]
-    highest = max((one for one in public if one), key=lambda one: one.mean, default=None)
-    if highest is None:
-        return f"{said}."
-    compared = difference(found, highest)
-    no_sign = ", so that equal records alone say nothing about copying"
-    as_many = compared is not None and compared.low is not None and compared.low <= 0
-    return f"{said}; of public ones {of_hundred(highest)} do{no_sign * as_many}."
 
 
 def _tiles(scenario: Scenario, main: Attack) -> Iterator[Tile]:
