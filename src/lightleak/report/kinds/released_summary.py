@@ -313,10 +313,7 @@ _COLUMNS: tuple[Column[Judged], ...] = (
         lambda one: points_cell(one.scenario.gain(one.group) if one.group else None),
     ),
     Column("Equal to a private record, of 100", lambda one: share_cell(_equal(one.group) if one.group else None)),
-    Column(
-        "Nearer to a learned record, of 100",
-        lambda one: share_cell(one.group.memory.value if one.group else None),
-    ),
+    Column("Nearer to a learned record, of 100", lambda one: share_cell(one.group.memory.value if one.group else None)),
 )
 
 
