@@ -194,7 +194,7 @@ def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:
         Line((Cell(name), *(Cell("; ".join(dict.fromkeys(facts[name])) or DASH) for facts in found))) for name in names
     )
     head = ("", *(scenario.title for scenario in scenarios))
-    table = Table("Settings side by side", head, (Lines(lines),), css="plain facts-table")
+    table = Table("Settings side by side", head, (Lines(lines),), css="plain wrap facts-table")
     return subject_section(runs, (), groups, before=[Paragraph(RELEASED), table])
 
 
@@ -336,7 +336,7 @@ def _measures(scenarios: Sequence[Scenario], main: Attack | None) -> tuple[Block
             "merely sorted, and the difference with its 95% interval over trainings. That the model gives away what "
             "its classes look like is concluded only where all five differences are above zero."
         ),
-        *([Paragraph(f"{main.name}: {each}", "verdict")] if main and each else []),
+        *([Paragraph(f"{main.name} beside public rows: {each}", "verdict")] if main and each else []),
         table_of(
             "Attacks beside public rows, measure by measure",
             columns,

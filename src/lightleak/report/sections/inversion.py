@@ -98,9 +98,9 @@ def _heat_map(topic: Topic) -> Table | None:
     """How alike single columns are, by class and kind of column; means over seeds (thesis Fig. 5.3)."""
     shapes = [entry.class_shapes for entry in topic.entries]
     pairs = [(one.class_name, one.scores) for shape in shapes for one in shape.classes]
+    known = dict.fromkeys(name for _, scores in pairs for name in scores)
     named = dict.fromkeys(name for shape in shapes for name in shape.groups)
-    known = {name for _, scores in pairs for name in scores}
-    names = [name for name in named | dict.fromkeys(known) if name in known]
+    names = [name for name in named | known if name in known]
     sizes = {name: size for shape in shapes for name, size in shape.columns.items()}
     # The mean is over columns where their numbers are known, else over kinds.
     weights = {name: sizes[name] if all(sizes.get(one) for one in names) else 1.0 for name in names}
@@ -113,32 +113,27 @@ def _heat_map(topic: Topic) -> Table | None:
 
     lines = [line(name, [scores for _, scores in same]) for name, same in by_key(pairs, lambda one: one[0]).items()]
     foot = line("All classes", [scores for _, scores, _ in lines])
-    head = {
-        name: text("{}<small>{}</small>", KIND_TITLES.get(name, name), counted(int(sizes[name]), "column"))
-        if name in sizes
-        else KIND_TITLES.get(name, name)
-        for name in names
+    head = {name: KIND_TITLES.get(name, name) for name in names}
+    head |= {
+        name: text("{}<small>{}</small>", head[name], counted(int(size), "column"))
+        for name, size in sizes.items()
+        if name in head
     }
     label = f"Column shapes by class and kind of column, {topic.title}"
     return heat_map(label, "Class", head, lines, foot) if names else None
 
 
 def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
-    """The columns that are least alike, of the first seed of each attack that names some (thesis Fig. 5.5)."""
+    """Draw the columns that are least alike, of the first seed of each attack that names some (thesis Fig. 5.5)."""
     styles = {name: series_style(index) for index, name in enumerate(METRICS)}
     blocks: list[Block] = []
     for topic, entry in _first(subjects, lambda entry: bool(entry.lowest)):
         low = sorted(((one, one.score) for one in entry.lowest if one.score is not None), key=lambda pair: pair[1])
         if topic.is_baseline or not low:
             continue
-        bars = [
-            Bar(
-                f"{one.column} ({one.kind})" if one.kind else one.column,
-                Estimate(score),
-                styles.get(one.metric, series_style(0)),
-            )
-            for one, score in low
-        ]
+        titles = [f"{one.column} ({one.kind})" if one.kind else one.column for one, _ in low]
+        looks = [styles.get(one.metric, series_style(0)) for one, _ in low]
+        bars = [Bar(title, Estimate(score), look) for title, (_, score), look in zip(titles, low, looks, strict=True)]
         mean = statistics.fmean(score for _, score in low)
         drawn: list[Block] = [
             Figure(bar_chart(f"The {len(bars)} columns of {topic.title} that are least alike", bars, None), plot="bars")
@@ -150,10 +145,7 @@ def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
         words = f"{_with_seed(topic.title, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
         blocks.append(Details(words, tuple(drawn), is_open=not blocks))
     legend = Legend(tuple((legend_mark(styles[name]), words) for name, words in METRICS.items()))
-    words = (
-        "What the generator got right least: 100% would mean that made-up and private values are spread alike over all "
-        "classes."
-    )
+    words = "100% would mean that made-up and private values are spread alike over all classes."
     note = "Numbers: one minus the Kolmogorov-Smirnov statistic. Categories: one minus the total variation distance."
     told = (Paragraph(words), legend, *blocks, Paragraph(note, "note"))
     return Section("columns", "Columns that are least alike", told) if blocks else None
@@ -171,7 +163,7 @@ def _with_seed(title: str, entry: Entry, seeds: bool) -> str:
 
 
 def closest_pairs(topic: Topic) -> tuple[PairOfRows, ...]:
-    """The closest pairs of an attack, of its first seed that has some, the closest first."""
+    """Return the closest pairs of an attack, of its first seed that has some, the closest first."""
     entry = next((entry for entry in topic.entries if entry.pairs), None)
     if entry is None or topic.is_baseline:
         return ()
@@ -180,20 +172,18 @@ def closest_pairs(topic: Topic) -> tuple[PairOfRows, ...]:
 
 
 def nearest_section(subjects: Sequence[Topic], pairs: Sequence[PairOfRows], seeds: bool) -> Section | None:
-    """The closest made-up and private row of each class side by side (thesis Table A.2)."""
+    """Draw the closest made-up and private row of each class side by side (thesis Table A.2)."""
     if not pairs:
         return None
     topic, entry = next(found for found in _first(subjects, lambda one: bool(one.pairs)) if not found[0].is_baseline)
     columns, same = columns_of(pairs)
     equal = sum(all(pair.agrees(name) for name in columns) for pair in pairs)
-    mean, others = (
-        _mean_distance(entry),
-        [
-            f"{one.title} {distance(value)}"
-            for one, of in _first(subjects, lambda entry: bool(entry.pairs))
-            if one.is_baseline and (value := _mean_distance(of)) is not None
-        ],
-    )
+    mean = _mean_distance(entry)
+    others = [
+        f"{one.title} {distance(value)}"
+        for one, of in _first(subjects, lambda entry: bool(entry.pairs))
+        if one.is_baseline and (value := _mean_distance(of)) is not None
+    ]
     words = [
         f"{_with_seed(topic.title, entry, seeds)}: of each class the private row and the made-up row that are most "
         f"alike, out of all pairs. {equal} of {len(pairs)} pairs agree in every column."
@@ -227,7 +217,7 @@ _Memory = tuple[Topic, Memorization]
 
 
 def memorization_section(subjects: Sequence[Topic]) -> Section | None:
-    """Whether made-up rows lie nearer to rows the target was trained on than to private rows it never saw."""
+    """Draw whether made-up rows lie nearer to rows the target was trained on than to private rows it never saw."""
     found: list[_Memory] = [(topic, one) for topic in subjects if (one := pooled(topic.entries)) != Memorization()]
     if not found:
         return None
@@ -269,7 +259,7 @@ def share_chart(
     rules: Sequence[Rule],
     x: Axis = SHARES,
 ) -> Markup:
-    """Shares along one axis: name, mean, single values if several, and whether it is a baseline."""
+    """Draw shares along one axis: name, mean, single values if several, and whether it is a baseline."""
     rows = [
         EstimateRow(
             title,
@@ -284,21 +274,16 @@ def share_chart(
 
 
 def losses_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
-    """The curves of each training, of its first seed that has some; searches share their training."""
+    """Draw the curves of each training, of its first seed that has some; searches share their training."""
     found: dict[str, Details] = {}
     for topic in subjects:
         for entry in topic.entries if topic.fit_title not in found else ():
             steps = entry.losses.get("iteration", ())
-            curves = tuple(
-                figure
+            drawn = (
+                curve_figure(title, note, topic.fit_title, steps, entry.losses.get(name, ()), name in LOGARITHMIC)
                 for name, (title, note) in LOSSES.items()
-                if (
-                    figure := curve_figure(
-                        title, note, topic.fit_title, steps, entry.losses.get(name, ()), name in LOGARITHMIC
-                    )
-                )
             )
-            if curves:
+            if curves := tuple(filter(None, drawn)):
                 title = _with_seed(topic.fit_title, entry, seeds)
                 found[topic.fit_title] = Details(title, (Panels(curves, "curves"),), is_open=not found)
                 break
@@ -312,7 +297,7 @@ def losses_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
 
 
 def labels_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
-    """How the public rows were sorted; attacks and searches of one target share a sorting."""
+    """Draw how the public rows were sorted; attacks and searches of one target share a sorting."""
     first = _first(subjects, lambda entry: bool(entry.pseudo_labels))
     found = by_key(first, lambda pair: pair[1].pseudo_labels)
     blocks: list[Block] = []
