@@ -13,6 +13,9 @@ LESS, MORE, UNSURE, EQUAL = "▼", "▲", "○", "="
 SMALLEST_SHOWN = 0.0005
 """Below this fraction one decimal would print 0.0% for something that did happen."""
 
+SMALLEST_LOSS = 0.005
+"""Two decimals would show a loss below it as 0.00."""
+
 ATTACKS = {
     "tableak": "TabLeak",
     "tableak_no_pooling": "TabLeak without pooling",
@@ -42,6 +45,11 @@ ATTACKS = {
     "aia_raw_adjusted": "Own columns alone",
     "sm_pia": "SM-PIA",
     "prior": "Guessing the auxiliary share",
+    "plgmi": "PLG-MI",
+    "plgmi_black_box": "PLG-MI, black box",
+    "public_pseudo_labelled": "Public rows sorted by the model",
+    "gan_without_target": "Generator without the model's loss",
+    "public_random": "Public rows at random",
 }
 METRICS = {
     "cell_accuracy": "Cells",
@@ -190,6 +198,54 @@ def duration(seconds: float | Estimate | None) -> str:
         return "<0.01 s" if value < 0.005 else f"{value:.2f} s"
     minutes, rest = divmod(round(value), 60)
     return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def count(value: float | Estimate | None) -> str:
+    """A whole number with separators of thousands.
+
+    >>> count(50039.0), count(12), count(None)
+    ('50,039', '12', '–')
+    """
+    number = mean_of(value)
+    return DASH if number is None else f"{round(number):,}"
+
+
+def nats(value: float | Estimate | None) -> str:
+    """A loss in nats; two digits of one that two decimals would show as 0.
+
+    >>> nats(6.841), nats(0.02), nats(0.0000123), nats(None)
+    ('6.84', '0.02', '1.2e−05', '–')
+    """
+    loss = mean_of(value)
+    if loss is None:
+        return DASH
+    return (f"{loss:.2f}" if loss == 0 or abs(loss) >= SMALLEST_LOSS else f"{loss:.1e}").replace("-", "−")
+
+
+def distance(value: float | Estimate | None, digits: int = 3) -> str:
+    """A Gower distance, between 0 and 1.
+
+    >>> distance(0.0721), distance(0.0001), distance(0.0001, 4), distance(0.0), distance(None)
+    ('.072', '<.001', '.0001', '.000', '–')
+    """
+    apart = mean_of(value)
+    if apart is None:
+        return DASH
+    if 0 < apart < 0.5 * 10**-digits:
+        return f"<{10**-digits:.{digits}f}".replace("0", "", 1)
+    return f"{apart:.{digits}f}".removeprefix("0")
+
+
+def plus_minus(value: Estimate | None, deviation: float | None, digits: int = 1, scale: float = 100) -> str:
+    """Mean and sample standard deviation.
+
+    >>> plus_minus(Estimate(0.854, 5), 0.0353), plus_minus(Estimate(6.84), None, 2, 1)
+    ('85.4 ± 3.5', '6.84')
+    """
+    if value is None:
+        return DASH
+    mean = f"{scale * value.mean:.{digits}f}"
+    return (mean if deviation is None else f"{mean} ± {scale * deviation:.{digits}f}").replace("-", "−")
 
 
 def mean_of(value: float | Estimate | None) -> float | None:

@@ -12,17 +12,12 @@ from lightleak.report.frontier.page import TEMPLATE as FRONTIER_TEMPLATE
 from lightleak.report.frontier.page import frontier_context
 from lightleak.report.frontier.run_folder import load_frontier_run
 from lightleak.report.read import Run
-from lightleak.report.released.page import FILTERS as RELEASED_FILTERS
-from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
-from lightleak.report.released.page import released_context
-from lightleak.report.released.run_folder import load_released_run
 from lightleak.report.sections.run_facts import flatten
 from lightleak.report.tuning.page import TEMPLATE as TUNING_TEMPLATE
 from lightleak.report.tuning.page import tuning_context
 from lightleak.report.tuning.run_folder import load_tuning_run
 
 _OLD: Mapping[str, tuple[Any, Any, str]] = {
-    "released-model": (load_released_run, released_context, RELEASED_TEMPLATE),
     "defense-frontier": (load_frontier_run, frontier_context, FRONTIER_TEMPLATE),
     "tuning": (load_tuning_run, tuning_context, TUNING_TEMPLATE),
 }
@@ -40,7 +35,6 @@ def render_old(kind: str, runs: Sequence[Any], redact: bool = False) -> str:
     return _templates().get_template(template).render(context(runs, redact))
 
 
-render_released = partial(render_old, "released-model")
 render_frontier = partial(render_old, "defense-frontier")
 render_tuning = partial(render_old, "tuning")
 
@@ -61,6 +55,5 @@ def _templates() -> Environment:
         "duration": wording.duration,
         "key": legend_mark,
         "flatten": flatten,
-        **RELEASED_FILTERS,
     }
     return environment

@@ -73,25 +73,26 @@ class Run:
         """The rows, all of that class."""
         return tuple(row for row in self.rows if isinstance(row, kind))
 
-    def entries(self, file: str, kind: type[T], version: int = 1, **given: Any) -> tuple[T, ...]:
-        """Records of the list ``entries`` of a JSON file of the run; none where it left no such file.
+    def entries(self, file: str, kind: type[T], version: int = 1, name: str = "entries", **given: Any) -> tuple[T, ...]:
+        """Records of a list in a JSON file of the run; none where it left no such file.
 
         Args:
             file: name of the file.
             kind: the dataclass to read (`core.records`).
             version: of the file's schema.
+            name: key of the list.
             given: values of fields that are not read.
 
         Raises:
             UsageError: the file is no JSON of that schema version, or an entry cannot be read.
         """
         path = self.path / file
-        raw: Any = _read_json(path) if path.is_file() else {"entries": [], "schema_version": version}
-        if not isinstance(raw, Mapping) or not isinstance(raw.get("entries"), list):
-            raise UsageError(f"{path}: expected a mapping with a list 'entries'")
+        raw: Any = _read_json(path) if path.is_file() else {name: [], "schema_version": version}
+        if not isinstance(raw, Mapping) or not isinstance(raw.get(name), list):
+            raise UsageError(f"{path}: expected a mapping with a list {name!r}")
         if raw.get("schema_version") != version:
             raise UsageError(f"{path}: schema_version must be {version}, got {raw.get('schema_version')!r}")
-        return tuple(read_record(kind, one, f"{path}, entry {i}", **given) for i, one in enumerate(raw["entries"]))
+        return tuple(read_record(kind, one, f"{path}, entry {i}", **given) for i, one in enumerate(raw[name]))
 
 
 def load_run(path: Path, name: str | None = None) -> Run:

@@ -15,9 +15,10 @@ from lightleak.attacks.model_inversion.image_inversion import image_logits
 from lightleak.attacks.model_inversion.latent_search import GradientSearchConfig
 from lightleak.attacks.model_inversion.pseudo_labels import pseudo_label
 from lightleak.core.errors import DataError, UsageError
-from lightleak.report.kinds import kind_of_runs
-from lightleak.report.released.pictures import load_pictures
-from lightleak.report.released.run_folder import load_released_run
+from lightleak.core.results import ReleasedRow
+from lightleak.report.kinds.released_groups import entries_of
+from lightleak.report.read import Run, load_run
+from lightleak.report.sections.pictures import load_pictures
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduce import reproduction_of
 from lightleak.reproductions.reproduction import Outcome, run_stages
@@ -99,23 +100,25 @@ def test_a_row_says_what_the_report_reads(attacked: tuple[Path, Outcome]) -> Non
         assert (row["inversion_loss"] < row["inversion_loss_start"]) == (row["latent_search"] == "gradient")
     (folder / "results.json").write_text(json.dumps({"schema_version": 1, "rows": rows, "summary": []}))
     (folder / "environment.json").write_text(json.dumps({"date": "2025-03-01T10:00:00", "packages": {}}))
-    assert kind_of_runs([folder]) == "released-model"
-    read = load_released_run(folder)
-    assert {(one.attack, one.search) for one in read.results} == {(a, s) for a, names in ATTACKS.items() for s in names}
-    assert len(read.entries) == len(rows)
-    curves = {entry.attack: entry.losses.get("inversion", ()) for entry in read.entries}
+    run = load_run(folder)
+    assert run.kind == "released-model"
+    read = run.of(ReleasedRow)
+    assert {(one.attack, one.latent_search) for one in read} == {(a, s) for a, names in ATTACKS.items() for s in names}
+    entries = entries_of([run])
+    assert len(entries) == len(rows)
+    curves = {entry.attack: entry.losses.get("inversion", ()) for entry in entries}
     assert len(curves["plgmi"]) == 2 and all(curves["plgmi"])
     assert curves["gan_without_target"] == (0.0, 0.0) and curves["public_pseudo_labelled"] == ()
-    assert all(entry.task["classes"] == 5 and "test_accuracy" in entry.target_scores for entry in read.entries)
+    assert all(entry.size("classes") == 5 and "test_accuracy" in entry.target_scores for entry in entries)
 
 
 def test_pictures_are_of_the_first_seed_and_stand_above_their_nearest(attacked: tuple[Path, Outcome]) -> None:
     folder, _ = attacked
-    grids = load_pictures(folder)
+    grids = load_pictures(Run("images", folder))
     assert [(grid.attack, grid.search) for grid in grids] == [(a, s) for a, names in ATTACKS.items() for s in names]
     for grid in grids:
         assert [row.private for row in grid.rows] == [False, True]
-        assert all(len(row.sources) == len(grid.classes) <= 5 for row in grid.rows)
+        assert all(len(row.png) == len(grid.classes) <= 5 for row in grid.rows)
 
 
 def test_what_is_finished_is_not_run_again_and_a_selection_runs_less(

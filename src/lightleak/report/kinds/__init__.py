@@ -10,6 +10,7 @@ from lightleak.report.read import Run
 MODULES = {
     "updates": "updates",
     "vertical": "vertical",
+    "released-model": "released",
 }
 """Module of each kind."""
 

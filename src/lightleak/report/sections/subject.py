@@ -28,9 +28,9 @@ def subject_section(
     """
     blocks: list[Block] = [Paragraph("Nothing yet: the run has no results.")]
     if groups:
-        found = [(name, "; ".join(dict.fromkeys(values))) for name, values in facts]
+        found = tuple((name, words) for name, values in facts if (words := "; ".join(dict.fromkeys(values))))
         known = [text("<strong>{}:</strong> {}", "; ".join(who), what) for what, who in assumptions(groups).items()]
-        blocks = [*before, Facts(tuple((name, words) for name, words in found if words))]
+        blocks = [*before, *([Facts(found)] if found else [])]
         blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))]
         blocks += map(Paragraph, after)
     return Section("what", "What was attacked", (*blocks, *_left_out(runs)))

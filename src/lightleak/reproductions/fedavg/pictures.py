@@ -14,7 +14,7 @@ from lightleak.core.errors import DataError
 from lightleak.core.image_similarity import psnr
 from lightleak.core.matching import match_rows
 from lightleak.experiments.unit import write_whole
-from lightleak.report.released.pictures import png
+from lightleak.report.sections.pictures import png
 
 FILE_NAME = "figure.html"
 PER_LINE = 10

@@ -30,7 +30,7 @@ from lightleak.experiments.kinds.released.rows import ALL, thinned
 from lightleak.experiments.unit import without_nan, write_whole
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
-from lightleak.report.released.pictures import picture_row
+from lightleak.report.sections.pictures import picture_row
 from lightleak.reproductions.reproduction import Report, Work
 from lightleak.reproductions.thesis.image_models import image_model_scores, load_image_model
 from lightleak.reproductions.thesis.image_study import ImageStudy

@@ -13,7 +13,7 @@ import torch
 
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.unit import write_whole
-from lightleak.report.released.pictures import FILE_NAME, pictures_json
+from lightleak.report.sections.pictures import FILE_NAME, pictures_json
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work

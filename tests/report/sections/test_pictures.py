@@ -10,7 +10,16 @@ import pytest
 from PIL import Image
 
 from lightleak.core.errors import UsageError
-from lightleak.report.released.pictures import FILE_NAME, load_pictures, picture_row, pictures_json, png
+from lightleak.report.page import Pictures
+from lightleak.report.read import Run
+from lightleak.report.sections.pictures import (
+    FILE_NAME,
+    load_pictures,
+    picture_row,
+    pictures_json,
+    pictures_section,
+    png,
+)
 
 NAMES = {"target": "resnet-6", "attack": "plgmi", "search": "gradient"}
 
@@ -38,20 +47,28 @@ def test_a_png_is_of_grey_or_coloured_bytes(bad: np.ndarray) -> None:
         png(bad)
 
 
-def written(folder: Path, *rows: dict[str, object]) -> Path:
+def run(folder: Path) -> Run:
+    return Run("run", folder)
+
+
+def written(folder: Path, *rows: dict[str, object]) -> Run:
     (folder / FILE_NAME).write_text(pictures_json([{**NAMES, "classes": ["a", "b"], "rows": list(rows)}]))
-    return folder
+    return run(folder)
 
 
 def test_pictures_come_back_as_they_were_and_large_enough(tmp_path: Path) -> None:
     small, large = pixels(2, 1, 8, 8), pixels(2, 3, 64, 64)
-    folder = written(tmp_path, picture_row("made up", small, False), picture_row("private", large, True))
-    (grid,) = load_pictures(folder)
-    assert (grid.classes, grid.shows_private) == (("a", "b"), True)
-    assert grid.title == "PLG-MI · gradient search · target resnet-6"
+    (grid,) = load_pictures(
+        written(tmp_path, picture_row("made up", small, False), picture_row("private", large, True))
+    )
+    assert (grid.classes, grid.attack, grid.search, grid.target) == (("a", "b"), "plgmi", "gradient", "resnet-6")
+    section = pictures_section([grid], lambda one: one.attack)
+    assert section is not None
+    (drawn,) = (block for block in section.blocks if isinstance(block, Pictures))
+    assert (drawn.title, drawn.classes) == ("plgmi", ("a", "b"))
     assert [(row.name, row.private) for row in grid.rows] == [("made up", False), ("private", True)]
-    for row, images, scale in zip(grid.rows, (small, large), (8, 1), strict=True):
-        for source, image in zip(row.sources, images, strict=True):
+    for row, images, scale in zip(drawn.lines, (small, large), (8, 1), strict=True):
+        for source, image in zip(row[1], images, strict=True):
             head, data = source.split(",")
             assert head == "data:image/png;base64"
             shown = read(base64.b64decode(data))
@@ -61,10 +78,11 @@ def test_pictures_come_back_as_they_were_and_large_enough(tmp_path: Path) -> Non
 
 
 def test_a_redacted_page_and_a_run_without_pictures_have_none(tmp_path: Path) -> None:
-    assert load_pictures(tmp_path) == ()
+    assert load_pictures(run(tmp_path)) == ()
     folder = written(tmp_path, picture_row("made up", pixels(2, 1, 8, 8), False))
     assert load_pictures(folder, redact=True) == ()
-    assert not load_pictures(folder)[0].shows_private
+    assert not load_pictures(folder)[0].rows[0].private
+    assert pictures_section([], lambda one: "") is None
 
 
 @pytest.mark.parametrize(
@@ -81,4 +99,4 @@ def test_a_redacted_page_and_a_run_without_pictures_have_none(tmp_path: Path) ->
 def test_a_file_of_another_kind_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE_NAME).write_text(text)
     with pytest.raises(UsageError, match=FILE_NAME):
-        load_pictures(tmp_path)
+        load_pictures(run(tmp_path))

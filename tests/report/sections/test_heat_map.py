@@ -1,11 +1,11 @@
-"""The heat map's numbers must be readable on every shade, in both colour schemes (WCAG 2.2, contrast at least 4.5)."""
+"""The numbers of a heat map are readable on every shade, in both color schemes (WCAG 2.2, contrast at least 4.5)."""
 
 import re
 from importlib.resources import files
 
 import pytest
 
-from lightleak.report.released.class_tables import HEAT_BOUNDS
+from lightleak.report.sections.heat_map import HEAT_BOUNDS, heat_legend, heat_map, shade
 
 CSS = files("lightleak.report").joinpath("templates/report.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--(\w+): ([^;]+);", block)) for block in re.findall(r":root \{(.*?)\}", CSS, re.S)[:2])
@@ -31,3 +31,23 @@ def test_numbers_are_readable_on_every_shade(colours: dict[str, str]) -> None:
         ground = [alpha * front + (1 - alpha) * back for front, back in zip(tone, paper, strict=True)]
         light, dark = sorted((luminance(ink), luminance(ground)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+def test_each_shade_is_in_the_legend() -> None:
+    marks = dict(heat_legend().entries)
+    words = [marks[f'<span class="swatch heat{shade(score)}"></span>'] for score in (0.1, 0.5, 0.6499, 0.79, 0.9, 1.0)]
+    assert words == ["below 50%", "50 to 60%", "60 to 70%", "70 to 80%", "90 to 95%", "95% and above"]
+    assert len(marks) == len(HEAT_BOUNDS) + 1
+
+
+def test_every_share_is_printed_on_its_shade() -> None:
+    lines = [("a", {"x": 0.42}, 0.42), ("b", {"x": 0.96, "y": 0.9}, 0.93)]
+    drawn = heat_map("label", "Class", {"x": "X", "y": "Y"}, lines, ("all", {"x": 0.69}, None))
+    assert drawn.head == ("Class", "X", "Y", "mean")
+    found = [[(cell.text, cell.css) for cell in line.cells[1:]] for group in drawn.groups for line in group.lines]
+    assert found == [
+        [("42.0", "heat heat0"), ("–", "heat heat0"), ("42.0", "heat heat0")],
+        [("96.0", "heat heat6"), ("90.0", "heat heat5"), ("93.0", "heat heat5")],
+        [("69.0", "heat heat2"), ("–", "heat heat0"), ("–", "heat heat0")],
+    ]
+    assert drawn.groups[-1].lines[0].css == "foot"

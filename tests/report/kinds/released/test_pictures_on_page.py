@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from lightleak.report import build_report
-from lightleak.report.released.pictures import FILE_NAME, picture_row, pictures_json
+from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
 
 PIXELS = np.full((2, 1, 4, 4), 200, np.uint8)
 
@@ -32,7 +32,7 @@ def test_every_picture_is_shown_with_its_class_and_nothing_else_may_be_loaded(tm
     page = build_report(run_on_images(tmp_path)).read_text()
     assert page.count('<img src="data:image/png;base64,') == 4
     assert "nearest private image, class &lt;b&gt;1" in page and "<b>1" not in page
-    assert "This file holds private data." in page
+    assert "This file contains private data." in page
     assert "default-src 'none'; img-src data:; style-src 'unsafe-inline'" in page
 
 

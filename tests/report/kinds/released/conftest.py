@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 import yaml
 
+from lightleak.report.kinds.released import page
+from lightleak.report.page import Details, Section, Table
+from lightleak.report.read import load_run
+
 # The twenty most frequent first diagnoses of Diabetes-130 (ICD-9), and about how many encounters have them.
 CLASSES = {
     "428": 6862, "414": 6581, "786": 4016, "410": 3614, "486": 3508, "427": 2766, "491": 2275, "715": 2151, "682": 2042,
@@ -239,3 +243,51 @@ def make_released(tmp_path: Path) -> ReleasedRunMaker:
 def make_named_released(tmp_path: Path) -> Callable[[str], ReleasedRunMaker]:
     """A maker for a run folder of any name."""
     return lambda name: ReleasedRunMaker(tmp_path / name)
+
+
+class Sections:
+    """The sections of a page by id, and the tables in them."""
+
+    def __init__(self, sections: list[Section]) -> None:
+        self.by_id = {section.id: section for section in sections}
+
+    def blocks(self, name: str) -> list[Any]:
+        """Blocks of a section, with those that are folded."""
+
+        def unfolded(blocks: Any) -> list[Any]:
+            return [
+                one for block in blocks for one in (block, *(unfolded(block.blocks) if type(block) is Details else ()))
+            ]
+
+        return unfolded(self.by_id[name].blocks) if name in self.by_id else []
+
+    def of(self, name: str, kind: type) -> list[Any]:
+        """Blocks of a section of one kind."""
+        return [block for block in self.blocks(name) if type(block) is kind]
+
+    def words(self, name: str) -> str:
+        """Paragraphs of a section."""
+        return " ".join(str(block.text) for block in self.blocks(name) if hasattr(block, "text"))
+
+    def lines(self, name: str, label: str = "") -> dict[str, list[str]]:
+        """Lines of the tables whose label begins so, by their first cell; smaller lines behind a bar."""
+        tables = [table for table in self.of(name, Table) if table.label.startswith(label)]
+        found = [line.cells for table in tables for group in table.groups for line in group.lines]
+        return {str(first.text): ["|".join((cell.text, *cell.small)) for cell in cells] for first, *cells in found}
+
+
+@pytest.fixture
+def sections_of(tmp_path: Path) -> Callable[..., Sections]:
+    """The sections of the page of some rows and entries."""
+
+    def make(rows: Any, entries: Any = (), redact: bool = False) -> Sections:
+        folder = tmp_path / "made"
+        folder.mkdir(exist_ok=True)
+        kind = {"kind": "released-model"}
+        results = {"schema_version": 1, "rows": [row | kind for row in rows]}
+        (folder / "results.json").write_text(json.dumps(results))
+        (folder / "inversion.json").write_text(json.dumps({"schema_version": 1, "entries": list(entries)}))
+        (folder / "config.yaml").write_text("kind: released-model")
+        return Sections([one for one in page([load_run(folder)], redact).sections if one is not None])
+
+    return make

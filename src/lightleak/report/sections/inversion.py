@@ -1,0 +1,324 @@
+"""What ``inversion.json`` adds to the numbers of an attack on a released model: a section for each of its parts."""
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from markupsafe import Markup
+
+from lightleak.report.charts import (
+    BASELINE_STYLE,
+    SHARES,
+    Bar,
+    EstimateRow,
+    bar_chart,
+    estimate_chart,
+    legend_mark,
+    series_style,
+)
+from lightleak.report.compare import by_key
+from lightleak.report.format import count, counted, distance, in_brackets, percent
+from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.released_groups import (
+    ACCURACY,
+    HALF,
+    Attack,
+    Entry,
+    Memorization,
+    PseudoLabel,
+    Scenario,
+    Topic,
+    pooled,
+)
+from lightleak.report.page import (
+    Block,
+    Column,
+    Details,
+    Figure,
+    Heading,
+    Legend,
+    Panels,
+    Paragraph,
+    Section,
+    Table,
+    folded,
+    names_table,
+    table_of,
+    text,
+)
+from lightleak.report.plot.axis import Axis, axis
+from lightleak.report.plot.chart import Rule
+from lightleak.report.sections.columns import pairs_by_name
+from lightleak.report.sections.curves import curve_figure
+from lightleak.report.sections.heat_map import HeatLine, heat_legend, heat_map
+from lightleak.report.sections.pairs import PairOfRows, columns_of, pairs_legend, pairs_table
+
+KIND_TITLES = {"continuous": "contin\u00aduous", "categorical": "cate\u00adgorical"}
+"""Where a long name may break."""
+
+METRICS = {"KSComplement": "numbers", "TVComplement": "categories"}
+LOSSES = {
+    "generator": ("Generator loss", "how well it passes for real; no absolute meaning"),
+    "discriminator": ("Discriminator loss", "how well made-up rows are told from public ones"),
+    "inversion": ("Inversion loss", "how far the model is from taking the rows for their class"),
+    "conditioning": ("Conditioning loss", "how far the rows are from the class asked for"),
+}
+LOGARITHMIC = ("discriminator", "conditioning")
+"""Drawn on a logarithmic scale in the thesis."""
+
+
+def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Sequence[Topic]) -> Section | None:
+    """Draw how often rows are taken for each class, and how alike their values are; None where nothing is known."""
+    blocks: list[Block] = []
+    made = main.by_class(ACCURACY) if main else {}
+    if scenario and main and made:
+        real = {name: value for name, value in main.by_class("real_rows_accuracy_class").items() if name in made}
+        above = sum(made[name] > value for name, value in real.items())
+        words = f"{scenario.place(main.name)}: share of rows that the evaluation model takes for their class."
+        if real:
+            words += f" In {above} of {len(made)} classes made-up rows are recognized more often than real ones."
+        name = f"Share of rows taken for each of {len(made)} classes, real and made up"
+        blocks = [Paragraph(words), *pairs_by_name(name, made, real, "real rows", "made-up rows")]
+    maps = [(one.title, table) for one in subjects if (table := _heat_map(one))]
+    if maps:
+        blocks += [
+            Heading("How alike the values are, by kind of column"),
+            Paragraph(
+                "For each class, how alike made-up and private values are spread, in percent: mean over the columns of "
+                "one kind. The deeper the color, the closer the made-up rows come to the private ones. The fewer rows "
+                "a class has, the lower its scores by chance alone."
+            ),
+            heat_legend(),
+        ]
+    for index, (title, table) in enumerate(maps):
+        blocks += folded(title, table, when=len(maps) > 1, is_open=not index)
+    return Section("classes", "Class by class", tuple(blocks)) if blocks else None
+
+
+def _heat_map(topic: Topic) -> Table | None:
+    """How alike single columns are, by class and kind of column; means over seeds (thesis Fig. 5.3)."""
+    shapes = [entry.class_shapes for entry in topic.entries]
+    pairs = [(one.class_name, one.scores) for shape in shapes for one in shape.classes]
+    known = dict.fromkeys(name for _, scores in pairs for name in scores)
+    named = dict.fromkeys(name for shape in shapes for name in shape.groups)
+    names = [name for name in named | known if name in known]
+    sizes = {name: size for shape in shapes for name, size in shape.columns.items()}
+    # The mean is over columns where their numbers are known, else over kinds.
+    weights = {name: sizes[name] if all(sizes.get(one) for one in names) else 1.0 for name in names}
+
+    def line(title: str, many: Sequence[Mapping[str, float]]) -> HeatLine:
+        found = {name: [scores[name] for scores in many if name in scores] for name in names}
+        means = {name: statistics.fmean(values) for name, values in found.items() if values}
+        mean = statistics.fmean(means.values(), [weights[name] for name in means]) if means else None
+        return title, means, mean
+
+    lines = [line(name, [scores for _, scores in same]) for name, same in by_key(pairs, lambda one: one[0]).items()]
+    foot = line("All classes", [scores for _, scores, _ in lines])
+    head = {name: KIND_TITLES.get(name, name) for name in names}
+    head |= {
+        name: text("{}<small>{}</small>", head[name], counted(int(size), "column"))
+        for name, size in sizes.items()
+        if name in head
+    }
+    label = f"Column shapes by class and kind of column, {topic.title}"
+    return heat_map(label, "Class", head, lines, foot) if names else None
+
+
+def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
+    """Draw the columns that are least alike, of the first seed of each attack that names some (thesis Fig. 5.5)."""
+    styles = {name: series_style(index) for index, name in enumerate(METRICS)}
+    blocks: list[Block] = []
+    for topic, entry in _first(subjects, lambda entry: bool(entry.lowest)):
+        low = sorted(((one, one.score) for one in entry.lowest if one.score is not None), key=lambda pair: pair[1])
+        if topic.is_baseline or not low:
+            continue
+        titles = [f"{one.column} ({one.kind})" if one.kind else one.column for one, _ in low]
+        looks = [styles.get(one.metric, series_style(0)) for one, _ in low]
+        bars = [Bar(title, Estimate(score), look) for title, (_, score), look in zip(titles, low, looks, strict=True)]
+        mean = statistics.fmean(score for _, score in low)
+        drawn: list[Block] = [
+            Figure(bar_chart(f"The {len(bars)} columns of {topic.title} that are least alike", bars, None), plot="bars")
+        ]
+        if entry.column_shapes:
+            every = sorted(entry.column_shapes.items(), key=lambda pair: pair[1])
+            table = names_table("All columns", ((name, percent(score)) for name, score in every), box="tall")
+            drawn.append(Details(f"All {len(every)} columns", (table,), css="plain"))
+        words = f"{_with_seed(topic.title, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
+        blocks.append(Details(words, tuple(drawn), is_open=not blocks))
+    legend = Legend(tuple((legend_mark(styles[name]), words) for name, words in METRICS.items()))
+    words = "100% would mean that made-up and private values are spread alike over all classes."
+    note = "Numbers: one minus the Kolmogorov-Smirnov statistic. Categories: one minus the total variation distance."
+    told = (Paragraph(words), legend, *blocks, Paragraph(note, "note"))
+    return Section("columns", "Columns that are least alike", told) if blocks else None
+
+
+def _first(subjects: Sequence[Topic], has: Callable[[Entry], bool]) -> Iterator[tuple[Topic, Entry]]:
+    """The first entry of each topic that has something."""
+    for topic in subjects:
+        if (entry := next(filter(has, topic.entries), None)) is not None:
+            yield topic, entry
+
+
+def _with_seed(title: str, entry: Entry, seeds: bool) -> str:
+    return f"{title}, seed {entry.seed}" if seeds else title
+
+
+def closest_pairs(topic: Topic) -> tuple[PairOfRows, ...]:
+    """Return the closest pairs of an attack, of its first seed that has some, the closest first."""
+    entry = next((entry for entry in topic.entries if entry.pairs), None)
+    if entry is None or topic.is_baseline:
+        return ()
+    found = (PairOfRows(one.class_name, one.distance, one.private, one.reconstructed) for one in entry.pairs)
+    return tuple(sorted(found, key=lambda pair: (pair.distance is None, pair.distance or 0.0)))
+
+
+def nearest_section(subjects: Sequence[Topic], pairs: Sequence[PairOfRows], seeds: bool) -> Section | None:
+    """Draw the closest made-up and private row of each class side by side (thesis Table A.2)."""
+    if not pairs:
+        return None
+    topic, entry = next(found for found in _first(subjects, lambda one: bool(one.pairs)) if not found[0].is_baseline)
+    columns, same = columns_of(pairs)
+    equal = sum(all(pair.agrees(name) for name in columns) for pair in pairs)
+    mean = _mean_distance(entry)
+    others = [
+        f"{one.title} {distance(value)}"
+        for one, of in _first(subjects, lambda entry: bool(entry.pairs))
+        if one.is_baseline and (value := _mean_distance(of)) is not None
+    ]
+    words = [
+        f"{_with_seed(topic.title, entry, seeds)}: of each class the private row and the made-up row that are most "
+        f"alike, out of all pairs. {equal} of {len(pairs)} pairs agree in every column."
+    ]
+    words += [f"Their mean distance is {distance(mean)}."] if mean is not None else []
+    words += [f"The closest pairs of the baselines: {', '.join(others)}."] if others and mean is not None else []
+    words.append("An attacker cannot tell which of the made-up rows these are.")
+    hidden = f"{'Left out: ' * bool(columns)}{counted(len(same), 'column')} in which every pair agrees: "
+    note = (
+        "The pairs were chosen because they are alike: with many rows on both sides some come close by chance, as the "
+        "baselines show."
+    )
+    return Section(
+        "rows",
+        "Nearest private and made-up rows",
+        (
+            Paragraph(" ".join(words)),
+            pairs_legend(),
+            pairs_table("Nearest private and made-up rows", "Class", pairs, columns),
+            Paragraph(f"{hidden}{', '.join(same)}. {note}" if same else note, "note"),
+        ),
+    )
+
+
+def _mean_distance(entry: Entry) -> float | None:
+    known = [pair.distance for pair in entry.pairs if pair.distance is not None]
+    return statistics.fmean(known) if known else None
+
+
+_Memory = tuple[Topic, Memorization]
+
+
+def memorization_section(subjects: Sequence[Topic]) -> Section | None:
+    """Draw whether made-up rows lie nearer to rows the target was trained on than to private rows it never saw."""
+    found: list[_Memory] = [(topic, one) for topic in subjects if (one := pooled(topic.entries)) != Memorization()]
+    if not found:
+        return None
+    dots = [(topic.title, share, (), topic.is_baseline) for topic, one in found if (share := one.value)]
+    ends = [end for _, one, *_ in dots for end in (one.mean, one.low, one.high) if end is not None]
+    x = axis([min(max(end, 0.0), 1.0) for end in (*ends, 0.45, 0.55)], ends="round", percent=True)
+    name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
+    drawn = [Figure(share_chart(name, dots, [Rule(HALF, "guess", "chance 50%")], x), plot="bars")] if dots else []
+    words = (
+        "If the released model had learned single rows by heart and gave them away, made-up rows would lie nearer to "
+        "the rows it was trained on than to private rows it never saw. Without that, half of them do."
+    )
+    note = (
+        "The share is what it would be with as many held-out rows as training rows of each class. “Rows” counts the "
+        "made-up ones; the interval allows for many of them being near to the same private row."
+    )
+    table = table_of(
+        "Distances to training rows and to held-out rows",
+        _MEMORY_COLUMNS,
+        [("", found)],
+        css="wrap",
+        line_css=lambda pair: "baseline" if pair[0].is_baseline else "",
+    )
+    return Section("memorization", "Copies of single rows", (Paragraph(words), *drawn, table, Paragraph(note, "note")))
+
+
+_MEMORY_COLUMNS: tuple[Column[_Memory], ...] = (
+    Column("Made by", lambda pair: pair[0].title),
+    Column("Nearest training row, mean distance", lambda pair: distance(pair[1].train_mean, 4)),
+    Column("Nearest held-out row, mean distance", lambda pair: distance(pair[1].heldout_mean, 4)),
+    Column("Nearer to a training row (95% interval)", lambda pair: percent(pair[1].value) + in_brackets(pair[1].value)),
+    Column("Rows", lambda pair: count(pair[1].n)),
+)
+
+
+def share_chart(
+    name: str,
+    dots: Iterable[tuple[str, Estimate, Sequence[tuple[float, str]], bool]],
+    rules: Sequence[Rule],
+    x: Axis = SHARES,
+) -> Markup:
+    """Draw shares along one axis: name, mean, single values if several, and whether it is a baseline."""
+    rows = [
+        EstimateRow(
+            title,
+            value,
+            tuple(singles) if len(singles) > 1 else (),
+            BASELINE_STYLE if is_baseline else series_style(0),
+            percent(value),
+        )
+        for title, value, singles, is_baseline in dots
+    ]
+    return estimate_chart(name, rows, rules, x)
+
+
+def losses_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
+    """Draw the curves of each training, of its first seed that has some; searches share their training."""
+    found: dict[str, Details] = {}
+    for topic in subjects:
+        for entry in topic.entries if topic.fit_title not in found else ():
+            steps = entry.losses.get("iteration", ())
+            drawn = (
+                curve_figure(title, note, topic.fit_title, steps, entry.losses.get(name, ()), name in LOGARITHMIC)
+                for name, (title, note) in LOSSES.items()
+            )
+            if curves := tuple(filter(None, drawn)):
+                title = _with_seed(topic.fit_title, entry, seeds)
+                found[topic.fit_title] = Details(title, (Panels(curves, "curves"),), is_open=not found)
+                break
+    words = (
+        "Losses by iteration. Flat ends mean that more training would change little; a curve that still moves at its "
+        "end was stopped early."
+    )
+    note = "Lines are means over stretches of iterations, bands the lowest and highest value in each."
+    blocks: list[Block] = [Paragraph(words), *found.values(), Paragraph(note, "note")]
+    return Section("losses", "Training curves of the generator", tuple(blocks)) if found else None
+
+
+def labels_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
+    """Draw how the public rows were sorted; attacks and searches of one target share a sorting."""
+    first = _first(subjects, lambda entry: bool(entry.pseudo_labels))
+    found = by_key(first, lambda pair: pair[1].pseudo_labels)
+    blocks: list[Block] = []
+    for rows, ((topic, entry), *_) in found.items():
+        left_out = [f"{one.class_name} ({one.excluded})" for one in rows if one.excluded]
+        used, n = count(sum(one.used or 0 for one in rows)), len(rows)
+        blocks += [Heading(_with_seed(topic.fit_title, entry, seeds))] if len(found) > 1 else []
+        words = text("<strong>Left out:</strong> {}.", "; ".join(left_out)) if left_out else "No class is left out."
+        told = text("{} public rows are used in {} of {} classes. {}", used, n - len(left_out), n, words)
+        table = table_of("Public rows by class", _LABEL_COLUMNS, [("", rows)], css="wrap")
+        blocks += [Paragraph(told), Details("Public rows of each class", (table,))]
+    words = (
+        "The released model sorts the public rows into its classes; those it is surest of teach the generator. A class "
+        "for which there are too few cannot be attacked and is left out."
+    )
+    return Section("labels", "Public rows by class", (Paragraph(words), *blocks)) if blocks else None
+
+
+_LABEL_COLUMNS: tuple[Column[PseudoLabel], ...] = (
+    Column("Class", lambda one: one.class_name),
+    Column("Public rows sorted into it", lambda one: count(one.public_rows)),
+    Column("Rows used", lambda one: count(one.used)),
+    Column("Left out because", lambda one: one.excluded or "", css="words"),
+)
