@@ -8,9 +8,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lightleak.report import wording
 from lightleak.report.charts import legend_mark
-from lightleak.report.frontier.page import TEMPLATE as FRONTIER_TEMPLATE
-from lightleak.report.frontier.page import frontier_context
-from lightleak.report.frontier.run_folder import load_frontier_run
 from lightleak.report.read import Run
 from lightleak.report.released.page import FILTERS as RELEASED_FILTERS
 from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
@@ -26,7 +23,6 @@ from lightleak.report.vertical.run_folder import load_vertical_run
 _OLD: Mapping[str, tuple[Any, Any, str]] = {
     "vertical": (load_vertical_run, vertical_context, TEMPLATE),
     "released-model": (load_released_run, released_context, RELEASED_TEMPLATE),
-    "defense-frontier": (load_frontier_run, frontier_context, FRONTIER_TEMPLATE),
     "tuning": (load_tuning_run, tuning_context, TUNING_TEMPLATE),
 }
 
@@ -45,7 +41,6 @@ def render_old(kind: str, runs: Sequence[Any], redact: bool = False) -> str:
 
 render_vertical = partial(render_old, "vertical")
 render_released = partial(render_old, "released-model")
-render_frontier = partial(render_old, "defense-frontier")
 render_tuning = partial(render_old, "tuning")
 
 

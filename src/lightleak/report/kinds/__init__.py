@@ -9,6 +9,7 @@ from lightleak.report.read import Run
 
 MODULES = {
     "updates": "updates",
+    "defense-frontier": "frontier",
 }
 """Module of each kind."""
 

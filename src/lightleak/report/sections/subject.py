@@ -27,11 +27,11 @@ def subject_section(
         after: paragraphs that explain the assumptions.
     """
     blocks: list[Block] = [Paragraph("Nothing yet: the run has no results.")]
-    if groups:
+    if any(run.rows for run in runs):
         found = [(name, "; ".join(dict.fromkeys(values))) for name, values in facts]
         known = [text("<strong>{}:</strong> {}", ", ".join(who), what) for what, who in assumptions(groups).items()]
         blocks = [*before, Facts(tuple((name, words) for name, words in found if words))]
-        blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))]
+        blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))] if known else []
         blocks += map(Paragraph, after)
     return Section("what", "What was attacked", (*blocks, *_left_out(runs)))
 

@@ -4,28 +4,29 @@ import xml.etree.ElementTree as ET
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightleak.report.frontier.charts import UNDEFENDED_STYLE, curve_styles, frontier_plot
-from lightleak.report.frontier.comparison import compare
-from lightleak.report.frontier.pareto import standings
-from lightleak.report.frontier.result import FrontierResult, Setting, Strength
-from lightleak.report.frontier.run_folder import load_frontier_run
+from lightleak.core.results import FrontierRow
+from lightleak.report.kinds.frontier import UNDEFENDED, curve_styles, frontier_plot
+from lightleak.report.kinds.frontier_points import compare
+from lightleak.report.plot.chart import draw
+from lightleak.report.read import load_run
 
 HOSTILE = '<script>alert("&")</script>'
 VALUES = st.floats(0, 1)
 
 
-def plot_of(results):
-    (frontier,) = compare(results)
-    best = [one.point for one in standings(frontier.measured) if one.is_best]
-    return frontier_plot(HOSTILE, frontier, best, curve_styles([frontier]))
+def plot_of(rows) -> str:
+    (frontier,) = compare(rows)
+    return draw(frontier_plot(HOSTILE, frontier, curve_styles([frontier])))
 
 
-def made(label, value, accuracies, cells) -> list[FrontierResult]:
-    strength = Strength() if label == "none" else Strength(label, label, value, "scale")
+def made(label, value, accuracies, cells) -> list[FrontierRow]:
+    none = {"attack": "none", "defense": "none", "run": "r"}
+    of = none if label == "none" else none | {"defense": label, "defense_strength": value, "defense_option": "scale"}
+    scored = [(of | {"attack": "a"}, index, share) for index, share in enumerate(cells)]
+    scored += [(none | {"attack": "random"}, index, 0.5) for index in range(len(cells))]
     return [
-        *(FrontierResult("r", Setting(), strength, None, i, accuracy=one) for i, one in enumerate(accuracies)),
-        *(FrontierResult("r", Setting(), strength, "a", 0, i, cell_accuracy=one) for i, one in enumerate(cells)),
-        *(FrontierResult("r", Setting(), Strength(), "random", 0, i, cell_accuracy=0.5) for i in range(len(cells))),
+        *(FrontierRow(**of, seed=index, accuracy=one) for index, one in enumerate(accuracies)),
+        *(FrontierRow(**one, seed=0, batch_index=i, metrics={"cell_accuracy": share}) for one, i, share in scored),
     ]
 
 
@@ -43,7 +44,7 @@ def classed(drawing: str, name: str) -> list[ET.Element]:
 @settings(max_examples=40)
 def test_plots_are_well_formed_and_stay_inside(points) -> None:
     rows = [one for label, value, a, b, c, d in points for one in made(label, value, (a, b), (c, d))]
-    drawing = plot_of(rows).drawing
+    drawing = plot_of(rows)
     assert "<script" not in drawing
     places = re.findall(r'\b(?:x|x1|x2|cx)="([-\d.]+)%"', drawing)
     assert places and all(0 <= float(value) <= 100 for value in places)
@@ -53,11 +54,11 @@ def test_plots_are_well_formed_and_stay_inside(points) -> None:
 
 def test_more_leakage_stands_higher_and_more_accuracy_further_right() -> None:
     plot = plot_of(made("none", 0, (0.9,), (0.8,)) + made("noise", 1, (0.6,), (0.7,)))
-    found = {node.find("title").text.split(":")[0]: node for node in classed(plot.drawing, "point")}
-    none, noise = found["no defence"], found["Noise 1"]
+    found = {node.find("title").text.split(":")[0]: node for node in classed(plot, "point")}
+    none, noise = found["no defense"], found["Noise 1"]
     assert float(none.get("x")[:-1]) > float(noise.get("x")[:-1])
     assert float(none.get("y")) < float(noise.get("y"))
-    assert none.find("title").text == "no defence: accuracy 90.0%, 80.0% of cells recovered; Pareto-best"
+    assert none.find("title").text == "no defense: accuracy 90.0%, 80.0% of cells recovered; Pareto-best"
 
 
 def test_exactly_the_best_are_ringed_and_joined_by_steps() -> None:
@@ -67,11 +68,11 @@ def test_exactly_the_best_are_ringed_and_joined_by_steps() -> None:
         *made("noise", 2, (0.7,), (0.6,)),
         *made("sign", 3, (0.7,), (0.75,)),
     ]
-    drawing = plot_of(rows).drawing
+    drawing = plot_of(rows)
     ringed = [
         node.find("title").text.split(":")[0] for node in classed(drawing, "point") if node.find("circle") is not None
     ]
-    assert sorted(ringed) == ["Noise 1", "Noise 2", "no defence"]
+    assert sorted(ringed) == ["Noise 1", "Noise 2", "no defense"]
     (steps,) = classed(drawing, "front")
     corners = [tuple(map(float, pair.split())) for pair in steps.get("d")[1:].split("L")]
     # From the least accurate best point up to the leakage of the next, then across to it.
@@ -80,21 +81,23 @@ def test_exactly_the_best_are_ringed_and_joined_by_steps() -> None:
     assert all(a[1] == b[1] and a[0] < b[0] for a, b in zip(corners[1::2], corners[2::2], strict=True))
 
 
-def test_a_curve_joins_its_strengths_and_no_defence_looks_its_own_way(make_frontier) -> None:
-    plot = plot_of(load_frontier_run(make_frontier(trainings=2, clients=2)).results)
-    assert next(iter(plot.styles)) == "no defence" and plot.styles["no defence"] == UNDEFENDED_STYLE
-    assert len({(style.css, style.shape) for style in plot.styles.values()}) == len(plot.styles) == 9
+def test_a_curve_joins_its_strengths_and_no_defense_looks_its_own_way(make_frontier) -> None:
+    rows = load_run(make_frontier(trainings=2, clients=2)).of(FrontierRow)
+    styles = curve_styles(compare(rows))
+    assert list(styles)[-1] == "none" and styles["none"] == UNDEFENDED
+    assert len({(style.css, style.shape) for style in styles.values()}) == len(styles) == 9
+    plot = plot_of(rows)
     # 19 points on 9 curves
-    assert len(classed(plot.drawing, "point")) == 19
-    links = [node.get("d", "ML").count("L") for node in classed(plot.drawing, "link")]
+    assert len(classed(plot, "point")) == 19
+    links = [node.get("d", "ML").count("L") for node in classed(plot, "link")]
     assert sum(links) == 10
-    assert [node.text for node in ET.fromstring(plot.drawing).iter("text") if node.text == "guess"] == ["guess"]
+    assert [node.text for node in ET.fromstring(plot).iter("text") if node.text == "guess"] == ["guess"]
 
 
 def test_intervals_are_drawn_where_they_are_known() -> None:
-    alone = plot_of(made("none", 0, (0.9,), (0.8,))).drawing
+    alone = plot_of(made("none", 0, (0.9,), (0.8,)))
     assert classed(alone, "whisker") == []
-    two = plot_of(made("none", 0, (0.9, 0.91), (0.8, 0.79))).drawing
+    two = plot_of(made("none", 0, (0.9, 0.91), (0.8, 0.79)))
     assert len(classed(two, "whisker")) == 2
 
 
@@ -103,11 +106,7 @@ def test_a_wide_interval_does_not_push_the_points_together() -> None:
     wild = made("sign", 2, (0.75, 0.95), (0.1, 1.0))
     places = []
     for rows in (steady, steady + wild):
-        found = {node.find("title").text.split(":")[0]: node for node in classed(plot_of(rows).drawing, "point")}
-        places.append([float(found[name].get("x")[:-1]) for name in ("Noise 1", "no defence")])
+        found = {node.find("title").text.split(":")[0]: node for node in classed(plot_of(rows), "point")}
+        places.append([float(found[name].get("x")[:-1]) for name in ("Noise 1", "no defense")])
     (left, right), (near, far) = places
     assert 0.4 * (right - left) < far - near < right - left
-
-
-def test_nothing_measured_is_no_plot() -> None:
-    assert plot_of([FrontierResult("r", Setting(), Strength(), None, 0, accuracy=0.9)]) is None

@@ -1,4 +1,4 @@
-"""A run folder as the audit of a defence frontier leaves it, with made-up but plausible numbers."""
+"""A run folder as the audit of a defense frontier leaves it, with made-up but plausible numbers."""
 
 import json
 from collections.abc import Callable
@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import yaml
 
+from lightleak.core.threat_model import Threat
+
 # Option, and by strength: words, share of cells recovered, accuracy, epsilon. Gaussian noise: TabLeak's Table 6.
 Curve = tuple[str | None, dict[float | None, tuple[str, float, float, float | None]]]
 CURVES: dict[str, Curve] = {
-    "none": (None, {None: ("no defence", 0.793, 0.846, None)}),
+    "none": (None, {None: ("no defense", 0.793, 0.846, None)}),
     "gaussian_noise": (
         "scale",
         {
@@ -68,11 +70,12 @@ CURVES: dict[str, Curve] = {
     ),
 }
 GUESS = 0.536
-THREATS = {
-    "tableak": "An honest-but-curious server that knows the update, the true labels, column bounds and statistics.",
-    "inverting_gradients": "An honest-but-curious server that knows the update and the true labels.",
-    "random": "A server that knows column marginals.",
+KNOWS = {
+    "tableak": ("true_labels", "column_bounds", "encoder_statistics", "counted_with_attacked"),
+    "inverting_gradients": ("true_labels",),
+    "random": ("marginals",),
 }
+THREATS = {name: Threat("server", () if name == "random" else ("update",), known, ()) for name, known in KNOWS.items()}
 
 
 class FrontierMaker:
@@ -123,7 +126,8 @@ class FrontierMaker:
                         rows.append(
                             common
                             | {"attack": attack, "seed": seed, "batch_index": index, "cell_accuracy": found,
-                               "seconds": 3.0, "threat_model": THREATS[attack],
+                               "seconds": 3.0, "threat_model": THREATS[attack].describe(),
+                               "threat": THREATS[attack].to_dict(),
                                "options": {"restarts": 30, "steps": 1500}}
                             | (extra or {})
                         )  # fmt: skip

@@ -52,7 +52,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_frontier, browser) -> None:
         assert found["outside"] == [], width
         assert found["clipped"] == [], width
         assert found["scripts"] == 0
-        assert found["sections"] == 6
+        assert found["sections"] == 4
         assert len(found["drawn"]) == 1
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
 
@@ -83,7 +83,7 @@ def test_a_screenshot_shows_the_page(make_frontier, browser, tmp_path: Path) -> 
     with Image.open(picture) as image:
         assert image.size == (1280, 4500)
         colours = {colour for _, colour in image.convert("RGB").getcolors(maxcolors=1 << 24)}
-        # The marks of the two defences: the styles arrived.
+        # The marks of the two defenses: the styles arrived.
         assert {(0, 114, 178), (213, 94, 0)} <= colours
 
 
@@ -98,7 +98,7 @@ def test_a_screenshot_shows_the_page(make_frontier, browser, tmp_path: Path) -> 
 )
 def test_the_summary_prints_on_one_sheet(make_frontier, browser, options) -> None:
     folder = make_frontier(**options)
-    (folder / "config.yaml").write_text(json.dumps({"kind": "defence-frontier", "title": LONG}))
+    (folder / "config.yaml").write_text(json.dumps({"kind": "defense-frontier", "title": LONG}))
     assert browser.sheets(build_report(folder)) == 1
 
 

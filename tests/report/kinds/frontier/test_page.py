@@ -1,4 +1,4 @@
-"""The whole page of a defence frontier."""
+"""The whole page of a defense frontier."""
 
 import json
 import re
@@ -6,47 +6,79 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from lightleak.core.errors import UsageError
+from lightleak.core.results import read_row
 from lightleak.report import build_report
-from lightleak.report.frontier.result import parse_result
-from lightleak.report.frontier.run_folder import FrontierRun, load_frontier_run
-from lightleak.report.legacy import render_frontier
-from lightleak.report.run_folder import RunFolder
+from lightleak.report.kinds.frontier import page as frontier_page
+from lightleak.report.page import render
+from lightleak.report.read import Run, load_run
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = ["summary", "buys", "frontier", "limits", "what", "run"]
+SECTIONS = ["summary", "frontier", "what", "run"]
 
 
 def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
     page = page_of(make_frontier())
     assert page.ids == SECTIONS
     for words in (
-        "What a defence buys",
-        "In plain language",
-        "The first to consider: Gaussian noise 0.01",
-        "Gaussian noise of scale 0.01 cuts what can be read from a client",
-        "Of 19 points measured",
+        "Gaussian noise 0.01",
         "Pareto-best",
         "beaten by",
         "not distinguishable from",
-        "DP-SGD noise multiplier 1",
         "at delta 1e-05",
-        "How to read it",
-        "Leakage is a lower bound",
-        "An honest-but-curious server",
-        "Guessing: A server that knows column marginals.",
+        "Guessing: An honest-but-curious server that knows column marginals.",
         "10 epochs, batches of 32, sgd at 0.01",
+        "Gaussian noise of scale 0.001",  # every defense in words
         "lightleak audit config.yaml",
         "packages torch 2.13.0",
         "trainings 14 min 15 s for 95",
+        "restarts 30, steps 1500",
     ):
         assert words in page.text, words
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
+
+
+def test_verdicts_of_the_whole_frontier(page_of, make_named_frontier) -> None:
+    full = page_of(make_named_frontier("full")()).text
+    assert "Measured with 5 trainings and 6 clients" in full
+    assert "Of 19 points measured, 7 are Pareto-best, from the most accurate to the least leaky: Clipping 1, " in full
+    assert re.search(r"of them are best in the means only.* of the other 12, 1 cannot be distinguished", full)
+    assert "DP-SGD 0.5: epsilon 9.83 at delta 1e-05" in full and "+1.0 points (95% interval 0.9 to 1.0)" in full
+    changed = {"none": (0.79, 0.84), "sign": (0.6, 0.86)}
+    two = page_of(make_named_frontier("two")(curves=tuple(changed), changed=changed)).text
+    assert "Of 2 points measured, only one is Pareto-best: Sign." in two and "in the means only" not in two
+    single = page_of(make_named_frontier("1")(curves=tuple(changed), changed=changed, trainings=1, clients=1)).text
+    assert "Measured with 1 training and 1 client" in single and "give no intervals" in single
+    weak = page_of(make_named_frontier("weak")(curves=("none", "sign"), extra={"options": {"steps": 100}})).text
+    assert "TabLeak, 100 steps in place of 1500" in weak and "Pareto-best:" not in weak and "first to" not in weak
+
+
+def test_the_table_has_a_line_for_every_point_in_order(page_of, make_frontier) -> None:
+    page = page_of(make_frontier(curves=("none", "gaussian_noise", "dp_sgd", "sign")))
+    start = next(i for i, row in enumerate(page.rows) if "Epsilon, training" in row)
+    found = [(row[0], row[1], row[4] == "–") for row in page.rows[start + 1 : start + 9]]
+    assert found == [
+        ("no defense", "–", True),
+        ("Gaussian noise scale 0.001", "–", False),
+        ("Gaussian noise scale 0.01", "–", False),
+        ("Gaussian noise scale 0.1", "–", False),
+        ("DP-SGD noise multiplier 0.5", "9.83", False),
+        ("DP-SGD noise multiplier 1", "2.94", False),
+        ("DP-SGD noise multiplier 2", "1.02", False),
+        ("Sign", "–", False),
+    ]
+
+
+def test_verdicts_name_their_rivals(page_of, make_frontier) -> None:
+    changed = {"none": (0.79, 0.84), "sign": (0.6, 0.84), "dp_sgd": (0.7, 0.8)}
+    rows = {row[0]: row for row in page_of(make_frontier(curves=tuple(changed), changed=changed)).rows if row}
+    assert rows["DP-SGD noise multiplier 1"][-1] == "beaten by Sign"
+    assert rows["Sign"][-1].startswith("★ best")
 
 
 def interval_of(values: list[float], lowest: float = 0.0) -> str:
@@ -86,8 +118,10 @@ def test_numbers_in_the_table_are_those_of_the_rows(page_of, make_frontier) -> N
 
 
 def test_epsilon_has_a_column_where_something_is_guaranteed(page_of, make_named_frontier) -> None:
-    with_it = page_of(make_named_frontier("a")(curves=("none", "dp_sgd")))
-    assert [row[1] for row in with_it.rows if row and row[0].startswith("DP-SGD noise")] == ["9.83", "2.94", "1.02"]
+    both = make_named_frontier("a")(curves=("none", "dp_sgd"), extra={"release_epsilon": 4.38})
+    found = [row[1:3] for row in page_of(both).rows if row and row[0].startswith("DP-SGD noise")]
+    assert found == [["9.83", "4.38"], ["2.94", "4.38"], ["1.02", "4.38"]]
+    assert "and 4.38 for one update" in page_of(both).text
     without = page_of(make_named_frontier("b")(curves=("none", "sign")))
     assert "Epsilon" not in without.text
 
@@ -100,24 +134,25 @@ def test_several_attacks_are_named_by_point(page_of, make_frontier) -> None:
             row["cell_accuracy"] += 0.2
     (folder / "results.json").write_text(json.dumps(raw))
     rows = {row[0]: row for row in page_of(folder).rows if row}
-    assert "TabLeak" in rows["no defence"] and "Inverting Gradients" in rows["Sign"]
+    assert "TabLeak" in rows["no defense"] and "Inverting Gradients" in rows["Sign"]
 
 
 @pytest.mark.parametrize(
     ("options", "says", "gone"),
     [
-        ({"curves": ()}, "Nothing has finished yet", ["frontier", "limits"]),
-        ({"curves": ("sign",)}, "undefended network has not been measured", []),
+        ({"curves": ()}, "the run has no results", ["frontier"]),
+        ({"curves": ("sign",)}, "no attack without a defense has finished", []),
         ({"clients": 0}, "there is nothing to draw", []),
+        ({"clients": 0}, "10 epochs, batches of 32, sgd at 0.01", []),
         ({"trainings": 0}, "not measured yet", []),
-        ({"without": ("config.yaml", "environment.json")}, "holds no config.yaml", []),
-        ({"trainings": 1, "clients": 1}, "as far as one training each can tell", []),
+        ({"without": ("config.yaml", "environment.json")}, "contains no config.yaml", []),
+        ({"trainings": 1, "clients": 1}, "One training and one client", []),
     ],
 )
 def test_a_missing_piece_is_left_out_or_explained(page_of, make_frontier, options, says: str, gone: list[str]) -> None:
     page = page_of(make_frontier(**options))
     assert says in page.text
-    assert {"summary", "buys", "what", "run"} <= set(page.ids) and not set(gone) & set(page.ids)
+    assert page.ids == [name for name in SECTIONS if name not in gone]
     assert {f"#{name}" for name in gone}.isdisjoint(re.findall(r"#\w+", page.text))
 
 
@@ -125,7 +160,7 @@ def test_values_of_the_run_are_escaped(page_of, make_frontier) -> None:
     folder = make_frontier(curves=("none", "sign"), extra={"dataset": HOSTILE, "target": HOSTILE, "training": HOSTILE})
     raw = json.loads((folder / "results.json").read_text())
     for row in raw["rows"]:
-        row |= {"threat_model": HOSTILE, "defense_words": HOSTILE, "options": {HOSTILE: HOSTILE}}
+        row |= {"threat": None, "threat_model": HOSTILE, "defense_words": HOSTILE, "options": {HOSTILE: HOSTILE}}
         if row["defense"] == "sign":
             row |= {"defense_label": HOSTILE, "defense_option": HOSTILE, "defense_strength": 1}
     (folder / "results.json").write_text(json.dumps(raw))
@@ -134,18 +169,19 @@ def test_values_of_the_run_are_escaped(page_of, make_frontier) -> None:
     assert HOSTILE in page.text
 
 
-NUMBERS = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0, 7.5, "text", -0.3])
+SHARES = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0])
+NUMBERS = st.sampled_from([None, float("nan"), float("inf"), 0.0, 7.5])
 TEXTS = st.sampled_from([None, "", "a", 3])
 ROWS = st.fixed_dictionaries(
-    {"attack": st.sampled_from(["none", "tableak", "random", "x"])},
+    {"kind": st.just("defense-frontier"), "attack": st.sampled_from(["none", "tableak", "random", "x"])},
     optional={
-        **{name: NUMBERS for name in ("accuracy", "auroc", "cell_accuracy", "epsilon", "delta", "seconds")},
-        **{name: TEXTS for name in ("dataset", "target", "training", "threat_model", "options", "labels")},
+        **{name: SHARES for name in ("accuracy", "auroc", "cell_accuracy", "delta")},
+        **{name: NUMBERS for name in ("epsilon", "release_epsilon", "seconds", "defense_strength")},
+        **{name: TEXTS for name in ("dataset", "target", "training", "threat_model", "labels")},
+        **{name: TEXTS for name in ("defense_label", "defense_words")},
+        "options": st.sampled_from([None, {"steps": 3}]),
         "defense": st.sampled_from([None, "none", "sign", "gaussian_noise"]),
-        "defense_strength": NUMBERS,
-        "defense_label": TEXTS,
-        "defense_words": TEXTS,
-        "batch_size": NUMBERS,
+        "batch_size": st.sampled_from([None, 0, 8]),
         "batch_index": st.integers(0, 2),
         "seed": st.integers(0, 2),
     },
@@ -155,11 +191,17 @@ ROWS = st.fixed_dictionaries(
 @given(st.lists(ROWS, max_size=10))
 @settings(max_examples=80, deadline=None)
 def test_any_part_of_any_row_may_be_missing(outline, rows: list[dict[str, Any]]) -> None:
-    results = tuple(parse_result(row, "run", "row") for row in rows)
-    run = FrontierRun(RunFolder("run", Path("."), (), pd.DataFrame(), None, {}), results)
-    page = outline(render_frontier([run]))
+    found = tuple(read_row(row, "row", "run") for row in rows)
+    page = outline(render(frontier_page([Run("run", Path("."), "defense-frontier", found)], redact=False)))
     assert {"what", "run"} <= set(page.ids)
     assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
+
+
+@pytest.mark.parametrize("changed", [{"attack": None}, {"accuracy": "0.5"}, {"accuracy": 7.5}, {"epsilon": True}])
+def test_a_row_that_cannot_be_right_is_refused(make_frontier, changed: dict[str, Any]) -> None:
+    folder = make_frontier(curves=("none",), extra=changed)
+    with pytest.raises(UsageError, match=rf"results.json, row 0, key '{next(iter(changed))}'"):
+        load_run(folder)
 
 
 def test_several_runs_are_pooled_and_several_tables_stand_apart(outline, make_named_frontier, tmp_path: Path) -> None:
@@ -175,6 +217,5 @@ def test_several_runs_are_pooled_and_several_tables_stand_apart(outline, make_na
 
 
 def test_the_report_is_the_same_each_time_and_redacted_or_not(make_frontier) -> None:
-    folder = make_frontier(trainings=2, clients=2)
-    page = render_frontier([load_frontier_run(folder)])
-    assert page == render_frontier([load_frontier_run(folder)]) == render_frontier([load_frontier_run(folder)], True)
+    run = load_run(make_frontier(trainings=2, clients=2))
+    assert len({render(frontier_page([run], redact)) for redact in (False, False, True)}) == 1
