@@ -14,16 +14,12 @@ from lightleak.report.released.page import TEMPLATE as RELEASED_TEMPLATE
 from lightleak.report.released.page import released_context
 from lightleak.report.released.run_folder import load_released_run
 from lightleak.report.sections.run_facts import flatten
-from lightleak.report.tuning.page import TEMPLATE as TUNING_TEMPLATE
-from lightleak.report.tuning.page import tuning_context
-from lightleak.report.tuning.run_folder import load_tuning_run
 from lightleak.report.vertical.page import FILTERS, TEMPLATE, vertical_context
 from lightleak.report.vertical.run_folder import load_vertical_run
 
 _OLD: Mapping[str, tuple[Any, Any, str]] = {
     "vertical": (load_vertical_run, vertical_context, TEMPLATE),
     "released-model": (load_released_run, released_context, RELEASED_TEMPLATE),
-    "tuning": (load_tuning_run, tuning_context, TUNING_TEMPLATE),
 }
 
 
@@ -41,7 +37,6 @@ def render_old(kind: str, runs: Sequence[Any], redact: bool = False) -> str:
 
 render_vertical = partial(render_old, "vertical")
 render_released = partial(render_old, "released-model")
-render_tuning = partial(render_old, "tuning")
 
 
 @cache

@@ -10,6 +10,7 @@ from lightleak.report.read import Run
 MODULES = {
     "updates": "updates",
     "defense-frontier": "frontier",
+    "tuning": "study",
 }
 """Module of each kind."""
 

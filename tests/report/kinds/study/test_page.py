@@ -8,12 +8,12 @@ import pytest
 
 from lightleak.core.errors import UsageError
 from lightleak.report import build_report
-from lightleak.report.legacy import render_tuning
-from lightleak.report.read import load_runs
-from lightleak.report.tuning.run_folder import load_tuning_run
+from lightleak.report.kinds.study import page as study_page
+from lightleak.report.page import render
+from lightleak.report.read import load_run, load_runs
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = ["held-out", "trials", "best", "importance", "slices", "accounting", "limits", "what", "run"]
+SECTIONS = ["summary", "held-out", "trials", "best", "importance", "slices", "accounting", "what", "run"]
 INTERRUPTED = {"held_out": None, "importance": {}}
 
 
@@ -22,7 +22,7 @@ def test_a_finished_study_shows_every_section(page_of, make_study) -> None:
     assert page.ids == SECTIONS
     for words in (
         "Tuning TabLeak on Adult",
-        "truly better than the defaults",
+        "measurably better than the defaults",
         "20 clients of 32 rows drawn from the other training rows",
         "over 20 pairs",
         "the best so far",
@@ -87,10 +87,10 @@ def test_an_objective_that_is_no_fraction_is_shown_as_it_is(page_of, make_study)
 @pytest.mark.parametrize(
     ("options", "says", "gone"),
     [
-        ({"trials": 0, "study": INTERRUPTED}, "no trial has ended", SECTIONS[:5]),
+        ({"trials": 0, "study": INTERRUPTED}, "no trial has ended", SECTIONS[1:6]),
         ({"study": INTERRUPTED}, "no comparison on held-out data yet", ["held-out", "importance"]),
         ({"study": {"parameters": []}}, "0 settings", ["slices", "importance"]),
-        ({"without": ("config.yaml", "environment.json")}, "holds no config.yaml", []),
+        ({"without": ("config.yaml", "environment.json")}, "contains no config.yaml", []),
         ({"several": True}, "the knee of the front reaches", ["held-out"]),
     ],
 )
@@ -161,15 +161,15 @@ def test_several_studies_stand_side_by_side(outline, make_named_study, tmp_path:
 
 def test_studies_of_other_objectives_are_refused_by_name(make_named_study, tmp_path: Path) -> None:
     one, two = make_named_study("one")(trials=3), make_named_study("two")(trials=3, several=True)
-    said = "one: maximise cell_accuracy; two: maximise accuracy, minimise leakage"
-    with pytest.raises(UsageError, match=f"same objectives: make one report of each; got {said}"):
+    said = "one: maximize cell_accuracy; two: maximize accuracy, minimize leakage"
+    with pytest.raises(UsageError, match=f"same objectives; make one report of each; got {said}"):
         build_report([one, two], tmp_path / "both.html")
     direction = {"name": "cell_accuracy", "direction": "minimize"}
     three = make_named_study("three")(trials=3, study={"objectives": [direction]})
-    with pytest.raises(UsageError, match="three: minimise cell_accuracy"):
+    with pytest.raises(UsageError, match="three: minimize cell_accuracy"):
         build_report([one, three], tmp_path / "both.html")
 
 
 def test_the_report_is_the_same_each_time_and_redacted_or_not(make_study) -> None:
-    run = load_tuning_run(make_study())
-    assert render_tuning([run]) == render_tuning([run], redact=True)
+    run = load_run(make_study())
+    assert len({render(study_page([run], redact)) for redact in (False, False, True)}) == 1
