@@ -55,7 +55,7 @@ from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, d
 from lightleak.report.read import Run
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
-from lightleak.report.sections.summary import summary_section
+from lightleak.report.sections.summary import points_cell, summary_section
 
 PADDING = 0.06
 """Room around a single value."""
@@ -267,9 +267,9 @@ def _table(frontier: Frontier) -> Table:
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
         Column("Accuracy", lambda point: _share(point.accuracy)),
         Column("AUROC", lambda point: f"{point.auroc.mean:.3f}" if point.auroc else DASH),
-        Column("Accuracy lost, points", lambda point: _change(frontier.cost(point))),
+        Column("Accuracy lost, points", lambda point: points_cell(frontier.cost(point))),
         Column("Cells recovered", lambda point: _share(point.cells)),
-        Column("Over guessing, points", lambda point: _change(point.leakage)),
+        Column("Over guessing, points", lambda point: points_cell(point.leakage)),
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(frontier.standing(point)), css="words"),
     ]
@@ -291,10 +291,6 @@ def _name(point: Point) -> Cell:
 
 def _share(value: Estimate | None) -> Cell:
     return Cell(percent(value), (interval(value),) if value and value.has_interval else ())
-
-
-def _change(value: Estimate | None) -> Cell:
-    return Cell(points(value), (interval(value, -1.0),) if value and value.has_interval else ())
 
 
 def _strongest(point: Point) -> str:
