@@ -19,6 +19,7 @@ from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.results import UpdateRow, read_row
 from lightleak.experiments.attack_settings import label_setting, label_sharing, with_label_setting
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
@@ -28,7 +29,6 @@ from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.results import print_summary
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.unit import candidates, largest
-from lightleak.report.result import parse_result
 
 PLANNED = Feasibility((3, 3), (9, 9), (8, 8), 0.0, "partial", "a test says so")
 FIELDS = (
@@ -84,8 +84,8 @@ def test_rows_cells_and_summary_carry_the_certificate(tmp_path: Path, tiny: Any)
         assert row["row_status"] == ["certified", "likely", "likely", "missing"] and row["expected"] == "partial"
         assert row["feasibility"]["ranks"] == [3, 3]
         assert 0 <= row["certified_accuracy"] <= 1 and row["certified_exact"] in (0, 1)
-        proof = parse_result(row, "run", "row").proof
-        assert proof is not None and proof.certified == 1
+        read = read_row(row, "row")
+        assert isinstance(read, UpdateRow) and read.certified_rows == 1
         cells = pd.read_csv(tmp_path / "run" / row["reconstruction"])
         by_row = cells.groupby("row")["status"].unique()
         assert sorted(status for (status,) in by_row) == ["certified", "likely", "likely", "missing"]

@@ -23,9 +23,9 @@ from lightleak.experiments.kinds.updates.captures import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.protocols.recorded_batch import RecordedBatch
-from lightleak.report.run_folder import load_cells, load_run
+from lightleak.report.read import load_cells, load_run
 
 # The issue's words: scripts outside the project read these names.
 ISSUE_FIELDS = {
@@ -104,7 +104,7 @@ def test_summary_has_mean_std_n_and_interval_of_every_group(finished: Path) -> N
         rows = [row for row in results["rows"] if keys.items() <= row.items()]
         assert group["cell_accuracy"]["n"] == len(rows) > 0
         for name in ("cell_accuracy", "exact_match_rate", "rmse", "seconds"):
-            assert group[name] == pytest.approx(summarise([row[name] for row in rows]).to_dict(), nan_ok=True)
+            assert group[name] == pytest.approx(summarize([row[name] for row in rows]).to_dict(), nan_ok=True)
     assert sum(group["cell_accuracy"]["n"] for group in results["summary"]) == len(results["rows"])
 
 
@@ -319,6 +319,6 @@ def test_formulas_in_a_table_are_text_to_a_spreadsheet_and_themselves_in_the_rep
     ages = written[written["column"] == "age"]["true"]
     assert len(jobs) == len(ages) == 4 and all(age.lstrip("-").isdigit() for age in ages)
     run = load_run(tmp_path / "run")
-    cells = load_cells(run, run.results[0])
+    cells = load_cells(run, run.rows[0].reconstruction)
     assert cells is not None and set(cells["column"]) == {"=job", "age"}
     assert set(cells[cells["column"] == "=job"]["true"]) <= set(words)

@@ -17,7 +17,7 @@ from lightleak.report.charts import (
     series_style,
     spread,
 )
-from lightleak.report.estimate import Estimate
+from lightleak.report.intervals import Estimate
 from lightleak.report.plot.chart import MARKS
 
 PRINTABLE = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, exclude_categories=["Cs", "Cc"]), max_size=40)

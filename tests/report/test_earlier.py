@@ -20,7 +20,7 @@ def test_every_template_of_a_page_says_so_early() -> None:
     folder = files("lightleak.report") / "templates"
     texts = [file.read_text("utf-8") for file in folder.iterdir() if file.name.endswith(".j2")]
     pages = [text for text in texts if "<!doctype html>" in text]
-    assert len(pages) >= 1
+    assert pages
     style = (folder / "report.css").read_bytes()
     for page in pages:
         assert page.encode().index(KICKER) + len(style) < BEGINNING / 4

@@ -10,11 +10,12 @@ from statsmodels.stats.proportion import confint_proportions_2indep
 
 from lightleak.api import audit_model
 from lightleak.experiments.config import InitialConfig
-from lightleak.report.estimate import Estimate, estimate
 from lightleak.report.intervals import (
     ENOUGH_PAIRS,
+    Estimate,
     bounded,
     difference,
+    estimate,
     paired_difference,
     proportion,
     unpaired_difference,

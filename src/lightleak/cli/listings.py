@@ -92,6 +92,6 @@ def data_describe(
     console.print(grid)
     card = table.card
     checksums = [f"{file} sha256 {digest}" for file, digest in card.sha256.items()] or ["no checksum known"]
-    for text in (card.notes, card.citation, card.licence, *card.urls, *(checksums if card.files else [])):
+    for text in (card.notes, card.citation, card.license, *card.urls, *(checksums if card.files else [])):
         if text:
             console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.errors import UsageError
-from lightleak.report.estimate import Estimate, estimate
-from lightleak.report.intervals import paired_difference
+from lightleak.report.intervals import Estimate, estimate, paired_difference
 
 Row = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.image_folders import Images, load_cifar100, load_femnist, load_mnist
 from lightleak.data.image_scale import PUBLISHED_STATISTICS, ImageScale
-from lightleak.data.images import LabelledImages, load_digits_images
+from lightleak.data.images import LabeledImages, load_digits_images
 from lightleak.data.sources import dataset_folder
 from lightleak.data.splits import holdout
 
@@ -34,8 +34,8 @@ class ImageDataset:
     """
 
     name: ImageName
-    train: LabelledImages
-    test: LabelledImages
+    train: LabeledImages
+    test: LabeledImages
     scale: ImageScale
     writers: tuple[np.ndarray, ...] = ()
 

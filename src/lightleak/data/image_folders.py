@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lightleak.core.errors import DataError
-from lightleak.data.images import LabelledImages
+from lightleak.data.images import LabeledImages
 from lightleak.data.sources import reading
 
 MNIST_SOURCE = "http://yann.lecun.com/exdb/mnist/"
@@ -27,7 +27,7 @@ FEMNIST_SHAPE = (1, 28, 28)
 
 _UNSIGNED_BYTE = 0x08  # the IDX format's code for the type of its values
 
-Images = tuple[LabelledImages, LabelledImages]
+Images = tuple[LabeledImages, LabeledImages]
 """Training and test images."""
 
 
@@ -42,7 +42,7 @@ def load_mnist(folder: Path) -> Images:
     return train, test
 
 
-def _mnist_part(places: Sequence[Path], part: str) -> LabelledImages:
+def _mnist_part(places: Sequence[Path], part: str) -> LabeledImages:
     found = []
     for kind, ndim in (("images", 3), ("labels", 1)):
         stems = [f"{part}-{kind}{separator}idx{ndim}-ubyte" for separator in "-."]
@@ -94,7 +94,7 @@ def load_cifar100(folder: Path) -> Images:
     return _cifar100_part(train, names), _cifar100_part(test, names)
 
 
-def _cifar100_part(path: Path, names: tuple[str, ...]) -> LabelledImages:
+def _cifar100_part(path: Path, names: tuple[str, ...]) -> LabeledImages:
     record = 2 + int(np.prod(CIFAR100_SHAPE))
     with reading(path):
         content = np.fromfile(path, np.uint8)
@@ -134,7 +134,7 @@ def _leaf_files(places: Sequence[Path], part: str) -> list[Path]:
     )
 
 
-def _femnist_part(files: Sequence[Path], writers: int | None) -> tuple[LabelledImages, tuple[np.ndarray, ...]]:
+def _femnist_part(files: Sequence[Path], writers: int | None) -> tuple[LabeledImages, tuple[np.ndarray, ...]]:
     pixels: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     for path in files:
@@ -192,7 +192,7 @@ def _find(places: Sequence[Path], names: Sequence[str], source: str) -> Path:
     raise DataError(f"{places[0]} needs the file {' or '.join(map(repr, names))}, which is not there; see {source}")
 
 
-def _labelled(path: Path, pixels: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> LabelledImages:
+def _labelled(path: Path, pixels: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> LabeledImages:
     if len(labels) and labels.max() >= len(names):
         raise DataError(f"{path}: expected classes from 0 to {len(names) - 1}, got {labels.max()}")
-    return LabelledImages(torch.from_numpy(pixels.copy()), torch.from_numpy(labels.astype(np.int64)), names)
+    return LabeledImages(torch.from_numpy(pixels.copy()), torch.from_numpy(labels.astype(np.int64)), names)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import DataError, ObservationError, UsageError
-from lightleak.data.images import LabelledImages
+from lightleak.data.images import LabeledImages
 from lightleak.data.layout import EncodedLayout
 
 KIND = "images"
@@ -59,7 +59,7 @@ class ImageScale:
             )
 
     @classmethod
-    def fit(cls, images: LabelledImages) -> "ImageScale":
+    def fit(cls, images: LabeledImages) -> "ImageScale":
         """Mean and deviation of these images, over all pixels of a channel.
 
         Raises:

@@ -67,7 +67,7 @@ def summarize_by(values: Iterable[tuple[Any, float | None]]) -> Summary:
     return summarise(summarise(of_key).mean for of_key in by_key.values())
 
 
-def summarise_rows(
+def summarize_rows(
     rows: Sequence[Mapping[str, Any]], keys: Sequence[str], per: str | None = None
 ) -> list[dict[str, Any]]:
     """Group rows of results.json and summarise every metric of each group.
@@ -83,7 +83,7 @@ def summarise_rows(
         "high"}``.
 
     >>> rows = [{"attack": "tableak", "seed": 1, "rmse": 0.5}, {"attack": "tableak", "seed": 1, "rmse": 0.7}]
-    >>> summarise_rows(rows, ["attack"])[0]["rmse"]["mean"]
+    >>> summarize_rows(rows, ["attack"])[0]["rmse"]["mean"]
     0.6
     """
     no_metrics = FACTS.union(keys)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from lightleak.report.estimate import Estimate
+from lightleak.report.format import interval, percent
+from lightleak.report.intervals import Estimate
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw, legend_key
 from lightleak.report.plot.chart import Style as Style
-from lightleak.report.wording import interval, percent
 
 SHARES = axis([0, 1], ends="round", percent=True)
 """From 0% to 100%."""

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from lightleak.metrics.inversion.memorization import memorisation
 
 from lightleak.core.errors import UsageError
 from lightleak.data.schema import Column, TableSchema
 from lightleak.metrics.cells import Cells
 from lightleak.metrics.inversion.gower import SAME_DISTANCE, column_ranges, nearest_rows
-from lightleak.metrics.inversion.memorisation import memorisation
 from lightleak.metrics.inversion.table import as_cells, class_labels, take
 
 SMALL = TableSchema(

@@ -69,7 +69,7 @@ def test_in_one_go_and_party_by_party_train_the_same(
         module = SplitClassifier(spec, optimizer, seed=0, party_by_party=party_by_party)
         module.transform = Noisy() if changed == "transform" else module.transform
         module.relabel = flip_even if "relabel" in changed else None
-        module.query_relabelled = changed == "relabel and query"
+        module.query_relabeled = changed == "relabel and query"
         listener = Exchanges()
         make_trainer(callbacks=[listener]).fit(module, make_data(n_classes=n_classes, widths=widths))
         ends.append(weights(module))
@@ -96,7 +96,7 @@ def test_the_recorded_gradient_is_that_of_the_queried_loss(
     make_data: MakeData, make_trainer: MakeTrainer, query_relabelled: bool
 ) -> None:
     data, module, listener = make_data(), SplitClassifier(SplitSpec((5, 3)), seed=0), Exchanges()
-    module.relabel, module.query_relabelled = flip_even, query_relabelled
+    module.relabel, module.query_relabeled = flip_even, query_relabelled
     before = SplitClassifier(SplitSpec((5, 3)), seed=0).network
     make_trainer(callbacks=[listener], max_steps=1).fit(module, data)
     ids, labels = data.train.ids[:8], data.train.labels[:8]

@@ -8,7 +8,7 @@ from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy
 from lightleak.metrics.inversion.column_shapes import class_shapes, column_shapes
 from lightleak.metrics.inversion.exact_matches import exact_match_rate
 from lightleak.metrics.inversion.gower import nearest_of_class
-from lightleak.metrics.inversion.memorisation import memorisation
+from lightleak.metrics.inversion.memorization import memorisation
 from lightleak.metrics.inversion.pair_trends import pair_trends
 
 INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {

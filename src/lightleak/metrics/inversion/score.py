@@ -26,7 +26,7 @@ from lightleak.metrics.inversion.column_shapes import (
 )
 from lightleak.metrics.inversion.exact_matches import ExactMatches, exact_match_rate
 from lightleak.metrics.inversion.gower import ClosestPairs, nearest_of_class
-from lightleak.metrics.inversion.memorisation import Memorisation, memorisation
+from lightleak.metrics.inversion.memorization import Memorisation, memorisation
 from lightleak.metrics.inversion.pair_trends import PairTrends, pair_trends
 from lightleak.metrics.inversion.table import as_cells, class_labels
 

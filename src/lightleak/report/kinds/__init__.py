@@ -11,6 +11,8 @@ MODULES = {
     "updates": "updates",
     "vertical": "vertical",
     "released-model": "released",
+    "defense-frontier": "frontier",
+    "tuning": "study",
 }
 """Module of each kind."""
 

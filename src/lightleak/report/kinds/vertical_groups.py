@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.report.compare import Group, Score, apart, by_key, fixed, group_rows, paired
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
@@ -81,7 +81,7 @@ def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | No
     spread = math.fsum(true * (1 - true) for true, _ in known) / len(known) if known else 0.0
     if spread <= 0:
         return None
-    squared = summarise(error**2 for _, error in known)
+    squared = summarize(error**2 for _, error in known)
     ends = (None, None) if squared.n < 2 else (_divided(spread, squared.high), _divided(spread, squared.low))
     return Worth(_divided(spread, squared.mean), *ends)
 

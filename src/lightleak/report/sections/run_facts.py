@@ -9,6 +9,14 @@ from lightleak.report.format import attack_title, counted, duration
 from lightleak.report.page import Block, Code, Details, Heading, Paragraph, Section, names_table, text
 from lightleak.report.read import Run
 
+AGAIN = (
+    "To run it again with the versions below, save the settings below as <code>config.yaml</code>:",
+    "lightleak audit config.yaml --output again",
+    "Numbers are bit-identical at equal seeds, versions, threads and device type, and equal within their intervals "
+    "elsewhere.",
+)
+"""How to run an audit again: what to do, the command, and what will be equal."""
+
 
 def run_section(
     runs: Sequence[Run],
@@ -18,6 +26,7 @@ def run_section(
     unit: tuple[str, str] = ("batch", "batches"),
     title: Callable[[Any], str] = lambda row: attack_title(row.attack),
     time: Sequence[Block] | None = None,
+    again: tuple[str, str, str] = AGAIN,
 ) -> Section:
     """Draw the facts of the runs.
 
@@ -28,6 +37,7 @@ def run_section(
         unit: what a row's time was spent on, one and several.
         title: name of a row's attack.
         time: blocks on time, in place of the sentence made from the rows.
+        again: how to run it again, as `AGAIN`.
     """
     blocks: list[Block] = [*(_time(rows, unit, title) if time is None else time)]
     seeds = list(dict.fromkeys(str(row.seed) for row in rows if row.seed is not None))
@@ -35,15 +45,9 @@ def run_section(
         blocks.append(Paragraph(f"{'Seed' if len(seeds) == 1 else 'Seeds'}: {', '.join(seeds)}."))
     if any(run.config is not None for run in runs):
         blocks += [
-            Paragraph(
-                text("To run it again with the versions below, save the settings below as <code>config.yaml</code>:")
-            ),
-            Code("lightleak audit config.yaml --output again"),
-            Paragraph(
-                "Numbers are bit-identical at equal seeds, versions, threads and device type, and equal within their "
-                "intervals elsewhere.",
-                "note",
-            ),
+            Paragraph(text(again[0])),
+            Code(again[1]),
+            Paragraph(again[2], "note"),
         ]
     if settings := _settings(rows, title):
         blocks.append(Details("Settings of each attack", (names_table("Settings of each attack", settings),)))

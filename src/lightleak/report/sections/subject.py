@@ -27,11 +27,11 @@ def subject_section(
         after: paragraphs that explain the assumptions.
     """
     blocks: list[Block] = [Paragraph("Nothing yet: the run has no results.")]
-    if groups:
+    if any(run.rows for run in runs):
         found = tuple((name, words) for name, values in facts if (words := "; ".join(dict.fromkeys(values))))
         known = [text("<strong>{}:</strong> {}", "; ".join(who), what) for what, who in assumptions(groups).items()]
         blocks = [*before, *([Facts(found)] if found else [])]
-        blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))]
+        blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))] if known else []
         blocks += map(Paragraph, after)
     return Section("what", "What was attacked", (*blocks, *_left_out(runs)))
 

@@ -6,17 +6,14 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from lightleak.report.budget import budget
-from lightleak.report.estimate import Estimate
-from lightleak.report.frontier.comparison import compare
-from lightleak.report.frontier.result import parse_result
-from lightleak.report.frontier.table import Row, table_rows
-from lightleak.report.frontier.wording import short_name
-from lightleak.report.wording import percent, points
+from lightleak.report.format import DASH, percent, points
+from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.frontier_points import Frontier, Point, compare_raw, guarantee, short_name
 
 
 def print_frontier(results: dict[str, Any], console: Console) -> None:
     """A line per point, with half the width of 95% intervals, for a terminal of 80 columns."""
-    frontiers = compare(parse_result(row, "", f"row {i}") for i, row in enumerate(results["rows"]))
+    frontiers = compare_raw(results["rows"])
     if not frontiers:
         console.print("nothing is finished yet")
         return
@@ -24,26 +21,26 @@ def print_frontier(results: dict[str, Any], console: Console) -> None:
         "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
         "cells minus guessing, in points; *: Pareto-best"
     )
-    spent = budget(one for frontier in frontiers for point in frontier.points for one in point.results)
+    spent = budget(one for frontier in frontiers for point in frontier.points for one in point.rows)
     console.print(f"{told}. {spent.sentence}", soft_wrap=True, highlight=False)
     for frontier in frontiers:
         grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
         for name in ("", "defence", "epsilon", "accuracy", "cells", "leak"):
             grid.add_column(name, justify="left" if name in ("", "defence") else "right", no_wrap=True)
-        for row in table_rows(frontier):
-            grid.add_row(*_cells(row))
+        for point in frontier.points:
+            grid.add_row(*_cells(frontier, point))
         console.print(grid, highlight=False)
 
 
-def _cells(row: Row) -> list[str]:
-    leakage = row.point.leakage
+def _cells(frontier: Frontier, point: Point) -> list[str]:
+    standing, epsilon = frontier.standing(point), point.granted("epsilon")
     return [
-        "*" if row.is_best else "",
-        short_name(row.point.strength),
-        row.epsilon if row.point.epsilon is None else f"{row.epsilon} / {row.release_epsilon}",
-        _with_half_width(row.point.accuracy),
-        _with_half_width(row.point.cells),
-        points(leakage.mean) if leakage else "–",
+        "*" if standing is not None and standing.is_best else "",
+        short_name(point),
+        DASH if epsilon is None else f"{guarantee(epsilon)} / {guarantee(point.granted('release_epsilon'))}",
+        _with_half_width(point.accuracy),
+        _with_half_width(point.cells),
+        points(point.leakage),
     ]
 
 

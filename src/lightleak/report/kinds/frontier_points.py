@@ -1,0 +1,375 @@
+"""Points of a defense frontier: what each defense lets an attack read, what it costs, and which points are best.
+
+A point is dominated if another is at least as good in both means and better in one. Means over a few seeds and clients
+can be ordered by chance, so every verdict says whether it rests on a difference whose 95% interval excludes 0.
+"""
+
+import statistics
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from lightleak.core.results import NONE, FrontierRow, read_row
+from lightleak.report.budget import Budget, budget
+from lightleak.report.compare import Group, by_key, fixed, group_rows
+from lightleak.report.format import DASH, capital, defense_title, listed
+from lightleak.report.intervals import Estimate, estimate
+from lightleak.report.kinds.updates_groups import BASELINE
+
+SETTING = ("dataset", "target", "protocol", "batch_size", "training", "label_setting")
+"""Fields that all points of a frontier share."""
+
+ENOUGH = 0.5
+"""Share of the leakage that the recommended defense takes away, if any does."""
+
+MOST_NAMED = 2
+"""Points that are listed by name."""
+
+Verdict = Literal["best", "not distinguishable", "beaten"]
+Paired = Mapping[Hashable, float]
+"""Values by what several points share: the run, with the seed of a training or the client that was attacked."""
+
+
+@dataclass(frozen=True)
+class Point(Group[FrontierRow]):
+    """One defense at one strength, over seeds of the training and over attacked clients.
+
+    Attributes:
+        guesses: share of cells that guessing gets right, by client; guessing reads no update, so that it is the same
+            under every defense.
+    """
+
+    guesses: Paired = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def accuracies(self) -> Paired:
+        """Test accuracy by seed of the training."""
+        return self.by(_unit, lambda row: row.accuracy if row.is_training else None)
+
+    @cached_property
+    def accuracy(self) -> Estimate | None:
+        """Test accuracy over seeds."""
+        return estimate(self.accuracies.values())
+
+    @cached_property
+    def auroc(self) -> Estimate | None:
+        """Area under the ROC curve over seeds."""
+        return self.mean(lambda row: row.auroc if row.is_training else None)
+
+    @cached_property
+    def strongest(self) -> Group[FrontierRow] | None:
+        """The attack, with its settings, that recovers most on average: a defense is as good as it is against that."""
+        attacks = group_rows((row for row in self.rows if not row.is_training), lambda row: row.attack)
+        known = [(mean.mean, one) for one in attacks if one.attack != BASELINE and (mean := one.mean("cell_accuracy"))]
+        return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+    @cached_property
+    def recovered(self) -> Paired:
+        """Share of cells that `strongest` recovers, by client."""
+        return {} if self.strongest is None else self.strongest.by(_unit, "cell_accuracy")
+
+    @cached_property
+    def cells(self) -> Estimate | None:
+        """Share of cells that `strongest` recovers, over clients."""
+        return estimate(self.recovered.values())
+
+    @cached_property
+    def leakage(self) -> Estimate | None:
+        """`cells` minus guessing, paired by client; negative where guessing does better."""
+        return difference(self.recovered, self.guesses)
+
+    @cached_property
+    def gains(self) -> Paired:
+        """What a client gives away beyond guessing: an attacker that does better by guessing guesses, and gains 0."""
+        if self.leakage is None:
+            return {}
+        is_useful = self.leakage.mean > 0
+        shared = {key: cells for key, cells in self.recovered.items() if key in self.guesses}
+        return {key: cells - self.guesses[key] if is_useful else 0.0 for key, cells in shared.items()}
+
+    @property
+    def place(self) -> tuple[float, float]:
+        """Accuracy and mean of `gains`; only of a point that `is_measured`."""
+        return statistics.fmean(self.accuracies.values()), statistics.fmean(self.gains.values())
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether both what it costs and what it leaks are known."""
+        return bool(self.accuracies and self.gains)
+
+    def granted(self, name: str) -> float | None:
+        """``epsilon``, ``release_epsilon`` or ``delta`` of its training; None where it guarantees nothing."""
+        return next(iter(self.values(name)), None)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The defense that a report recommends to consider first.
+
+    Attributes:
+        none: no defense.
+        point: the defense.
+        halves: whether it takes away half of the leakage.
+    """
+
+    none: Point
+    point: Point
+    halves: bool
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a point compares with all others.
+
+    Attributes:
+        point: the point.
+        is_best: whether no other point dominates it in the means.
+        rivals: of a best point, those that are measurably worse in neither respect; of any other point, those that
+            dominate it, measurably if any does.
+        verdict: ``best`` (no rival), ``beaten`` (some rival is measurably better in one respect at least), else ``not
+            distinguishable``.
+    """
+
+    point: Point
+    is_best: bool
+    rivals: tuple[Point, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """All points of one setting, the undefended one first and each curve by its strength.
+
+    Attributes:
+        points: one per defense and strength.
+        guesses: share of cells that guessing gets right, by client.
+    """
+
+    points: tuple[Point, ...]
+    guesses: Paired = field(repr=False)
+
+    @property
+    def first(self) -> FrontierRow:
+        """A row, for what all points have in common."""
+        return self.points[0].first
+
+    @property
+    def none(self) -> Point | None:
+        """The point without a defense."""
+        return next((point for point in self.points if point.first.is_undefended), None)
+
+    @cached_property
+    def guess(self) -> Estimate | None:
+        """Share of cells that guessing gets right, over clients."""
+        return estimate(self.guesses.values())
+
+    @cached_property
+    def budget(self) -> Budget:
+        """What the attacks could spend."""
+        return budget(row for point in self.points for row in point.rows)
+
+    @cached_property
+    def measured(self) -> tuple[Point, ...]:
+        """The points whose cost and leakage are known."""
+        return tuple(point for point in self.points if point.is_measured)
+
+    @property
+    def tried(self) -> tuple[Point, ...]:
+        """The defenses that were measured."""
+        return tuple(point for point in self.measured if not point.first.is_undefended)
+
+    @property
+    def guaranteed(self) -> tuple[Point, ...]:
+        """The measured points with an epsilon, the weakest guarantee first."""
+        known = [(epsilon, point) for point in self.measured if (epsilon := point.granted("epsilon")) is not None]
+        return tuple(point for _, point in sorted(known, key=lambda pair: -pair[0]))
+
+    @cached_property
+    def helping(self) -> tuple[Point, ...]:
+        """The defenses that leak measurably less than none, or less in the mean where one client has no interval."""
+        none = self.none
+        if none is None or not none.is_measured or not none.place[1]:
+            return ()
+        return tuple(point for point in self.tried if _lowest(difference(none.gains, point.gains)) > 0)
+
+    @property
+    def halving(self) -> tuple[Point, ...]:
+        """Those of them that leave at most the rest of `ENOUGH`, in the mean."""
+        return tuple(
+            point for point in self.helping if self.none and point.place[1] <= (1 - ENOUGH) * self.none.place[1]
+        )
+
+    @cached_property
+    def choice(self) -> Choice | None:
+        """The most accurate defense that takes away half of the leakage, else the one that takes most.
+
+        None where no defense was shown to leak less than none.
+        """
+        if self.none is None or not self.helping:
+            return None
+        found = most_accurate(self.halving) if self.halving else most_protective(self.helping)
+        return Choice(self.none, found, bool(self.halving))
+
+    @cached_property
+    def standings(self) -> tuple[Standing, ...]:
+        """How each measured point compares with the others."""
+        return standings(self.measured)
+
+    def standing(self, point: Point) -> Standing | None:
+        """How a point compares; None where it is not measured."""
+        return next((one for one in self.standings if one.point is point), None)
+
+    def cost(self, point: Point) -> Estimate | None:
+        """Accuracy lost against no defense, paired by seed."""
+        return None if self.none is None or point is self.none else difference(self.none.accuracies, point.accuracies)
+
+
+def compare(rows: Iterable[FrontierRow]) -> tuple[Frontier, ...]:
+    """Group rows into frontiers, runs together, in the order of the rows."""
+    return tuple(_frontier(same) for same in by_key(rows, lambda row: fixed(row, SETTING)).values())
+
+
+def compare_raw(rows: Iterable[Mapping[str, Any]], run: str = "") -> tuple[Frontier, ...]:
+    """The same of rows as ``results.json`` contains them."""
+    found = (read_row(row, f"row {i}", run) for i, row in enumerate(rows))
+    return compare(row for row in found if isinstance(row, FrontierRow))
+
+
+def fullest(frontiers: Sequence[Frontier]) -> Frontier | None:
+    """The frontier with most points measured, which the summary is about; None where there is no point at all."""
+    return max(frontiers, key=lambda one: len(one.measured), default=None)
+
+
+def most_accurate(points: Sequence[Point]) -> Point:
+    """The cheapest; of equals the one that leaks least."""
+    return max(points, key=lambda point: (point.place[0], -point.place[1]))
+
+
+def most_protective(points: Sequence[Point]) -> Point:
+    """The one that leaks least; of equals, such as those that leak nothing, the most accurate."""
+    return min(points, key=lambda point: (point.place[1], -point.place[0]))
+
+
+def shows_leakage(none: Point) -> bool:
+    """Whether there is something to take away: measurably, or in the mean where one client gives no interval."""
+    return _lowest(none.leakage) > 0
+
+
+def differences(first: Paired, second: Paired) -> list[float]:
+    """``first`` minus ``second`` for each key that they share."""
+    return [value - second[key] for key, value in first.items() if key in second]
+
+
+def difference(first: Paired, second: Paired) -> Estimate | None:
+    """Mean of these, with its interval; None where they share no key.
+
+    >>> difference({"a": 0.75, "b": 0.5}, {"a": 0.25}).mean
+    0.5
+    """
+    return estimate(differences(first, second))
+
+
+def dominates(first: tuple[float, float], second: tuple[float, float]) -> bool:
+    """Whether the first (accuracy, leakage) is at least as good as the second in both and better in one.
+
+    >>> dominates((0.84, 0.1), (0.84, 0.2)), dominates((0.85, 0.3), (0.84, 0.2)), dominates((0.8, 0.1), (0.8, 0.1))
+    (True, False, False)
+    """
+    return first[0] >= second[0] and first[1] <= second[1] and first != second
+
+
+def standings(points: Sequence[Point]) -> tuple[Standing, ...]:
+    """How each point compares with the others; all of them `is_measured`."""
+    return tuple(_standing(point, [other for other in points if other is not point]) for point in points)
+
+
+def is_worse(other: Point, point: Point) -> bool:
+    """Whether ``other`` is measurably less accurate or measurably leakier."""
+    return _exceeds(point.accuracies, other.accuracies) or _exceeds(other.gains, point.gains)
+
+
+def short_name(point: Point) -> str:
+    """The curve and the strength, for a chart or a list.
+
+    >>> row = FrontierRow(attack="none", defense="dp_sgd", defense_strength=0.5)
+    >>> short_name(Point((row,))), short_name(Point((FrontierRow(attack="none"),)))
+    ('DP-SGD 0.5', 'no defense')
+    """
+    strength = point.first.defense_strength
+    return curve_title(point.first.curve) + ("" if strength is None else f" {strength:g}")
+
+
+def curve_title(label: str) -> str:
+    """Name of a curve.
+
+    >>> curve_title("gaussian_noise"), curve_title("none")
+    ('Gaussian noise', 'no defense')
+    """
+    return "no defense" if label == NONE else capital(defense_title(label))
+
+
+def named(points: Sequence[Point]) -> str:
+    """A few points by name, and how many more there are.
+
+    >>> named([Point((FrontierRow(attack="none", defense=name),)) for name in ("sign", "clipping", "x")])
+    'Sign, Clipping and 1 more'
+    """
+    known = [short_name(point) for point in points]
+    more = len(known) - MOST_NAMED
+    return f"{', '.join(known[:MOST_NAMED])} and {more} more" if more > 0 else listed(known)
+
+
+def guarantee(epsilon: float | None) -> str:
+    """Epsilon of differential privacy.
+
+    >>> guarantee(2.943), guarantee(None)
+    ('2.94', '–')
+    """
+    return DASH if epsilon is None else f"{epsilon:.3g}"
+
+
+def _unit(row: FrontierRow) -> tuple[str, str, str]:
+    """What rows of several strengths are paired by: the run, the seed, and the client."""
+    return row.run, str(row.seed), "" if row.is_training else str(row.batch_index)
+
+
+def _frontier(rows: Sequence[FrontierRow]) -> Frontier:
+    guesses = Group(tuple(row for row in rows if row.attack == BASELINE)).by(_unit, "cell_accuracy")
+    same = by_key(
+        rows, lambda row: (row.curve, row.is_undefended or row.defense, row.defense_strength, row.defense_option)
+    )
+    # The first row of a point is one that says what the defense is, where any does.
+    points = [
+        Point(tuple(sorted(found, key=lambda row: not row.defense_words)), guesses=guesses) for found in same.values()
+    ]
+    curves = list(dict.fromkeys(point.first.curve for point in points))
+
+    def order(point: Point) -> tuple[bool, int, float]:
+        row = point.first
+        return not row.is_undefended, curves.index(row.curve), row.defense_strength or 0.0
+
+    return Frontier(tuple(sorted(points, key=order)), guesses)
+
+
+def _standing(point: Point, others: Sequence[Point]) -> Standing:
+    above = [other for other in others if dominates(other.place, point.place)]
+    if not above:
+        rivals = tuple(other for other in others if not is_worse(other, point))
+        return Standing(point, True, rivals, "not distinguishable" if rivals else "best")
+    measurably = [
+        other for other in above if _exceeds(other.accuracies, point.accuracies) or _exceeds(point.gains, other.gains)
+    ]
+    verdict: Verdict = "beaten" if measurably else "not distinguishable"
+    return Standing(point, False, tuple(sorted(measurably or above, key=lambda one: one.place, reverse=True)), verdict)
+
+
+def _exceeds(first: Paired, second: Paired) -> bool:
+    """Whether the 95% interval of the paired difference lies above 0."""
+    found = difference(first, second)
+    return found is not None and found.low is not None and found.low > 0
+
+
+def _lowest(value: Estimate | None) -> float:
+    """Lower end of an interval, or the mean where there is none."""
+    return 0.0 if value is None else value.mean if value.low is None else value.low

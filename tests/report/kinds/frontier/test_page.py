@@ -1,0 +1,221 @@
+"""The whole page of a defense frontier."""
+
+import json
+import re
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from lightleak.core.errors import UsageError
+from lightleak.core.results import read_row
+from lightleak.report import build_report
+from lightleak.report.kinds.frontier import page as frontier_page
+from lightleak.report.page import render
+from lightleak.report.read import Run, load_run
+
+HOSTILE = "<script>alert(1)</script>"
+SECTIONS = ["summary", "frontier", "what", "run"]
+
+
+def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
+    page = page_of(make_frontier())
+    assert page.ids == SECTIONS
+    for words in (
+        "Gaussian noise 0.01",
+        "Pareto-best",
+        "beaten by",
+        "not distinguishable from",
+        "at delta 1e-05",
+        "Guessing: An honest-but-curious server that knows column marginals.",
+        "10 epochs, batches of 32, sgd at 0.01",
+        "Gaussian noise of scale 0.001",  # every defense in words
+        "lightleak audit config.yaml",
+        "packages torch 2.13.0",
+        "trainings 14 min 15 s for 95",
+        "restarts 30, steps 1500",
+    ):
+        assert words in page.text, words
+    assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
+
+
+def test_verdicts_of_the_whole_frontier(page_of, make_named_frontier) -> None:
+    full = page_of(make_named_frontier("full")()).text
+    assert "Measured with 5 trainings and 6 clients" in full
+    assert "Of 19 points measured, 7 are Pareto-best, from the most accurate to the least leaky: Clipping 1, " in full
+    assert re.search(r"of them are best in the means only.* of the other 12, 1 cannot be distinguished", full)
+    assert "DP-SGD 0.5: epsilon 9.83 at delta 1e-05" in full and "+1.0 points (95% interval 0.9 to 1.0)" in full
+    changed = {"none": (0.79, 0.84), "sign": (0.6, 0.86)}
+    two = page_of(make_named_frontier("two")(curves=tuple(changed), changed=changed)).text
+    assert "Of 2 points measured, only one is Pareto-best: Sign." in two and "in the means only" not in two
+    single = page_of(make_named_frontier("1")(curves=tuple(changed), changed=changed, trainings=1, clients=1)).text
+    assert "Measured with 1 training and 1 client" in single and "give no intervals" in single
+    weak = page_of(make_named_frontier("weak")(curves=("none", "sign"), extra={"options": {"steps": 100}})).text
+    assert "TabLeak, 100 steps in place of 1500" in weak and "Pareto-best:" not in weak and "first to" not in weak
+
+
+def test_the_table_has_a_line_for_every_point_in_order(page_of, make_frontier) -> None:
+    page = page_of(make_frontier(curves=("none", "gaussian_noise", "dp_sgd", "sign")))
+    start = next(i for i, row in enumerate(page.rows) if "Epsilon, training" in row)
+    found = [(row[0], row[1], row[4] == "–") for row in page.rows[start + 1 : start + 9]]
+    assert found == [
+        ("no defense", "–", True),
+        ("Gaussian noise scale 0.001", "–", False),
+        ("Gaussian noise scale 0.01", "–", False),
+        ("Gaussian noise scale 0.1", "–", False),
+        ("DP-SGD noise multiplier 0.5", "9.83", False),
+        ("DP-SGD noise multiplier 1", "2.94", False),
+        ("DP-SGD noise multiplier 2", "1.02", False),
+        ("Sign", "–", False),
+    ]
+
+
+def test_verdicts_name_their_rivals(page_of, make_frontier) -> None:
+    changed = {"none": (0.79, 0.84), "sign": (0.6, 0.84), "dp_sgd": (0.7, 0.8)}
+    rows = {row[0]: row for row in page_of(make_frontier(curves=tuple(changed), changed=changed)).rows if row}
+    assert rows["DP-SGD noise multiplier 1"][-1] == "beaten by Sign"
+    assert rows["Sign"][-1].startswith("★ best")
+
+
+def interval_of(values: list[float], lowest: float = 0.0) -> str:
+    """Mean and 95% interval in percent, computed by the standard library and scipy alone."""
+    mean, n = statistics.fmean(values), len(values)
+    half = stats.t.ppf(0.975, n - 1) * statistics.stdev(values) / n**0.5
+    ends = [f"{100 * min(max(end, lowest), 1) + 0.0:.1f}".replace("-", "−") for end in (mean - half, mean + half)]
+    return f"{ends[0]} to {ends[1]}"
+
+
+def signed(value: float) -> str:
+    return f"{'−' if value < 0 else '+'}{abs(100 * value):.1f}"
+
+
+def test_numbers_in_the_table_are_those_of_the_rows(page_of, make_frontier) -> None:
+    folder = make_frontier(curves=("none", "random_pruning"))
+    raw = json.loads((folder / "results.json").read_text())["rows"]
+
+    def values(defense: str, strength: float | None, attack: str, name: str) -> list[float]:
+        wanted = (defense, strength, attack)
+        return [row[name] for row in raw if (row["defense"], row["defense_strength"], row["attack"]) == wanted]
+
+    trained, cells = (
+        values("random_pruning", 0.9, "none", "accuracy"),
+        values("random_pruning", 0.9, "tableak", "cell_accuracy"),
+    )
+    lost = [a - b for a, b in zip(values("none", None, "none", "accuracy"), trained, strict=True)]
+    over = [a - b for a, b in zip(cells, values("none", None, "random", "cell_accuracy"), strict=True)]
+    (row,) = [row for row in page_of(folder).rows if row and row[0] == "Random pruning probability 0.9"]
+    assert row[1:6] == [
+        f"{100 * statistics.fmean(trained):.1f}% {interval_of(trained)}",
+        f"{statistics.fmean(values('random_pruning', 0.9, 'none', 'auroc')):.3f}",
+        f"{signed(statistics.fmean(lost))} {interval_of(lost, -1)}",
+        f"{100 * statistics.fmean(cells):.1f}% {interval_of(cells)}",
+        f"{signed(statistics.fmean(over))} {interval_of(over, -1)}",
+    ]
+
+
+def test_epsilon_has_a_column_where_something_is_guaranteed(page_of, make_named_frontier) -> None:
+    both = make_named_frontier("a")(curves=("none", "dp_sgd"), extra={"release_epsilon": 4.38})
+    found = [row[1:3] for row in page_of(both).rows if row and row[0].startswith("DP-SGD noise")]
+    assert found == [["9.83", "4.38"], ["2.94", "4.38"], ["1.02", "4.38"]]
+    assert "and 4.38 for one update" in page_of(both).text
+    without = page_of(make_named_frontier("b")(curves=("none", "sign")))
+    assert "Epsilon" not in without.text
+
+
+def test_several_attacks_are_named_by_point(page_of, make_frontier) -> None:
+    folder = make_frontier(curves=("none", "sign"), attacks=("tableak", "inverting_gradients", "random"))
+    raw = json.loads((folder / "results.json").read_text())
+    for row in raw["rows"]:
+        if row["attack"] == "inverting_gradients" and row["defense"] == "sign":
+            row["cell_accuracy"] += 0.2
+    (folder / "results.json").write_text(json.dumps(raw))
+    rows = {row[0]: row for row in page_of(folder).rows if row}
+    assert "TabLeak" in rows["no defense"] and "Inverting Gradients" in rows["Sign"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says", "gone"),
+    [
+        ({"curves": ()}, "the run has no results", ["frontier"]),
+        ({"curves": ("sign",)}, "no attack without a defense has finished", []),
+        ({"clients": 0}, "there is nothing to draw", []),
+        ({"clients": 0}, "10 epochs, batches of 32, sgd at 0.01", []),
+        ({"trainings": 0}, "not measured yet", []),
+        ({"without": ("config.yaml", "environment.json")}, "contains no config.yaml", []),
+        ({"trainings": 1, "clients": 1}, "One training and one client", []),
+    ],
+)
+def test_a_missing_piece_is_left_out_or_explained(page_of, make_frontier, options, says: str, gone: list[str]) -> None:
+    page = page_of(make_frontier(**options))
+    assert says in page.text
+    assert page.ids == [name for name in SECTIONS if name not in gone]
+    assert {f"#{name}" for name in gone}.isdisjoint(re.findall(r"#\w+", page.text))
+
+
+def test_values_of_the_run_are_escaped(page_of, make_frontier) -> None:
+    folder = make_frontier(curves=("none", "sign"), extra={"dataset": HOSTILE, "target": HOSTILE, "training": HOSTILE})
+    raw = json.loads((folder / "results.json").read_text())
+    for row in raw["rows"]:
+        row |= {"threat": None, "threat_model": HOSTILE, "defense_words": HOSTILE, "options": {HOSTILE: HOSTILE}}
+        if row["defense"] == "sign":
+            row |= {"defense_label": HOSTILE, "defense_option": HOSTILE, "defense_strength": 1}
+    (folder / "results.json").write_text(json.dumps(raw))
+    page = page_of(folder)
+    assert "script" not in page.tags
+    assert HOSTILE in page.text
+
+
+SHARES = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0])
+NUMBERS = st.sampled_from([None, float("nan"), float("inf"), 0.0, 7.5])
+TEXTS = st.sampled_from([None, "", "a", 3])
+ROWS = st.fixed_dictionaries(
+    {"kind": st.just("defense-frontier"), "attack": st.sampled_from(["none", "tableak", "random", "x"])},
+    optional={
+        **{name: SHARES for name in ("accuracy", "auroc", "cell_accuracy", "delta")},
+        **{name: NUMBERS for name in ("epsilon", "release_epsilon", "seconds", "defense_strength")},
+        **{name: TEXTS for name in ("dataset", "target", "training", "threat_model", "labels")},
+        **{name: TEXTS for name in ("defense_label", "defense_words")},
+        "options": st.sampled_from([None, {"steps": 3}]),
+        "defense": st.sampled_from([None, "none", "sign", "gaussian_noise"]),
+        "batch_size": st.sampled_from([None, 0, 8]),
+        "batch_index": st.integers(0, 2),
+        "seed": st.integers(0, 2),
+    },
+)
+
+
+@given(st.lists(ROWS, max_size=10))
+@settings(max_examples=80, deadline=None)
+def test_any_part_of_any_row_may_be_missing(outline, rows: list[dict[str, Any]]) -> None:
+    found = tuple(read_row(row, "row", "run") for row in rows)
+    page = outline(render(frontier_page([Run("run", Path("."), "defense-frontier", found)], redact=False)))
+    assert {"what", "run"} <= set(page.ids)
+    assert "nan" not in page.text.lower().split() and "None" not in page.text.split()
+
+
+@pytest.mark.parametrize("changed", [{"attack": None}, {"accuracy": "0.5"}, {"accuracy": 7.5}, {"epsilon": True}])
+def test_a_row_that_cannot_be_right_is_refused(make_frontier, changed: dict[str, Any]) -> None:
+    folder = make_frontier(curves=("none",), extra=changed)
+    with pytest.raises(UsageError, match=rf"results.json, row 0, key '{next(iter(changed))}'"):
+        load_run(folder)
+
+
+def test_several_runs_are_pooled_and_several_tables_stand_apart(outline, make_named_frontier, tmp_path: Path) -> None:
+    first = make_named_frontier("monday")(curves=("none", "sign"), trainings=2, clients=2)
+    second = make_named_frontier("tuesday")(curves=("none", "sign"), trainings=3, clients=4, seed=1)
+    pooled = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert "Measured with 5 trainings and 6 clients" in pooled.text
+    assert "monday" in pooled.text and "tuesday" in pooled.text
+    third = make_named_frontier("other")(curves=("none", "sign"), extra={"dataset": "german"})
+    apart = outline(build_report([first, third], tmp_path / "apart.html").read_text(encoding="utf-8"))
+    assert apart.text.count("Accuracy lost, points") == 2
+    assert build_report([first, second]) == first / "combined.html"
+
+
+def test_the_report_is_the_same_each_time_and_redacted_or_not(make_frontier) -> None:
+    run = load_run(make_frontier(trainings=2, clients=2))
+    assert len({render(frontier_page([run], redact)) for redact in (False, False, True)}) == 1

@@ -1,0 +1,276 @@
+"""Points of a frontier, their verdicts, and which defense is recommended."""
+
+import json
+import statistics
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from lightleak.core.results import FrontierRow
+from lightleak.report.kinds.frontier_points import (
+    Frontier,
+    Point,
+    compare,
+    compare_raw,
+    difference,
+    dominates,
+    fullest,
+    standings,
+)
+from lightleak.report.read import load_run
+
+NONE: dict[str, Any] = {"dataset": "adult"}
+NOISE: dict[str, Any] = {
+    "dataset": "adult", "defense": "gaussian_noise", "defense_label": "noise", "defense_strength": 0.1,
+}  # fmt: skip
+FEW = st.sampled_from([0.5, 0.6, 0.7, 0.8])
+
+
+def attacked(of: dict[str, Any], attack: str, cells: Iterable[float], **more: Any) -> list[FrontierRow]:
+    return [
+        FrontierRow(attack=attack, run="run", seed=0, batch_index=index, metrics={"cell_accuracy": value}, **of, **more)
+        for index, value in enumerate(cells)
+    ]
+
+
+def trained(of: dict[str, Any], accuracies: Iterable[float]) -> list[FrontierRow]:
+    return [
+        FrontierRow(attack="none", run="run", seed=seed, accuracy=value, **of) for seed, value in enumerate(accuracies)
+    ]
+
+
+def point(name: str, accuracies: Iterable[float], cells: Iterable[float]) -> Point:
+    """A point with these accuracies by seed and these shares of cells by client, where guessing gets none."""
+    rows = trained({"defense": name}, accuracies) + attacked({"defense": name}, "tableak", cells)
+    return Point(tuple(rows), guesses={("run", "0", str(index)): 0.0 for index in range(9)})
+
+
+def frontier_of(folder: Path) -> Frontier:
+    (found,) = compare(load_run(folder).of(FrontierRow))
+    return found
+
+
+GUESSES = attacked(NONE, "random", (0.5, 0.6))
+
+
+def test_leakage_is_paired_with_guessing_on_the_same_client_under_every_defense() -> None:
+    (frontier,) = compare(GUESSES + attacked(NONE, "tableak", (0.7, 0.9)) + attacked(NOISE, "tableak", (0.6, 0.8)))
+    assert frontier.guess.mean == pytest.approx(0.55)
+    assert [point.leakage.mean for point in frontier.points] == pytest.approx([0.25, 0.15])
+    assert frontier.points[1].gains == pytest.approx({("run", "0", "0"): 0.1, ("run", "0", "1"): 0.2})
+
+
+def test_an_attacker_that_does_better_by_guessing_guesses() -> None:
+    (frontier,) = compare(GUESSES + attacked(NOISE, "tableak", (0.3, 0.65)) + trained(NOISE, (0.8,)))
+    (noise,) = frontier.measured
+    assert noise.leakage.mean == pytest.approx(-0.075)
+    assert noise.place == (0.8, 0.0) and set(noise.gains.values()) == {0.0}
+
+
+def test_each_point_is_judged_by_the_attack_that_recovers_most_there() -> None:
+    rows = [
+        *GUESSES,
+        *attacked(NONE, "tableak", (0.9, 0.9)),
+        *attacked(NONE, "inverting_gradients", (0.7, 0.7)),
+        *attacked(NOISE, "tableak", (0.6, 0.6)),
+        *attacked(NOISE, "inverting_gradients", (0.7, 0.65)),
+    ]
+    (frontier,) = compare(rows)
+    assert [point.strongest.attack for point in frontier.points] == ["tableak", "inverting_gradients"]
+    assert [point.cells.mean for point in frontier.points] == pytest.approx([0.9, 0.675])
+
+
+def test_one_attack_with_two_settings_is_two_attacks() -> None:
+    weak = [replace(one, run="other") for one in attacked(NOISE, "tableak", (0.3, 0.2), options={"steps": 10})]
+    (frontier,) = compare(GUESSES + attacked(NOISE, "tableak", (0.7, 0.8)) + weak)
+    assert frontier.points[1].cells.mean == pytest.approx(0.75)
+    assert frontier.points[1].strongest.attack == "tableak"
+
+
+def test_cost_is_paired_by_seed() -> None:
+    (frontier,) = compare(trained(NOISE, (0.80, 0.70)) + trained(NONE, (0.82, 0.71)))
+    none, noise = frontier.points
+    cost = frontier.cost(noise)
+    # The two accuracies are 10 points apart, their differences to no defense are 1 and 2.
+    assert cost.mean == pytest.approx(0.015)
+    assert cost.high - cost.low < 0.14 < noise.accuracy.high - noise.accuracy.low
+    assert frontier.cost(none) is None
+
+
+def test_points_stand_with_no_defense_first_and_by_strength(make_frontier) -> None:
+    (frontier,) = compare(reversed(load_run(make_frontier(trainings=1, clients=1)).of(FrontierRow)))
+    assert frontier.points[0] is frontier.none
+    curves = [point.first.curve for point in frontier.points]
+    assert len(curves) == 19 and sum(a != b for a, b in pairwise(curves)) == 8
+    for name in curves:
+        values = [one.first.defense_strength or 0.0 for one in frontier.points if one.first.curve == name]
+        assert values == sorted(values)
+    granted = {one.first.curve: one.granted("epsilon") for one in frontier.points if one.granted("epsilon")}
+    assert granted == {"dp_sgd": 1.02}
+    assert [one.granted("epsilon") for one in frontier.guaranteed] == [9.83, 2.94, 1.02]
+
+
+def test_runs_are_pooled_and_settings_stay_apart() -> None:
+    rows = trained(NONE, (0.8, 0.9))
+    again = [replace(one, run="other") for one in rows]
+    elsewhere = [replace(one, dataset="german") for one in rows]
+    first, second = compare(rows + again + elsewhere)
+    assert (first.points[0].accuracy.n, second.points[0].accuracy.n) == (4, 2)
+    assert (first.first.dataset, second.first.dataset) == ("adult", "german")
+
+
+def test_what_is_not_finished_is_not_measured() -> None:
+    (frontier,) = compare(trained(NOISE, (0.8,)) + attacked(NONE, "tableak", (0.7,)))
+    assert frontier.measured == () and frontier.guess is None and frontier.choice is None
+    assert [point.gains for point in frontier.points] == [{}, {}]
+    assert difference({"a": 1.0}, {}) is None
+    assert fullest([]) is None
+
+
+def test_rows_as_the_file_holds_them_are_read() -> None:
+    raw = {"kind": "defence-frontier", "attack": "none", "accuracy": 0.8, "seed": 3, "defense": "sign"}
+    (frontier,) = compare_raw([raw, raw | {"accuracy": float("nan"), "seed": 4}], "run")
+    (found,) = frontier.points
+    assert (found.first.curve, found.first.is_undefended) == ("sign", False)  # a curve has the name of its defense
+    assert found.accuracies == {("run", "3", ""): 0.8}
+
+
+@given(st.lists(st.tuples(FEW, FEW), min_size=1, max_size=8))
+def test_the_best_are_those_that_no_other_dominates(values) -> None:
+    found = standings([point(str(i), [accuracy], [cells]) for i, (accuracy, cells) in enumerate(values)])
+    for one, (accuracy, cells) in zip(found, values, strict=True):
+        beaten = any(a >= accuracy and c <= cells and (a > accuracy or c < cells) for a, c in values)
+        assert one.is_best is not beaten
+    assert any(one.is_best for one in found)
+
+
+@given(st.tuples(FEW, FEW), st.tuples(FEW, FEW), st.tuples(FEW, FEW))
+def test_domination_is_a_strict_order(a, b, c) -> None:
+    assert not dominates(a, a)
+    assert not (dominates(a, b) and dominates(b, a))
+    assert dominates(a, c) or not (dominates(a, b) and dominates(b, c))
+
+
+@pytest.mark.parametrize(("first", "second"), [((0.5, 0.5), (0.5, 0.5)), ((0.6, 0.6), (0.5, 0.5))])
+def test_equal_points_and_trade_offs_do_not_dominate(first, second) -> None:
+    assert not dominates(first, second) and not dominates(second, first)
+
+
+def test_a_measurable_difference_beats() -> None:
+    good, bad = point("good", [0.80, 0.81, 0.82], [0.5, 0.6]), point("bad", [0.70, 0.71, 0.72], [0.6, 0.5])
+    first, second = standings([good, bad])
+    assert (first.is_best, first.verdict, first.rivals) == (True, "best", ())
+    assert (second.is_best, second.verdict) == (False, "beaten")
+    assert [rival.first.curve for rival in second.rivals] == ["good"]
+
+
+def test_a_difference_within_the_interval_does_not_separate_points() -> None:
+    good, bad = point("good", [0.80, 0.70, 0.78], [0.5, 0.6]), point("bad", [0.70, 0.79, 0.76], [0.6, 0.5])
+    first, second = standings([good, bad])
+    # By mean the first wins; neither is measurably worse than the other.
+    assert (first.is_best, second.is_best) == (True, False)
+    assert first.verdict == second.verdict == "not distinguishable"
+    assert [one.rivals[0].first.curve for one in (first, second)] == ["bad", "good"]
+
+
+def test_a_best_point_that_is_best_by_chance_has_a_rival() -> None:
+    """More accurate by chance, and measurably leakier."""
+    none = point("none", [0.81, 0.80, 0.79], [0.80, 0.81, 0.79])
+    noise = point("noise", [0.79, 0.81, 0.79], [0.50, 0.51, 0.49])
+    first, second = standings([none, noise])
+    assert first.is_best and first.verdict == "not distinguishable" and first.rivals[0] is noise
+    assert second.is_best and second.verdict == "best" and second.rivals == ()
+
+
+def test_one_seed_and_one_client_distinguish_nothing() -> None:
+    found = standings([point("a", [0.9], [0.1]), point("b", [0.5], [0.9])])
+    assert {one.verdict for one in found} == {"not distinguishable"}
+
+
+def test_points_that_leak_nothing_are_compared_by_accuracy_alone() -> None:
+    """Below guessing an attacker guesses: how far below is no merit."""
+    strong = point("strong", [0.70, 0.71, 0.72], [-0.3, -0.31, -0.32])
+    weak = point("weak", [0.80, 0.81, 0.82], [-0.01, -0.02, -0.01])
+    first, second = standings([strong, weak])
+    assert (first.is_best, first.verdict) == (False, "beaten")
+    assert (second.is_best, second.verdict) == (True, "best")
+
+
+VALUES = st.lists(st.floats(0.4, 0.9).map(lambda value: round(value, 3)), min_size=3, max_size=3)
+
+
+@given(st.tuples(VALUES, VALUES), st.tuples(VALUES, VALUES))
+def test_beaten_needs_a_paired_interval_that_excludes_0(one, other) -> None:
+    """Against an interval computed by the standard library and scipy alone."""
+
+    def exceeds(first, second) -> bool:
+        differences = [a - b for a, b in zip(first, second, strict=True)]
+        half = stats.t.ppf(0.975, 2) * statistics.stdev(differences) / 3**0.5
+        return statistics.fmean(differences) - half > 1e-12
+
+    found, _ = standings([point("one", *one), point("other", *other)])
+    if found.verdict == "beaten":
+        means = [(statistics.fmean(accuracies), statistics.fmean(cells)) for accuracies, cells in (other, one)]
+        assert dominates(*means)
+        assert exceeds(other[0], one[0]) or exceeds(one[1], other[1])
+    if found.verdict == "best":
+        assert exceeds(one[0], other[0]) or exceeds(other[1], one[1])
+
+
+def test_the_choice_is_the_most_accurate_of_those_that_halve(make_frontier) -> None:
+    frontier = frontier_of(make_frontier())
+    choice = frontier.choice
+    leaks, limit = choice.point.place[1], 0.5 * choice.none.place[1]
+    assert choice.halves and leaks <= limit
+    halving = [one for one in frontier.measured if one.place[1] <= limit]
+    assert choice.point.accuracy.mean == max(one.accuracy.mean for one in halving)
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ({"quantization": (0.71, 0.845)}, "takes most"),
+        ({"quantization": (0.60, 0.845)}, "halves"),
+        ({"quantization": (0.80, 0.84)}, "none"),
+        ({"quantization": (0.79, 0.84)}, "none"),  # a difference that may be chance
+        ({"none": (0.53, 0.84)}, "none"),
+    ],
+)
+def test_a_defense_is_chosen_only_where_it_measurably_helps(make_frontier, changed, chosen: str) -> None:
+    choice = frontier_of(make_frontier(curves=("none", "quantization"), changed=changed)).choice
+    assert ("none" if choice is None else "halves" if choice.halves else "takes most") == chosen
+
+
+def test_an_erratic_defense_does_not_hide_a_steady_one() -> None:
+    """One that leaks less in the mean, but not measurably, and is more accurate: it is not chosen."""
+
+    def rows(label: str, cells: tuple[float, ...], accuracy: float) -> list[FrontierRow]:
+        return attacked({"defense": label}, "tableak", cells) + trained({"defense": label}, [accuracy] * 3)
+
+    (frontier,) = compare(
+        attacked({}, "random", (0.5, 0.5, 0.5))
+        + rows("none", (0.8, 0.81, 0.79), 0.84)
+        + rows("steady", (0.6, 0.61, 0.6), 0.83)
+        + rows("erratic", (0.3, 0.95, 0.5), 0.835)
+    )
+    assert frontier.choice.point.first.curve == "steady"
+
+
+def test_a_folder_is_read_with_its_settings(make_frontier) -> None:
+    folder = make_frontier(curves=("none", "sign"), trainings=2, clients=3)
+    rows = load_run(folder).of(FrontierRow)
+    assert len(rows) == 2 * 2 + 2 * 3 + 3  # trainings, attacks, and guessing without a defense alone
+    (frontier,) = compare(rows)
+    first = frontier.first
+    assert (first.dataset, first.target, first.protocol, first.batch_size) == ("adult", "mlp-100-100", "fedsgd", 32)
+    assert (first.training, first.label_setting) == ("10 epochs, batches of 32, sgd at 0.01", "true")
+    raw = json.loads((folder / "results.json").read_text())["rows"]
+    (same,) = compare_raw(raw, "run")
+    assert [one.accuracies for one in same.points] == [one.accuracies for one in frontier.points]

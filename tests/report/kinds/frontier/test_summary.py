@@ -1,0 +1,269 @@
+"""The summary of a defense frontier follows from the numbers, in plain words."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lightleak.core.results import FrontierRow
+from lightleak.core.threat_model import Threat
+from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.report.kinds.frontier_points import Frontier, compare
+from lightleak.report.kinds.frontier_summary import DOES, HOW_MUCH, most_often_right, shortlist, summary
+from lightleak.report.read import load_run
+from lightleak.report.sections.summary import MOST_LINES, Summary
+
+JARGON = (
+    "gradient", "epoch", "batch", "honest-but-curious", "baseline", "TabLeak", "prior", "seed", "threat model",
+    "Pareto", "Bonferroni", "dominat", "frontier", "cell", "update", "client", "marginal", "noise multiplier", "delta",
+    "utility", "leakage",
+)  # fmt: skip
+THREAT = Threat("server", ("update",), ("true_labels", "column_bounds"))
+FULL = {"restarts": 30, "steps": 1500}
+ADULT: dict[str, Any] = {"dataset": "adult", "target": "mlp", "protocol": "fedsgd", "batch_size": 32}
+GERMAN = ADULT | {"dataset": "german"}
+Numbers = tuple[float, ...]
+
+
+def rows(label: str, cells: Numbers, accuracy: Numbers, value: float | None = None, **fields: Any) -> list[FrontierRow]:
+    """Attacks on clients 0, 1, ... and trainings with seeds 0, 1, ..."""
+    option = {"gaussian_noise": "scale", "dp_sgd": "noise_multiplier"}.get(label)
+    of = {"defense": label, "defense_strength": value, "defense_option": option, "run": "r"}
+    of |= fields.pop("setting", ADULT)
+    attack = {"attack": "tableak", "seed": 0, "threat": THREAT, "options": fields.pop("budget", FULL)}
+    return [
+        *(FrontierRow(**of, **attack, batch_index=i, metrics={"cell_accuracy": one}) for i, one in enumerate(cells)),
+        *(FrontierRow(**of, **fields, attack="none", seed=i, accuracy=one) for i, one in enumerate(accuracy)),
+    ]
+
+
+def guesses(n: int, setting: dict[str, Any] = ADULT) -> list[FrontierRow]:
+    return [
+        FrontierRow(attack="random", run="r", seed=0, batch_index=i, metrics={"cell_accuracy": 0.5}, **setting)
+        for i in range(n)
+    ]
+
+
+OPEN = (0.8, 0.82, 0.78, 0.8)
+HIDDEN = (0.6, 0.61, 0.59, 0.6)
+GOOD = (0.84, 0.85, 0.86)
+NONE = rows("none", OPEN, GOOD) + guesses(4)
+SIGN = rows("sign", HIDDEN, (0.82, 0.831, 0.839))
+PRIVATE = rows(
+    "dp_sgd", (0.45, 0.46, 0.44, 0.45), (0.81, 0.82, 0.83), 1.0, epsilon=1.0, release_epsilon=4.38, delta=1e-5
+)
+
+
+def said(*found: list[FrontierRow]) -> Summary:
+    return summary(compare([row for some in found for row in some]))
+
+
+def words(found: Summary) -> str:
+    tiles = [f"{tile.value} {tile.label} {tile.detail}" for tile in found.tiles]
+    shown = [" ".join((cell.text, *cell.small)) for line in table_lines(found) for cell in line]
+    head = found.table.head if found.table else ()
+    questions = [part for pair in found.attacker for part in pair]
+    return " ".join(
+        [*found.sentences, *tiles, *found.terms, *found.defenses, *head, *shown, found.note, *questions, *found.notes]
+    )
+
+
+def table_lines(found: Summary):
+    return [line.cells for line in found.table.groups[0].lines] if found.table else []
+
+
+def lines(found: Summary) -> list[tuple[str, str]]:
+    return [(cells[0].text, cells[0].small[0]) for cells in table_lines(found)]
+
+
+def values(found: Summary) -> list[str]:
+    return [tile.value for tile in found.tiles]
+
+
+def has(text: str, *facts: str) -> bool:
+    return all(fact in text for fact in facts)
+
+
+def test_what_is_read_stands_next_to_what_guessing_gets() -> None:
+    found = said(NONE)
+    assert has(found.sentences[0], "32 records", " 80 of every 100", "77.4 to 82.6")
+    assert has(found.sentences[1], " 50:", "30.0 points", "27.4 to 32.6")
+    assert "4 messages" in found.sentences[2]
+    assert values(found) == ["80", "50"]
+    assert has(found.attacker[2][1], "such as a diagnosis", "the smallest and largest possible value")
+    assert len(found.defenses) == 1 and lines(found) == [("No defense", "")]
+
+
+def test_the_recommended_defense_comes_with_what_it_leaves_and_costs() -> None:
+    found = said(NONE, SIGN)
+    first = found.defenses[0]
+    assert has(first, "Sign (of every number", "the only defense that was tried", "at least half")
+    assert has(first, "60 of 100 values", "instead of 80", "change −20.0, 95% interval −21.3 to −18.7")
+    assert has(first, "still 10.0 points more than seeing nothing (95% interval 8.7 to 11.3)")
+    assert has(first, "The price", "83 of 100", "instead of 85", "change −2.0,")
+    assert values(found) == ["80", "50", "60", "−2.0"]
+    assert "after the fact" not in words(found)
+
+
+@pytest.mark.parametrize(
+    ("cells", "accuracy", "facts", "absent"),
+    [
+        (HIDDEN, (0.84, 0.84, 0.865), ("The price", "; it may be chance)."), ()),
+        (HIDDEN, (0.87, 0.881, 0.889), ("No cost", "88 of 100"), ("The price",)),
+        ((0.5, 0.55, 0.48, 0.51), GOOD, ("still 1.0 points", "−3.7 to 5.7; it may be chance"), ()),
+        ((0.4, 0.41, 0.39, 0.4), GOOD, (": no more than seeing nothing.",), ("still", "on average")),
+        ((0.45, 0.55, 0.42, 0.5), GOOD, ("on average no more", "difference −2.0", "−11.1 to 7.1"), ("still",)),
+    ],
+)
+def test_what_may_be_chance_is_called_so(cells: Numbers, accuracy: Numbers, facts, absent) -> None:
+    first = said(NONE, rows("sign", cells, accuracy)).defenses[0]
+    assert has(first, *facts) and not any(word in first for word in absent)
+
+
+def test_the_choice_after_the_fact_is_widened_by_how_many_were_tried() -> None:
+    """The interval of one change, and the wider one that holds for every change of every defense at once."""
+    found = said(NONE, SIGN, rows("clipping", OPEN, GOOD))
+    assert "−21.3 to −18.7" in found.defenses[0]
+    # Student's t at 1 - 0.05 / 4 (two defenses, two changes each) with 3 degrees of freedom is 5.39, not 3.18.
+    assert has(found.defenses[1], "best of 2", "−22.2 to −17.8 for values read")
+    assert "help may be chance" not in found.defenses[1]
+    many = [rows(f"clip{i}", OPEN, GOOD) for i in range(40)]
+    assert "help may be chance" in said(NONE, rows("sign", (0.6, 0.7, 0.5, 0.5), GOOD), *many).defenses[1]
+
+
+def test_rivals_of_the_recommended_defense_are_named() -> None:
+    found = said(NONE, SIGN, rows("clipping", (0.605, 0.6, 0.6, 0.595), (0.821, 0.83, 0.838)))
+    assert "Clipping is neither measurably less accurate" in found.defenses[1]
+    apart = said(NONE, SIGN, rows("clipping", (0.5, 0.51, 0.49, 0.5), (0.7, 0.711, 0.719)))
+    assert "neither measurably" not in words(apart)
+
+
+def test_single_messages_and_trainings_show_nothing_for_certain() -> None:
+    found = said(rows("none", OPEN[:1], GOOD[:1]) + guesses(1), rows("sign", (0.6,), (0.83,)))
+    text = words(found)
+    assert has(text, "(one message: no interval)", "(change −20.0, no interval)", "cannot tell any of this from chance")
+    assert "▼ −" not in text and "○ −20.0" in text
+
+
+@pytest.mark.parametrize(
+    ("results", "fact"),
+    [
+        ([], "no training and no attack has finished"),
+        (SIGN, "no attack without a defense has finished"),
+        (rows("none", OPEN, GOOD) + SIGN, "who saw nothing would get right is not known"),
+        (rows("none", OPEN, ()) + guesses(4) + SIGN, "the training without a defense"),
+    ],
+)
+def test_what_is_missing_is_said(results: list[FrontierRow], fact: str) -> None:
+    found = words(said(results))
+    assert fact in found and "first to consider" not in found
+
+
+def test_nothing_to_take_away_and_nothing_taken_away() -> None:
+    safe = said(rows("none", (0.5, 0.55, 0.48, 0.51), GOOD), guesses(4), SIGN)
+    assert "may be chance" in safe.sentences[1] and "no leakage was shown" in safe.defenses[0]
+    below = said(rows("none", (0.4, 0.41, 0.4, 0.42), GOOD), guesses(4))
+    assert "helped no attack (difference −9.2" in below.sentences[1]
+    useless = said(NONE, rows("sign", OPEN, GOOD), rows("clipping", OPEN, GOOD))
+    assert "None of the 2 defenses" in useless.defenses[0] and values(useless) == ["80", "50"]
+    assert has(words(useless), "○ 0.0 (0.0 to 0.0)", "An interval without width")
+
+
+def test_the_table_contains_the_cheapest_the_most_protective_and_the_strongest_guarantee(make_frontier) -> None:
+    found = summary(compare(load_run(make_frontier()).of(FrontierRow)))
+    assert [(title, detail.split(";")[0]) for title, detail in lines(found)] == [
+        ("No defense", ""),
+        ("Gaussian noise 0.01", "named above"),
+        ("Quantization 4", "costs least of those that help"),
+        ("Gaussian noise 0.1", "gives least away"),
+        ("DP-SGD 2", "the strongest guarantee"),
+    ]
+    assert "rounded coarsely, to 4 binary digits" in words(found)
+    assert [cells[-1].text for cells in table_lines(found)] == ["none"] * 4 + ["1.02"]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_no_other_defense_is_cheaper_or_more_protective_than_the_lines_say(make_frontier, seed: int) -> None:
+    (frontier,) = compare(load_run(make_frontier(seed=seed)).of(FrontierRow))
+    found = _lines(frontier)
+    assert len(found) <= MOST_LINES
+    least = found.get("gives least away", frontier.choice.point)
+    assert all(point.place[1] >= least.place[1] for point in frontier.tried)
+    strongest = found["the strongest guarantee"].granted("epsilon")
+    assert all(point.granted("epsilon") >= strongest for point in frontier.guaranteed)
+
+
+def _lines(frontier: Frontier):
+    assert frontier.none is not None
+    return {why: point for point, why in shortlist(frontier, frontier.none, frontier.choice)}
+
+
+def test_a_guarantee_is_explained_by_how_often_a_bet_is_won() -> None:
+    found = said(NONE, SIGN, PRIVATE)
+    assert has(found.defenses[2], "50 times in 100", "DP-SGD 1 (epsilon 1) 73.1 times in 100", "gives no guarantee")
+    assert has(words(found), "1 in 100,000", "epsilon of one message")
+    assert found.table is not None and found.table.head[-1].startswith("Epsilon")
+    assert "gives epsilon 1, one message 4.38." in said(NONE, PRIVATE).defenses[-1]
+    loose = rows("dp_sgd", (0.45, 0.46, 0.44, 0.45), (0.81, 0.82, 0.83), 0.1, epsilon=30.0, delta=1e-5)
+    assert "DP-SGD 0.1 (epsilon 30) nearly always" in words(said(NONE, loose))
+
+
+def test_of_many_guarantees_the_weakest_and_the_strongest_are_explained() -> None:
+    many = [
+        rows("dp_sgd", HIDDEN, (0.81, 0.82, 0.83), 1 / epsilon, epsilon=epsilon, delta=1e-5)
+        for epsilon in (4.0, 3.0, 2.0, 1.0)
+    ]
+    last = said(NONE, *many).defenses[-1]
+    assert has(last, "of 4 measured", "(epsilon 4)", "(epsilon 1)") and "(epsilon 3)" not in last
+
+
+def test_without_a_guarantee_it_is_said() -> None:
+    found = said(NONE, SIGN)
+    assert "Nothing here is a guarantee" in found.defenses[-1]
+    assert found.table is not None and not any("psilon" in name for name in found.table.head)
+    assert "may fail" not in words(found)
+
+
+def test_a_bet_is_bounded_as_the_trade_off_of_randomized_response() -> None:
+    """Randomized response, which tells the truth at odds of e^epsilon, reaches the bound."""
+    for kept in (0.5, 0.6, 0.75, 0.99):
+        epsilon = math.log(kept / (1 - kept))
+        assert most_often_right(epsilon, 0.0) == pytest.approx(kept)
+        assert most_often_right(epsilon, 0.01) == pytest.approx(kept + 0.01 * (1 - kept))
+    assert most_often_right(1e9, 1e-5) == 1.0 and most_often_right(-1.0, None) == 0.5
+
+
+def test_of_several_situations_the_one_with_most_points_is_summarized() -> None:
+    found = said(NONE, SIGN, rows("none", OPEN, GOOD, setting=GERMAN) + guesses(4, GERMAN))
+    assert has(words(found), "one of 2 situations", "(adult, mlp)")
+
+
+def test_every_defense_that_can_be_measured_is_explained() -> None:
+    known = {*UPDATE_DEFENSES.names(), *TRAINING_DEFENSES.names()} - {"none"}
+    assert known == set(DOES)
+    assert {name for name, _ in HOW_MUCH} == known - {"sign"}
+
+
+@pytest.mark.parametrize("protocol", ["fedsgd", "fedavg"])
+def test_it_is_free_of_jargon(make_frontier, protocol: str) -> None:
+    folder: Path = make_frontier(extra={"protocol": protocol, "dataset": "adult", "target": "net"})
+    found = summary(compare(load_run(folder).of(FrontierRow)))
+    text = words(found).replace(found.sentences[-1], "")  # the budget names attacks
+    assert [word for word in JARGON if word.lower() in text.lower()] == []
+    assert text.index("“Seeing nothing” is") < text.index("More than seeing nothing, points")
+    assert text.index("A number, epsilon, says") < text.index("Epsilon: training")
+
+
+@pytest.mark.parametrize("level", [0.8, 0.45])
+def test_nothing_is_concluded_from_less_than_the_published_budget(level: float) -> None:
+    weak = {"steps": 100, "restarts": 30}
+    cells = tuple(level + one for one in (0.0, 0.01, -0.01, 0.0))
+    none, sign = rows("none", cells, GOOD, budget=weak), (0.5, 0.51, 0.49, 0.5)
+    found = said(none, guesses(4), rows("sign", sign, GOOD, budget=weak))
+    assert "TabLeak, 100 steps in place of 1500" in found.sentences[-1]
+    assert found.defenses[0].startswith("No conclusion")
+    assert "helped no attack" not in words(found) and "no leakage was shown" not in words(found)
+    defended = rows("sign", sign, GOOD)
+    assert said(none, guesses(4), defended).defenses[0].startswith("No conclusion")
+    assert not said(rows("none", cells, GOOD), guesses(4), defended).defenses[0].startswith("No conclusion")
