@@ -43,6 +43,7 @@ class Table:
         train: private rows.
         test: held-out rows.
         seen_bounds: columns whose bounds are not declared but those of all rows, private ones included.
+        possible_codes: columns of an inferred schema whose whole numbers may be codes of categories.
     """
 
     card: DatasetCard
@@ -50,3 +51,4 @@ class Table:
     train: pd.DataFrame
     test: pd.DataFrame
     seen_bounds: tuple[str, ...] = field(default=(), kw_only=True)
+    possible_codes: tuple[str, ...] = field(default=(), kw_only=True)

@@ -11,6 +11,8 @@ import pandas as pd
 
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
+from lightleak.data.cells import category_strings
+from lightleak.data.codes import possible_codes
 from lightleak.data.column import Column, MissingPolicy
 from lightleak.data.column_problems import (
     column_problems,
@@ -38,6 +40,7 @@ def load_table(
     group: str | None = None,
     drop: Sequence[str] = (),
     missing: MissingPolicy = "refuse",
+    categorical: Sequence[str] = (),
 ) -> Table:
     """Make a table of a user's file or DataFrame.
 
@@ -54,6 +57,8 @@ def load_table(
         drop: columns that are no features, such as dates, free text and identifiers.
         missing: what to do where cells of a column whose kind is inferred are missing: ``refuse`` the table, ``impute``
             the median or the most frequent category, or make missing a ``category`` (of numbers: impute).
+        categorical: columns whose numbers are codes of categories, where the schema is inferred.
+            `Table.possible_codes` names those that look so (`lightleak.data.codes.possible_codes`).
 
     Raises:
         DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
@@ -78,6 +83,7 @@ def load_table(
         raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
     features = frame if group is None else frame.drop(columns=group)
     _check_missing(missing, given is not None)
+    features = _with_codes(features, categorical, label, name, given is not None)
     schema = _infer(features, label, sensitive, missing, name) if given is None else given
     _require_two_classes(frame, schema)
     card = DatasetCard(
@@ -91,6 +97,8 @@ def load_table(
     )
     parts = holdout(len(frame), test_fraction, seed)
     table = cut_table(card, schema, frame, *parts)
+    if given is None:
+        table = replace(table, possible_codes=possible_codes(frame, schema))
     if group is None or group in schema.names:
         return table
     train, test = (
@@ -146,6 +154,17 @@ def _without(frame: pd.DataFrame, drop: Sequence[str], label: str, name: str) ->
     if label in drop:
         raise DataError(f"drop must leave the label, {label!r}")
     return frame.drop(columns=list(drop))
+
+
+def _with_codes(frame: pd.DataFrame, categorical: Sequence[str], label: str, name: str, is_given: bool) -> pd.DataFrame:
+    """Return the features with the numbers of categorical columns as text, so that they are inferred as categories."""
+    if isinstance(categorical, str):
+        raise DataError(f"categorical must be a list of columns, got the string {categorical!r}")
+    if is_given and categorical:
+        raise DataError("categorical is for inferred columns; in a schema write kind: categorical for the column")
+    if unknown := [column for column in categorical if column not in frame.columns or column == label]:
+        raise DataError(f"categorical names columns that are not features of {name!r}: {unknown}")
+    return frame.assign(**{column: category_strings(frame[column]) for column in categorical})
 
 
 def _check_missing(missing: MissingPolicy, is_given: bool) -> None:
