@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from lightleak.core.certificate import NUMBERS_WITHIN, Certificate
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.matching import match_rows
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed, generator, numpy_generator
 from lightleak.data.encoder import TableEncoder

@@ -32,8 +32,9 @@ from torch.nn.functional import cross_entropy
 import lightleak
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.matching import match_rows
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.column import MISSING_CATEGORY, Column

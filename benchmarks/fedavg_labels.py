@@ -14,8 +14,8 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.gradient_inversion.fedavg.label_counts import FedAvgLabelMethod, restore_fedavg_counts
-from lightleak.attacks.gradient_inversion.labels import DUMMY_ROWS, round_counts
+from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import FedAvgLabelMethod, restore_fedavg_counts
+from lightleak.attacks.gradient_inversion.optimize.labels import DUMMY_ROWS, round_counts
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset

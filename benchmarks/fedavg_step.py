@@ -17,13 +17,13 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks.gradient_inversion.config import EngineConfig
-from lightleak.attacks.gradient_inversion.engine import invert
-from lightleak.attacks.gradient_inversion.fedavg.chain_step import ChainStep
-from lightleak.attacks.gradient_inversion.fedavg.epoch_prior import epoch_prior
-from lightleak.attacks.gradient_inversion.fedavg.schedule import schedule_for
-from lightleak.attacks.gradient_inversion.fedavg.simulation import LocalSGD, SimulatedTraining
-from lightleak.attacks.gradient_inversion.fedavg.update_matcher import UpdateMatcher
-from lightleak.attacks.gradient_inversion.objective import cosine
+from lightleak.attacks.gradient_inversion.fedavg.simulate.chain_step import ChainStep
+from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_prior import epoch_prior
+from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import schedule_for
+from lightleak.attacks.gradient_inversion.fedavg.simulate.simulation import LocalSGD, SimulatedTraining
+from lightleak.attacks.gradient_inversion.fedavg.simulate.update_matcher import UpdateMatcher
+from lightleak.attacks.gradient_inversion.optimize.engine import invert
+from lightleak.attacks.gradient_inversion.optimize.objective import cosine
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.targets.mlp import MLP

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.attack import GradientInversion
+from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.devices import require_tf32, resolve_device, synchronize, tf32_products
 from lightleak.core.errors import LightLeakError
 from lightleak.experiments.clients import FreshClients

@@ -20,7 +20,8 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks import ATTACKS
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients

@@ -19,7 +19,8 @@ from lightleak.api import Leakage, PreparedTable
 from lightleak.attacks import ATTACKS
 from lightleak.cli.arguments import flag_settings
 from lightleak.core.errors import LightLeakError, UnsupportedError, UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.experiments.clients import FreshClients, Population
 from lightleak.experiments.registry import kind_of_config
 from lightleak.targets import NetworkSpec, own

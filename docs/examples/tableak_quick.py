@@ -3,9 +3,9 @@
 from typing import Any
 
 from lightleak.attacks.attack import ATTACKS
-from lightleak.attacks.gradient_inversion.attack import GradientInversion
 from lightleak.attacks.gradient_inversion.config import InversionConfig
-from lightleak.attacks.gradient_inversion.declarations import NEEDS, TABLEAK
+from lightleak.attacks.gradient_inversion.declarations.gradients import NEEDS, TABLEAK
+from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.facts import Facts
 
 QUICK = InversionConfig(restarts=5, steps=300, learning_rate=0.2, schedule="cosine")

@@ -16,7 +16,8 @@ from torch import nn
 from lightleak.callbacks.capture_store import Capture, load_update
 from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import DataError, UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.private_files import private_files
 from lightleak.data.column import MissingPolicy
 from lightleak.data.described_inputs import describe_inputs

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import generator
 from lightleak.data.datasets import load_dataset

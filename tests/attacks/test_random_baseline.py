@@ -10,10 +10,11 @@ import pytest
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.attacks.random_baseline import AS_PUBLISHED, CANDIDATES, RandomConfig, best_sharpness
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import Encoding, TableEncoder
 from lightleak.data.marginals import Marginals, statistics_marginals
 from lightleak.data.schema import Column, TableSchema
@@ -187,5 +188,5 @@ def test_a_sharpness_out_of_range_is_refused(sharpness: object) -> None:
 
 
 def test_an_unknown_draw_is_refused() -> None:
-    with pytest.raises(UsageError, match="numerical_draw must be row or batch, got 'table'"):
+    with pytest.raises(UsageError, match="numerical_draw must be one of row, batch, got 'table'"):
         RandomConfig("table")

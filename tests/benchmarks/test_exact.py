@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.datasets import load_dataset

@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from lightleak.attacks.gradient_inversion.mlp_matcher import MLPMatcher
-from lightleak.attacks.gradient_inversion.objective import cosine
+from lightleak.attacks.gradient_inversion.optimize.mlp_matcher import MLPMatcher
+from lightleak.attacks.gradient_inversion.optimize.objective import cosine
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 

@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from lightleak.callbacks.capture_store import Capture, list_captures, save_capture
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.data.encoder import TableEncoder
 from lightleak.protocols.fedsgd import client_update, require_replay
 from lightleak.targets import NetworkSpec, build_network

@@ -12,7 +12,8 @@ from safetensors.torch import load_file, save_file
 
 from lightleak.callbacks.intermediate_store import load_observation, load_truth, save_observation, save_truth
 from lightleak.core.errors import ObservationError
-from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, PropertyTruth, VerticalFacts
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 
 FACTS = VerticalFacts(2, 0, 1, ("age", "größe"), ("sex",), 18, 64, 2)
 

@@ -16,7 +16,7 @@ from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.errors import DataError, UsageError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.partition import partition_iid

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import ClientUpdate, GroundTruth, ProtocolFacts
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate, ProtocolFacts
 
 TENSOR_GROUPS = ("parameters", "update", "encoder_tensors", "buffers", "batch_statistics")
 

@@ -14,9 +14,9 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.attack import GradientInversion
+from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
 from lightleak.attacks.gradient_inversion.config import InversionConfig
-from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
+from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.experiments.attack_settings import label_setting, label_sharing, with_label_setting

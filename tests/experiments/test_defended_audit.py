@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.defenses.horizontal import DPSGD
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients

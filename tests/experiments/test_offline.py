@@ -15,7 +15,8 @@ from rich.console import Console
 from lightleak.attacks import ATTACKS
 from lightleak.callbacks.capture_store import Capture
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments import offline
 from lightleak.experiments.clients import FreshClients

@@ -13,8 +13,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.attacks.gradient_inversion import attack as attack_module
-from lightleak.attacks.gradient_inversion.attack import GradientInversion
+from lightleak.attacks.gradient_inversion.optimize import attack as attack_module
+from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments import packing
 from lightleak.experiments.experiment import prepare_experiment

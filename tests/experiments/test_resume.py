@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from safetensors.torch import load_file
 
-from lightleak.attacks.gradient_inversion.attack import GradientInversion
+from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.experiments import campaign, training
 from lightleak.experiments.config import AuditConfig

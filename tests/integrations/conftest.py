@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.integrations.private_rows import PrivateRows

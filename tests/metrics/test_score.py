@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lightleak.core.errors import UsageError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.schema import Column

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import replay, require_replay

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.protocols import fedsgd
 from lightleak.protocols.local_training import LocalTraining
 from lightleak.protocols.recorded_aggregate import RecordedAggregate, load_truth

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lightleak.attacks.gradient_inversion.problem import relu_chain
+from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.relu_layers import relu_layers

@@ -9,9 +9,9 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pandas as pd
@@ -19,7 +19,8 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
-from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.observations import ClientUpdate
@@ -45,7 +46,7 @@ SIMULATED_ROWS, FEWEST_BATCHES, LARGEST_BATCH = 1024, 8, 256
 
 
 @dataclass(frozen=True)
-class RandomConfig:
+class RandomConfig(AttackSettings):
     """Settings of the baseline.
 
     Attributes:
@@ -60,15 +61,16 @@ class RandomConfig:
         UsageError: an unknown way to draw, or a sharpness below 1.
     """
 
+    owner: ClassVar[str] = "random"
+
     numerical_draw: Draw = "row"
     sharpness: Sharpness = "best"
 
     def __post_init__(self) -> None:
-        if self.numerical_draw not in ("row", "batch"):
-            raise UsageError(f"numerical_draw must be row or batch, got {self.numerical_draw!r}")
         is_number = isinstance(self.sharpness, int | float) and not isinstance(self.sharpness, bool)
         if self.sharpness not in ("best", "modal") and not (is_number and 1 <= float(self.sharpness) < math.inf):
             raise UsageError(f"sharpness must be best, modal or a number of at least 1, got {self.sharpness!r}")
+        super().__post_init__()
 
 
 BY_STATISTICS = ThreatModel(labels="none", update=False)
@@ -92,7 +94,7 @@ class RandomBaseline(UpdateAttack):
 
     def options(self) -> dict[str, Any]:
         """The settings of the baseline."""
-        return asdict(self.config)
+        return self.config.to_dict()
 
     def check(self, update: ClientUpdate) -> None:
         """Serve every observation on a table; one without marginals by the encoder's statistics.
@@ -211,7 +213,4 @@ FACTS = Facts(
 @ATTACKS.register("random", FACTS)
 def random(**options: Any) -> RandomBaseline:
     """Make the baseline; raises `UsageError` for an unknown setting."""
-    settings = list(RandomConfig.__dataclass_fields__)
-    if unknown := sorted(set(options) - set(settings)):
-        raise UsageError(f"random has no setting {', '.join(unknown)}; settings: {', '.join(settings)}")
-    return RandomBaseline(RandomConfig(**options))
+    return RandomBaseline(RandomConfig.of(**options))

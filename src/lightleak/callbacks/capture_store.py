@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.private_files import private_files
 from lightleak.core.stored import DAMAGED, is_tensor_file
 from lightleak.data.encoder import TableEncoder

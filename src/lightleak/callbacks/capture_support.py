@@ -12,7 +12,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.observations import GradientState
 from lightleak.data.encoder import TableEncoder
 from lightleak.defenses.horizontal import HorizontalDefense
-from lightleak.protocols.recorded_batch import Autocast
+from lightleak.protocols.local_pass import Autocast
 from lightleak.targets.spec import NetworkSpec, build_network
 
 

@@ -15,13 +15,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.intermediate_results import (
-    AuxiliaryData,
-    IntermediateResults,
-    Kind,
-    PropertyTruth,
-    VerticalFacts,
-)
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, Kind, VerticalFacts
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_tensors
 
 SCHEMA_VERSION = 1

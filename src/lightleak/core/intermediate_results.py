@@ -1,4 +1,4 @@
-"""What a party of vertical federated learning may see while it trains, and, apart from it, the truth."""
+"""What a party of vertical federated learning may see while it trains."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -101,27 +101,6 @@ class IntermediateResults:
     def positions(self, ids: Tensor) -> Tensor:
         """Row of each of ``ids`` in `results`, LongTensor."""
         return torch.searchsorted(self.ids, ids)
-
-
-@dataclass(frozen=True)
-class PropertyTruth:
-    """The private fraction behind an observation; only metrics and audits hold it.
-
-    Attributes:
-        property_name: the property, as ``column=value``.
-        fraction: share of the victim's records that have it; under a defence that withdraws rows, of the records before
-            the withdrawal.
-        has_property: BoolTensor ``[n]`` over the observation's ids.
-    """
-
-    property_name: str
-    fraction: float
-    has_property: Tensor
-
-    @property
-    def trained_fraction(self) -> float:
-        """Share of the records that were trained on; below `fraction` where a defence withdraws rows."""
-        return float(self.has_property.float().mean())
 
 
 def _check(seen: IntermediateResults) -> None:

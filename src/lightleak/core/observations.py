@@ -1,4 +1,4 @@
-"""What an attacker may see, and nothing else; and, apart from it, the truth that only metrics and audits hold.
+"""What an attacker may see, and nothing else; the truth is in `lightleak.core.ground_truth`.
 
 A `ClientUpdate` is saved as tensors (safetensors) and facts (JSON), never pickled, so that what one machine or another
 federated framework recorded is attacked on another.
@@ -256,42 +256,3 @@ _TENSOR_GROUPS = tuple(
 
 
 _SINGLE_TENSORS = ("labels", "batch_labels")
-
-
-@dataclass(frozen=True)
-class GroundTruth:
-    """The private batch behind an observation; only metrics and audits hold it.
-
-    Attributes:
-        inputs: ``[n, d]`` encoded rows as the network saw them.
-        labels: LongTensor ``[n]``.
-        loss: training loss on the batch.
-    """
-
-    inputs: Tensor
-    labels: Tensor
-    loss: float | None = None
-
-    def save(self, folder: Path) -> None:
-        """Write ``truth.safetensors`` into ``folder`` (created)."""
-        folder.mkdir(parents=True, exist_ok=True)
-        tensors = {"inputs": self.inputs.detach().cpu().contiguous(), "labels": self.labels.detach().cpu().contiguous()}
-        if self.loss is not None:
-            tensors["loss"] = torch.tensor(self.loss, dtype=torch.float64)
-        save_file(tensors, folder / "truth.safetensors")
-
-    @classmethod
-    def load(cls, folder: Path) -> "GroundTruth":
-        """Read what `save` wrote.
-
-        Raises:
-            ObservationError: the file is missing or damaged.
-        """
-        tensors = read_tensors(folder / "truth.safetensors")
-        loss = float(tensors["loss"]) if "loss" in tensors else None
-        if missing := {"inputs", "labels"} - tensors.keys():
-            raise ObservationError(f"{folder / 'truth.safetensors'} lacks {', '.join(sorted(missing))}")
-        if tensors["labels"].shape != tensors["inputs"].shape[:1]:
-            got = f"{tuple(tensors['inputs'].shape)} and {tuple(tensors['labels'].shape)}"
-            raise ObservationError(f"inputs must be [n, d] and labels [n], got {got}")
-        return cls(tensors["inputs"], tensors["labels"], loss)

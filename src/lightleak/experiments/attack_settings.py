@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.exact.audit_max import STAGES, ComposedAttack
+from lightleak.attacks.gradient_inversion.compose.audit_max import STAGES, ComposedAttack
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.errors import UnsupportedError, UsageError

@@ -12,7 +12,8 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from lightleak.core.errors import UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator, numpy_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals

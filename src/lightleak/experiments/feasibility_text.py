@@ -2,13 +2,17 @@
 
 from collections.abc import Sequence
 
-from lightleak.attacks.gradient_inversion.exact.feasibility import RowKind, expected_of_delta, expected_of_shapes
-from lightleak.attacks.gradient_inversion.problem import relu_chain
+from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
+    RowKind,
+    expected_of_delta,
+    expected_of_shapes,
+)
+from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.training import rows_of_clients
-from lightleak.protocols.recomputed_gradient import drops_units
+from lightleak.targets.functional import drops_units
 from lightleak.targets.spec import build_network
 
 WORDS = {

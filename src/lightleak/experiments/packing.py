@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.attack import RestartedInversion
+from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
 from lightleak.experiments.unit import Unit, candidates, write_whole

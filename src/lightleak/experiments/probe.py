@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.attack import RestartedInversion
+from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.devices import one_thread, synchronize
 from lightleak.experiments.packing import pack_key
 from lightleak.experiments.unit import Kept, Unit, as_called, run_pack

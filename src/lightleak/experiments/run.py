@@ -11,8 +11,8 @@ from typing import Any, Protocol
 import yaml
 from rich.console import Console
 
-from lightleak.attacks.gradient_inversion.attack import RestartedInversion
-from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
+from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
+from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.callbacks.capture_store import is_whole, list_captures, load_update
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device

@@ -12,11 +12,12 @@ import pandas as pd
 import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.attack import RestartedInversion
-from lightleak.attacks.gradient_inversion.exact.audit_max import ComposedAttack
+from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
+from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import LightLeakError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole

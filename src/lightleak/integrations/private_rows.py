@@ -7,11 +7,13 @@ from torch import Tensor
 
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UnsupportedError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recomputed_gradient import check_rows, drops_units, network_of
+from lightleak.protocols.recomputed_gradient import check_rows, network_of
 from lightleak.protocols.recorded_client import RecordedClient
 from lightleak.protocols.replay import require_replay
+from lightleak.targets.functional import drops_units
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from lightleak.callbacks.capture_schedule import RoundSchedule
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.integrations.private_rows import PrivateRows, ground_truth
 from lightleak.integrations.server_view import ServerView
 from lightleak.integrations.state_dicts import State, client_update, network_tensors

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.matching import match_rows
 from lightleak.data.encoder import TableEncoder

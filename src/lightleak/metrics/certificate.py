@@ -5,8 +5,8 @@ from typing import Any
 import torch
 
 from lightleak.core.certificate import NUMBERS_WITHIN, Certificate
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.matching import match_rows
-from lightleak.core.observations import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_pair

@@ -7,7 +7,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.pooling import TOLERANCE
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.errors import DataError
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.cells import Cells, Rows, agreement, best_order, categorical_mask, checked_pair, equality

@@ -6,7 +6,7 @@ import pandas as pd
 from torch import Tensor
 
 from lightleak.core.errors import UsageError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.accuracy import fraction

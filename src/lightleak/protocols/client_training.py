@@ -15,9 +15,9 @@ from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.defenses.horizontal.defense import UpdateDefense
 from lightleak.defenses.horizontal.no_defense import NoDefense
+from lightleak.protocols.global_generator import fresh_generator
 from lightleak.protocols.local_pass import in_mode
 from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_batch import fresh_generator
 from lightleak.targets.functional import criterion
 from lightleak.targets.normalization import frozen_statistics
 

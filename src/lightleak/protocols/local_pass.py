@@ -3,16 +3,18 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
 from lightleak.core.errors import UsageError
-from lightleak.protocols.recorded_batch import Autocast
 from lightleak.targets.functional import criterion
 from lightleak.targets.normalization import BatchStatistics, frozen_statistics, record_statistics
 from lightleak.targets.spec import NetworkSpec
+
+Autocast = Literal["none", "bfloat16", "float16"]
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,15 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.protocols.aggregate import weighted_mean
 from lightleak.protocols.client_training import LOSS, train_client
-from lightleak.protocols.recomputed_gradient import check_rows, drops_units, network_of
+from lightleak.protocols.recomputed_gradient import check_rows, network_of
 from lightleak.protocols.recorded_aggregate import RecordedAggregate
 from lightleak.protocols.recorded_batch import device_is_here
 from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.targets.functional import drops_units
 
 
 def recomputed_delta(update: ClientUpdate, truth: GroundTruth) -> dict[str, Tensor]:

@@ -4,9 +4,12 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
+from lightleak.protocols.global_generator import generator_set_to
 from lightleak.protocols.local_pass import check_batch, local_pass
-from lightleak.protocols.recorded_batch import RecordedBatch, device_is_here, generator_set_to
+from lightleak.protocols.recorded_batch import RecordedBatch, device_is_here
+from lightleak.targets.functional import drops_units
 from lightleak.targets.spec import NetworkSpec, build_network
 
 
@@ -100,12 +103,3 @@ def _generator_states(record: RecordedBatch, device: torch.device, n: int, neede
             raise ObservationError(f"replaying dropout needs the generator of {record.device!r}, which is not here")
         return [None] * n
     return list(states)
-
-
-def drops_units(network: nn.Module) -> bool:
-    """Whether a layer of the network drops units in train mode."""
-    return any(
-        (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0)
-        or (isinstance(module, nn.MultiheadAttention) and module.dropout > 0)
-        for module in network.modules()
-    )

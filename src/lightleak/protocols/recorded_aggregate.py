@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.stored import FOLDER_MODE
 from lightleak.protocols.recorded_batch import FORWARD_FILE, RecordedBatch
 from lightleak.protocols.recorded_client import CLIENT_FILE, RecordedClient

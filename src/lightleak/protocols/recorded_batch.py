@@ -1,10 +1,9 @@
 """The private batch behind an update together with what makes its forward repeatable: the other half of a capture."""
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -12,9 +11,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import GroundTruth
-
-Autocast = Literal["none", "bfloat16", "float16"]
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.protocols.local_pass import Autocast
 
 FORWARD_FILE = "forward.safetensors"
 
@@ -77,46 +75,6 @@ class RecordedBatch(GroundTruth):
             )
         except (SafetensorError, OSError, KeyError, ValueError) as error:
             raise ObservationError(f"{path} is not the record of a forward: {error}") from error
-
-
-def generator_state(device: torch.device) -> Tensor:
-    """State of torch's global generator of ``device``, uint8 ``[bytes]``; reading it draws nothing."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-@contextmanager
-def fresh_generator(seed: int | None, device: torch.device) -> Iterator[None]:
-    """Within the block torch's global generators start from ``seed``; afterwards they are as they were.
-
-    ``None`` changes nothing.
-    """
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else [], enabled=seed is not None):
-        if seed is not None:
-            # Not torch.manual_seed: that reseeds every GPU as well, and only this one is put back.
-            torch.default_generator.manual_seed(seed)
-            if device.type == "cuda":
-                with torch.cuda.device(device):
-                    torch.cuda.manual_seed(seed)
-        yield
-
-
-@contextmanager
-def generator_set_to(state: Tensor | None, device: torch.device) -> Iterator[None]:
-    """Within the block torch's global generator of ``device`` starts from ``state``; afterwards it is as it was.
-
-    Raises:
-        ObservationError: the state is damaged.
-    """
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        # A copy: set_rng_state crashes on a view that begins inside its storage (torch 2.13, CPU).
-        try:
-            if state is not None and device.type == "cuda":
-                torch.cuda.set_rng_state(state.clone(), device)
-            elif state is not None:
-                torch.set_rng_state(state.clone())
-        except (RuntimeError, TypeError) as error:
-            raise ObservationError(f"the recorded generator state is damaged: {error}") from error
-        yield
 
 
 def device_is_here(device: str) -> bool:

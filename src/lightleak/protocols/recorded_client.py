@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.observations import GroundTruth
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.protocols.local_training import LocalTraining
 
 CLIENT_FILE = "client.safetensors"

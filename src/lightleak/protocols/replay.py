@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.protocols.recomputed_delta import recomputed_delta
 from lightleak.protocols.recomputed_gradient import recomputed_gradient
 from lightleak.protocols.recorded_aggregate import RecordedAggregate

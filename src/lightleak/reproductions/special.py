@@ -9,9 +9,10 @@ from typing import Any
 import lightning
 import torch
 
-from lightleak.attacks.gradient_inversion.attack import GradientInversion
 from lightleak.attacks.gradient_inversion.config import InversionConfig
-from lightleak.attacks.gradient_inversion.pooling import TOLERANCE, align, pool
+from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
+from lightleak.attacks.gradient_inversion.optimize.pooling import align, pool
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.errors import LightLeakError
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule

@@ -52,6 +52,15 @@ def without_dropout(network: nn.Module) -> nn.Module:
     return network
 
 
+def drops_units(network: nn.Module) -> bool:
+    """Whether a layer of the network drops units in train mode."""
+    return any(
+        (isinstance(module, nn.modules.dropout._DropoutNd) and module.p > 0)
+        or (isinstance(module, nn.MultiheadAttention) and module.dropout > 0)
+        for module in network.modules()
+    )
+
+
 def twice_differentiable() -> AbstractContextManager[None]:
     """Context in which attention is computed from operations with second derivatives; fused kernels have none.
 

@@ -3,7 +3,7 @@
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.fedavg.attack import FedAvgInversion
+from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.reproductions.fedavg_study.clients import ImageClients
 from lightleak.reproductions.fedavg_study.epochs import EpochInversion, epochs_of
 from lightleak.reproductions.fedavg_study.setting import ClientSetting

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.fedavg.attack import FedAvgInversion
+from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.experiments.unit import unit_file
 from lightleak.protocols.fedavg import client_update

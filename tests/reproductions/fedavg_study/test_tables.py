@@ -11,7 +11,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from lightleak.attacks.gradient_inversion.fedavg.attack import FedAvgInversion
+from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import DataError, UsageError
 from lightleak.reproductions.fedavg_study import study as study_module
 from lightleak.reproductions.fedavg_study.each_image import EachImage

@@ -1,9 +1,9 @@
 """The settings of a gradient-inversion attack. An attack is a declaration: these values under a name."""
 
-import math
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation
 
@@ -19,18 +19,9 @@ Precision = Literal["float32", "float64", "bfloat16", "tf32"]
 CPU_MEMORY_MB = 1024
 """Budget of a call where nothing says otherwise and the device is a CPU, which other programs share."""
 
-_ABOVE_ZERO = (
-    "learning_rate",
-    "numerical_learning_rate",
-    "mask_width",
-    "mask_width_end",
-    "whitening",
-    "temperature_end",
-)
-
 
 @dataclass(frozen=True)
-class EngineConfig:
+class EngineConfig(AttackSettings):
     """How candidates are optimised, merged and judged; defaults are TabLeak's (Sec. 4, App. B, its published settings).
 
     Attributes:
@@ -79,6 +70,8 @@ class EngineConfig:
         UsageError: a value of the wrong type or out of range.
     """
 
+    owner: ClassVar[str] = "a gradient-inversion attack"
+
     restarts: int = 30
     steps: int = 1500
     learning_rate: float = 0.06
@@ -107,17 +100,14 @@ class EngineConfig:
     keep_ensemble: bool = False
 
     def __post_init__(self) -> None:
-        for name, hint in get_type_hints(type(self)).items():
-            _check(name, getattr(self, name), hint)
-        for name in ("restarts", "steps", "memory_mb", "decay_every"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in _ABOVE_ZERO:
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise UsageError(f"{name} must be above 0, got {getattr(self, name)}")
+        super().__post_init__()
+        self.at_least(1, "restarts", "steps", "memory_mb", "decay_every")
+        self.above_zero(
+            "learning_rate", "numerical_learning_rate", "mask_width", "mask_width_end", "whitening", "temperature_end"
+        )
         if not 0 < self.learning_rate_decay <= 1:
             raise UsageError(f"learning_rate_decay must be above 0 and at most 1, got {self.learning_rate_decay}")
-        self.not_negative("prior_weight")
+        self.at_least(0, "prior_weight")
         self._check_together()
 
     def _check_together(self) -> None:
@@ -134,20 +124,6 @@ class EngineConfig:
         needing = [name for name, asked in soft.items() if asked]
         if needing and self.categorical != "softmax":
             raise UsageError(f"{', '.join(needing)}: needs categorical 'softmax', got {self.categorical!r}")
-
-    def with_options(self, **options: Any) -> Self:
-        """A copy with some settings changed.
-
-        Raises:
-            UsageError: no setting of that name, or a value out of range.
-        """
-        known = [f.name for f in fields(self)]
-        unknown = sorted(set(options) - set(known))
-        if unknown:
-            raise UsageError(
-                f"a gradient-inversion attack has no setting {', '.join(unknown)}; settings: {', '.join(known)}"
-            )
-        return replace(self, **options)
 
     @property
     def needs_closed_form(self) -> tuple[str, ...]:
@@ -177,16 +153,6 @@ class EngineConfig:
         """
         return (self.memory_mb or CPU_MEMORY_MB) * 2**20
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
-        return asdict(self)
-
-    def not_negative(self, *names: str) -> None:
-        """Raise `UsageError` for one of these settings that is below 0."""
-        for name in names:
-            if not getattr(self, name) >= 0:
-                raise UsageError(f"{name} must be at least 0, got {getattr(self, name)}")
-
 
 @dataclass(frozen=True)
 class InversionConfig(EngineConfig):
@@ -208,21 +174,4 @@ class InversionConfig(EngineConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.not_negative("l2_prior", "batch_norm_prior")
-
-
-def _check(name: str, value: Any, hint: Any) -> None:
-    """Refuse a value that is not of the type a setting declares, before it fails in the middle of a run."""
-    words = get_args(hint) if get_origin(hint) is Literal else ()
-    if words and value not in words:
-        raise UsageError(f"{name} must be one of {', '.join(words)}, got {value!r}")
-    if hint is bool and not isinstance(value, bool):
-        raise UsageError(f"{name} must be true or false, got {value!r}")
-    if value is None and type(None) in get_args(hint):
-        return
-    if (hint is int or int in get_args(hint)) and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"{name} must be a whole number, got {value!r}")
-    if hint is float or float in get_args(hint):
-        usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not usable:
-            raise UsageError(f"{name} must be a finite number, got {value!r}")
+        self.at_least(0, "l2_prior", "batch_norm_prior")

@@ -3,7 +3,7 @@
 import math
 import warnings
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lightning
 import torch
@@ -14,9 +14,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.defenses.horizontal.opacus_parts import opacus_parts
 from lightleak.defenses.horizontal.poisson import PoissonSampler
-
-if TYPE_CHECKING:
-    from lightleak.defenses.horizontal.dp_sgd import DPSGD
+from lightleak.defenses.horizontal.privacy_accounting import PrivacyAccounting
 
 PRECISIONS = ("32-true", "64-true")
 """Half precision rounds the noise too coarsely, and a loss scale would scale the gradients that are clipped."""
@@ -37,11 +35,11 @@ class PrivateTraining(lightning.Callback):
         steps: noised steps so far.
     """
 
-    def __init__(self, defense: "DPSGD", sampler: PoissonSampler, seed: int) -> None:
+    def __init__(self, defense: PrivacyAccounting, sampler: PoissonSampler, seed: int) -> None:
         super().__init__()
         self.defense, self.sampler, self.seed = defense, sampler, seed
         self.steps = 0
-        self._resolved: DPSGD | None = None
+        self._resolved: PrivacyAccounting | None = None
         self._used_noise: float | None = None
         self._noise: torch.Generator | None = None
         self._undo = ExitStack()

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset
 from lightleak.data.sources import dataset_folder

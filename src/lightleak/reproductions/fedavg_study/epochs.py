@@ -6,11 +6,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.attack import Posed
-from lightleak.attacks.gradient_inversion.codec import RowCodec
-from lightleak.attacks.gradient_inversion.fedavg.attack import FedAvgInversion
-from lightleak.attacks.gradient_inversion.fedavg.problem import schedule_of
-from lightleak.attacks.gradient_inversion.pooling import align_rows
+from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
+from lightleak.attacks.gradient_inversion.fedavg.simulate.problem import schedule_of
+from lightleak.attacks.gradient_inversion.optimize.attack import Posed
+from lightleak.attacks.gradient_inversion.optimize.pooling import align_rows
+from lightleak.attacks.gradient_inversion.tables.codec import RowCodec
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 

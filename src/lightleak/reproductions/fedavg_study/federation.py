@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.protocols.federated_data import FederatedData

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.fedavg.attack import FedAvgInversion
+from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import UsageError
 from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.seeds import derive_seed

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.fedavg.label_counts import FedAvgLabelMethod, restore_fedavg_counts
-from lightleak.attacks.gradient_inversion.labels import round_counts
-from lightleak.attacks.gradient_inversion.problem import client_network
+from lightleak.attacks.gradient_inversion.fedavg.simulate.label_counts import FedAvgLabelMethod, restore_fedavg_counts
+from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.optimize.labels import round_counts
+from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.image_similarity import matched_psnr
-from lightleak.core.observations import ClientUpdate, GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.experiments.packing import ROWS_PER_PACK

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from lightleak.attacks.gradient_inversion.fedavg.epoch_prior import PriorDistance, PriorStatistic
+from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_prior import PriorDistance, PriorStatistic
 from lightleak.core.errors import UsageError
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets.spec import NetworkSpec

@@ -22,17 +22,17 @@ def test_settings_survive_the_way_through_a_file() -> None:
 @pytest.mark.parametrize("name", ["chains", "most_chains", "sweeps", "patience"])
 @pytest.mark.parametrize("value", [0, -3, 1.5, True, "7", None])
 def test_work_is_counted_in_whole_numbers(name: str, value: Any) -> None:
-    with pytest.raises(UsageError, match=rf"{name} must be a whole number, at least 1, got"):
+    with pytest.raises(UsageError, match=rf"{name} must be (a whole number|at least 1), got"):
         ExactConfig(**{name: value})
 
 
 def test_the_rest_is_checked_too() -> None:
     assert ExactConfig(enumerate_below=0).enumerate_below == 0
-    with pytest.raises(UsageError, match="enumerate_below must be a whole number, at least 0, got -1"):
+    with pytest.raises(UsageError, match="enumerate_below must be at least 0, got -1"):
         ExactConfig(enumerate_below=-1)
     with pytest.raises(UsageError, match="prior must be one of auto, marginals, statistics, schema, got 'truth'"):
         ExactConfig(prior="truth")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="exact has no setting restarts; settings: chains, "):
+    with pytest.raises(UsageError, match="exact has no setting restarts; settings: prior, chains, "):
         ExactConfig().with_options(restarts=3)
 
 

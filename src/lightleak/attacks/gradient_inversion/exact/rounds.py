@@ -6,18 +6,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from lightleak.attacks.gradient_inversion.exact.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.exact.certify.proof import proven_rows
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
-from lightleak.attacks.gradient_inversion.exact.enumeration import enumerate_rows
-from lightleak.attacks.gradient_inversion.exact.leftovers import explain_together
-from lightleak.attacks.gradient_inversion.exact.prior import RowPrior
-from lightleak.attacks.gradient_inversion.exact.proof import Proof, proven_rows
-from lightleak.attacks.gradient_inversion.exact.readings import common_factor, distinct, unlike, varied
-from lightleak.attacks.gradient_inversion.exact.residual import Residual
-from lightleak.attacks.gradient_inversion.exact.rows import RowSpace
-from lightleak.attacks.gradient_inversion.exact.search import Candidates, RowSearch
-from lightleak.attacks.gradient_inversion.exact.state import LAYER, State
-from lightleak.attacks.gradient_inversion.exact.tolerances import (
+from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import enumerate_rows
+from lightleak.attacks.gradient_inversion.exact.peel.state import LAYER, State
+from lightleak.attacks.gradient_inversion.exact.repair.leftovers import explain_together
+from lightleak.attacks.gradient_inversion.exact.row_tests.tolerances import (
     COEFFICIENT_TOLERANCE,
     ROW_TOLERANCE,
     narrower,
@@ -25,7 +20,13 @@ from lightleak.attacks.gradient_inversion.exact.tolerances import (
     passing_but_for_scale,
     wider,
 )
-from lightleak.attacks.gradient_inversion.exact.verification import Verdict, verify
+from lightleak.attacks.gradient_inversion.exact.row_tests.verification import Verdict, verify
+from lightleak.attacks.gradient_inversion.exact.search.readings import common_factor, distinct, unlike, varied
+from lightleak.attacks.gradient_inversion.exact.search.row_search import Candidates, RowSearch
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.data.encoder import TableEncoder
 
 FLOORS = (1e-6, 1e-3, 1e-2, 1e-1)
@@ -65,7 +66,7 @@ class Found:
     cells: tuple[Tensor, Tensor]
     proof: Proof
     rank: int
-    space: RowSpace
+    space: RowDomain
     searches: int
     factor: float
 

@@ -1,1 +1,1 @@
-"""Inversion of FedAvg updates: the client's local training is simulated and differentiated through."""
+"""Inversion of FedAvg updates, by simulation of the local training (`simulate`) or exactly (`exact`)."""

@@ -19,14 +19,8 @@ from lightleak.attacks.property_inference.provfl_m import ProVFLM
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
-from lightleak.core.intermediate_results import (
-    Adversary,
-    AuxiliaryData,
-    IntermediateResults,
-    Kind,
-    PropertyTruth,
-    VerticalFacts,
-)
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import Adversary, AuxiliaryData, IntermediateResults, Kind, VerticalFacts
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property

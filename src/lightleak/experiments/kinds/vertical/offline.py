@@ -11,7 +11,8 @@ from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import ObservationError
-from lightleak.core.intermediate_results import IntermediateResults, PropertyTruth
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import IntermediateResults
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.kinds.vertical.choices import attack_named

@@ -5,7 +5,8 @@ from typing import Any
 
 from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.attacks.property_inference.norms import NORMS, record_norms
-from lightleak.core.intermediate_results import IntermediateResults, Kind, PropertyTruth
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.defenses.vertical import VerticalDefense
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS

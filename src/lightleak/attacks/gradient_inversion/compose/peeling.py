@@ -1,0 +1,74 @@
+"""What is left of a FedSGD gradient once some of its rows are known: the gradient of the others."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names, observed_gradient
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.observations import ClientUpdate
+
+
+def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tensor) -> ClientUpdate:
+    """The update that a client without these rows would have sent, so that any attack runs on what is left.
+
+    With n rows of which k are known, ``g_rest = (n g - sum of the known rows' gradients) / (n - k)``, float64. Labels
+    and statistics of the whole batch are left out.
+
+    Args:
+        update: a FedSGD gradient on a ReLU network, of one client or the mean over clients with equally many rows.
+        rows_encoded: distinct or repeated known rows as the client's network saw them, ``[r, d]``.
+        label_counts: how many rows of each class are equal to each of them, ``[r, classes]``; they sum to k < n.
+
+    Raises:
+        UnsupportedError: another network.
+        ObservationError: no FedSGD gradient.
+        UsageError: as many rows as the batch has, or more, or tensors that do not fit each other.
+    """
+    facts = update.facts
+    if update.kind != "gradient":
+        raise ObservationError(f"rows are taken out of a FedSGD gradient; this update is a {update.kind}")
+    chain, n = ReLUChain.of(update), facts.n_rows
+    expected = (len(rows_encoded), chain.n_classes)
+    if tuple(label_counts.shape) != expected:
+        raise UsageError(f"label_counts must have shape {expected}, got {tuple(label_counts.shape)}")
+    rest = n - int(label_counts.sum())
+    if not 0 < rest <= n:
+        raise UsageError(f"known rows must be fewer than the {n} of the batch, got {n - rest}")
+    known = chain.gradient(rows_encoded.cpu().double(), label_counts.cpu().double(), n)
+    remaining: dict[str, Tensor] = {}
+    for name, layer, part in zip(layer_names(update), observed_gradient(update), known, strict=True):
+        left = (layer - part) * (n / rest)
+        remaining |= {f"{name}.weight": left[:, :-1].contiguous(), f"{name}.bias": left[:, -1].contiguous()}
+    return replace(
+        update,
+        update={name: remaining[name] for name in update.update},
+        facts=replace(facts, n_rows=rest, batch_size=rest, n_clients=1, client_rows=()),
+        labels=None,
+        batch_labels=None,
+        batch_statistics={},
+    )
+
+
+def scaled_update(update: ClientUpdate, factor: float) -> ClientUpdate:
+    """The update times a factor."""
+    return replace(update, update={name: factor * value for name, value in update.update.items()})
+
+
+def as_one_batch(update: ClientUpdate) -> ClientUpdate:
+    """The mean of gradients of clients with equally many rows as what it is: the gradient of one batch of all rows."""
+    facts = update.facts
+    if update.kind != "gradient" or facts.n_clients == 1 or len(set(facts.client_rows)) > 1:
+        return update
+    return replace(update, facts=replace(facts, n_clients=1, client_rows=(), batch_size=facts.n_rows))
+
+
+def label_counts(labels: Tensor, n_classes: int) -> Tensor:
+    """One row per label with a 1 at its class, ``[n, classes]``.
+
+    >>> label_counts(torch.tensor([1, 0]), 2)
+    tensor([[0., 1.],
+            [1., 0.]], dtype=torch.float64)
+    """
+    return torch.nn.functional.one_hot(labels.cpu(), n_classes).double()

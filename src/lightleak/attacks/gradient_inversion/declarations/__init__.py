@@ -1,0 +1,3 @@
+"""The attacks of this family by name; importing this package registers them."""
+
+from lightleak.attacks.gradient_inversion.declarations import exact, fedavg, gradients  # noqa: F401

@@ -1,0 +1,82 @@
+"""The attacks of this package, by name, and what their cards say beside the code; docs/exact-inversion.md has more."""
+
+from typing import Any
+
+from lightleak.attacks.attack import ATTACKS
+from lightleak.attacks.gradient_inversion.compose.audit_max import AuditMaxConfig, audit_max
+from lightleak.attacks.gradient_inversion.exact.attack import ExactInversion
+from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
+from lightleak.attacks.gradient_inversion.fedavg.exact.attack import ExactFedAvg
+from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
+from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
+from lightleak.attacks.gradient_inversion.joint.config import JointConfig
+from lightleak.core.facts import Facts
+
+_CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
+_AFFINE = "Rows encoded by an affine map: the encoding `quantile` is refused. Tables only, no images."
+_ROUNDING = "An update exact to rounding: noise leaves nothing that can be proven."
+_EXPLAINED = "Why the tests hold, and what a certificate lets one conclude, is an argument and not a theorem."
+
+_EXACT = Facts(
+    "finds single rows by tests against the gradient, and proves them",
+    needs=(
+        "One FedSGD gradient, or an aggregate of clients with equal numbers of rows.",
+        _CHAIN,
+        _AFFINE,
+        _ROUNDING,
+        "About 8 distinct rows fewer than the narrowest layer has units; beyond that single rows cannot be tested.",
+    ),
+    deviates=(
+        "SPEAR samples directions of a gradient's null space, DAGER enumerates tokens; here rows of a table are "
+        "searched cell by cell for distance zero to the spaces of the gradient.",
+        _EXPLAINED,
+    ),
+)
+_JOINT = Facts(
+    "optimises all rows together beyond the rank limit, and proves the whole",
+    needs=("One FedSGD gradient of one client.", _CHAIN, _AFFINE),
+    deviates=("It follows no paper; the certificate is of the batch as a whole.", _EXPLAINED),
+)
+_FEDAVG = Facts(
+    "decomposes the first layer's weight update into rows",
+    needs=(
+        "A weight delta of local SGD on cross-entropy, without weight decay.",
+        _CHAIN,
+        _AFFINE,
+        _ROUNDING,
+    ),
+    deviates=("It follows no paper: SPEAR and DAGER read single gradients.", _EXPLAINED),
+)
+_AUDIT_MAX = Facts(
+    "the strongest: exact inversion first, TabLeak on what is not proven",
+    needs=(
+        "A FedSGD gradient or a weight delta that one of its stages serves; a stage that refuses it is passed over.",
+    ),
+    deviates=(
+        "It follows no paper: it is what an audit should run, as the best of several attacks bounds the risk from "
+        "below more closely than any single one.",
+        "What is returned is chosen by how well rows explain the update, which needs no truth.",
+    ),
+    settings=(AuditMaxConfig,),
+)
+
+
+@ATTACKS.register("exact", _EXACT)
+def exact(**options: Any) -> ExactInversion:
+    """Make exact inversion of FedSGD gradients; raises `UsageError` for an unknown setting."""
+    return ExactInversion(ExactConfig().with_options(**options))
+
+
+@ATTACKS.register("exact_joint", _JOINT)
+def exact_joint(**options: Any) -> JointInversion:
+    """Make joint inversion of FedSGD gradients; raises `UsageError` for an unknown setting."""
+    return JointInversion(JointConfig().with_options(**options))
+
+
+@ATTACKS.register("exact_fedavg", _FEDAVG)
+def exact_fedavg(**options: Any) -> ExactFedAvg:
+    """Make exact inversion of weight updates; raises `UsageError` for an unknown setting."""
+    return ExactFedAvg(ExactFedAvgConfig().with_options(**options))
+
+
+ATTACKS.register("audit_max", _AUDIT_MAX)(audit_max)

@@ -1,0 +1,1 @@
+"""Certificates: what to expect of an update, and which rows are proven."""

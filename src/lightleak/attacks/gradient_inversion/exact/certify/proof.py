@@ -1,0 +1,200 @@
+"""Which of the rows that were found are proven: judged once, at the end, on the rows as they are returned.
+
+A row is proven in one of two ways. Alone (`lone_proof`): it passes the tests of `verification` against the whole
+observed gradient, and its own equations leave no room for other cells. Or together: all rows are there, they leave no
+more of the gradient than rounding, and the gradient determines them. Categories, label and multiplicity are one fact,
+digits another: every number within `NUMBERS_WITHIN` deviations of the true one.
+"""
+
+from dataclasses import dataclass
+from math import log10
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import (
+    LAYER,
+    MARGIN,
+    ROW_TOLERANCE,
+    STANDARD_ERRORS,
+    log_combinations,
+    lone_proof,
+    number_tolerances,
+)
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
+from lightleak.attacks.gradient_inversion.exact.repair.group_fit import Expansion, GroupProblem, Groups
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import numerical_rank, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, NOISE, Residual
+from lightleak.attacks.gradient_inversion.network.chain import with_one
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+
+OWN_PART = 1e-3
+"""Part of what a changed cell would make of the first layer's gradient that what is left of it may amount to."""
+
+CLAIMS_APART = 100.0
+"""Tolerances of the row space's test by which two claimed rows must differ to be two."""
+
+DIGITS_PER_EQUATION = 3.0
+"""Decimal digits that an element of the gradient adds to the evidence, of the seven that float32 keeps."""
+
+OPEN = 1e-15
+"""Eigenvalues of the normal matrix, scaled to a diagonal of 1, below which (times its size) float64 knows nothing."""
+
+INVOLVED = 1e-9
+"""Part of a number's unit vector in such directions from which on its error has no bound."""
+
+
+def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> Proof:
+    """What is proven of explained rows.
+
+    Args:
+        residual: explained rows and what is left.
+        space: rows that may be in the batch.
+        scaled: the gradient was multiplied by what rows that occur once have in common; were they rows that all occur
+            twice, it would be another factor.
+    """
+    if not len(residual.x) or residual.rows_left < 0:
+        return Proof.nothing(residual.x)
+    if residual.rows_left == 0 and residual.relative < EXPLAINED:
+        return proven_together(residual, space)
+    cells, digits = lone_proof(residual, space, all_distinct=scaled)
+    once = _told_apart(residual)
+    alone = Proof(cells & once, digits & once)
+    if residual.rows_left == 0 and bool(alone.cells.all()) and not explains_but_for_digits(residual, space):
+        return Proof.nothing(residual.x)  # every row is claimed and yet something is left: at least one claim is wrong
+    return alone
+
+
+def proven_together(residual: Residual, space: RowDomain) -> Proof:
+    """What is proven of a whole batch: nothing unless it explains its gradient to rounding.
+
+    Args:
+        residual: the whole batch as explained rows.
+        space: rows that may be in it.
+    """
+    if residual.rows_left != 0 or not residual.relative < EXPLAINED or not _enough_evidence(residual, space):
+        return Proof.nothing(residual.x)
+    alone, visible = residual.counts.sum(-1) == 1, _visible(residual, space)
+    tolerance = number_tolerances(space.encoder)
+    determined = torch.ones_like(alone)
+    if len(tolerance):
+        source, model = _expanded(residual, space)
+        change, error, _ = _solved(model, tolerance.repeat(len(source)), _equations(residual))
+        within = (change.abs() + STANDARD_ERRORS * error).view(len(source), -1).amax(1) < 1
+        determined = determined.index_put((source,), within)
+    cells = visible.alone
+    # Among rows whose errors depend on each other, numbers that are open could be bent to pay for other categories.
+    if bool((determined | ~alone)[~visible.alone].all()):
+        cells = cells | visible.unlike
+    return Proof(cells, cells & determined & (alone | (len(tolerance) == 0)))
+
+
+def explains_but_for_digits(residual: Residual, space: RowDomain) -> bool:
+    """Whether other numbers in the same rows would leave rounding alone, to first order."""
+    tolerance = number_tolerances(space.encoder)
+    if not len(tolerance):
+        return False
+    source, model = _expanded(residual, space)
+    left = _solved(model, tolerance.repeat(len(source)), _equations(residual))[2]
+    return left < EXPLAINED / NOISE
+
+
+def _expanded(residual: Residual, space: RowDomain) -> tuple[Tensor, Expansion]:
+    """Every row of the batch as one of the explained ones ``[n]``, and the gradient as a function of their numbers."""
+    counts, whole = residual.counts.long(), RowDomain.whole(space.encoder, space.prior)
+    rows, classes = torch.arange(len(counts), device=counts.device), torch.arange(counts.shape[1], device=counts.device)
+    source = torch.repeat_interleave(rows, counts.sum(-1))
+    labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts])
+    codes, values = space.encoder.project(residual.x[source], clamp=False)
+    numbers = (values - whole.center) / whole.unit
+    noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
+    problem = GroupProblem(residual.chain, whole, residual.observed, noise, residual.n_rows)
+    model = problem.expand(Groups(codes.unsqueeze(0), numbers.unsqueeze(0), labels.unsqueeze(0)))
+    unit = whole.unit.repeat(len(source))  # from the space's units to the table's
+    normal = model.normal[0] / unit.unsqueeze(0) / unit.unsqueeze(1)
+    return source, Expansion(model.value[0], model.slope[0] / unit, normal)
+
+
+def _solved(model: Expansion, tolerance: Tensor, equations: int) -> tuple[Tensor, Tensor, float]:
+    """The least squares step, its standard errors, both in units of tolerances, and what it leaves, in noise's units.
+
+    Infinite errors where the gradient does not determine a number.
+    """
+    normal = model.normal * tolerance.unsqueeze(0) * tolerance.unsqueeze(1)
+    slope = model.slope * tolerance
+    scale = normal.diagonal().sqrt()
+    shown = scale > 0
+    safe = torch.where(shown, scale, torch.ones_like(scale))
+    values, vectors = torch.linalg.eigh(normal / safe.unsqueeze(0) / safe.unsqueeze(1))
+    known = values > OPEN * len(values)
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    step = inverse @ (slope / safe)
+    squares = float((model.value - (slope / safe) @ step).clamp_min(0))
+    misfit = squares / max(1, equations - int(known.sum()))
+    loose = vectors[:, ~known].square().sum(1) > INVOLVED
+    error = inverse.diagonal().clamp_min(0).sqrt() / safe * max(1.0, misfit) ** 0.5
+    error = torch.where(shown & ~loose, error, torch.inf)
+    return step / safe, error, misfit**0.5
+
+
+def _equations(residual: Residual) -> int:
+    """Elements of the gradient that are free to disagree: those of matrices whose rank is the number of rows."""
+    total, rows = 0, len(residual.x)
+    for layer in residual.observed:
+        out, into = int(layer.any(1).sum()), int(layer.any(0).sum())
+        if out:
+            rank = min(rows, numerical_rank(torch.linalg.svdvals(layer / unit_scale(layer).unsqueeze(-1)), rows))
+            total += rank * (out + into - rank)
+    return total
+
+
+def _enough_evidence(residual: Residual, space: RowDomain) -> bool:
+    """Whether the gradient has digits enough to name all cells, beyond those that the numbers can be bent to meet."""
+    spare = _equations(residual) - len(residual.x) * len(space.encoder.schema.numerical)
+    names = len(residual.x) * (log_combinations(space) + log10(max(2, residual.chain.n_classes)))
+    return DIGITS_PER_EQUATION * spare > names + MARGIN
+
+
+@dataclass(frozen=True)
+class _Visible:
+    """Which changes of a row's categories would show in the first layer's gradient.
+
+    Attributes:
+        alone: any change, whatever the numbers of all rows: the row's error vector lies outside the span of the
+            others', so that nothing else makes up for it, bool ``[r]``.
+        unlike: a change of its own, or an exchange with another row, the numbers of all rows held, bool ``[r]``.
+    """
+
+    alone: Tensor
+    unlike: Tensor
+
+
+def _visible(residual: Residual, space: RowDomain) -> _Visible:
+    activations, counts = residual.chain.forward(residual.x), residual.counts
+    output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
+    first = residual.chain.errors(activations, output)[0]
+    encoder = space.encoder
+    positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
+    step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
+    shows = residual.left[0].norm() / (OWN_PART * step)
+    # Where a network is sure of a class, its rows add nothing, and any number of them fits beside those of another.
+    one_each = torch.eye(counts.shape[1]).to(counts).unsqueeze(1)
+    each = residual.chain.errors(activations, (activations.probabilities - one_each) / residual.n_rows)[0].norm(dim=-1)
+    adds = (each > shows).T | (counts == 0)
+    # Distance of each error vector from the span of the others: 1 over the norm of its dual.
+    values, vectors = torch.linalg.eigh(first @ first.T)
+    tiny = torch.finfo(values.dtype).eps * values[-1].clamp_min(torch.finfo(values.dtype).tiny) * len(values)
+    distance = (vectors.square() / values.clamp_min(tiny)).sum(1).rsqrt()
+    # Two rows of one error vector may exchange cells: their sum stays the same.
+    apart = (first.unsqueeze(1) - first.unsqueeze(0)).norm(dim=-1)
+    codes = encoder.project(residual.x)[0]
+    exchangeable = (codes.unsqueeze(1) != codes.unsqueeze(0)).any(-1) & (apart <= shows)
+    own = adds.all(1) & (shows < first.norm(dim=1))
+    return _Visible(own & (shows < distance), own & ~exchangeable.any(1))
+
+
+def _told_apart(residual: Residual) -> Tensor:
+    """Rows that the tests tell from every other explained row: else one row of the batch is claimed twice, ``[r]``."""
+    v = with_one(residual.chain.forward(residual.x).hidden[min(LAYER, residual.chain.depth - 1)])
+    distance = torch.cdist(v, v) / v.norm(dim=1)
+    return (distance < CLAIMS_APART * ROW_TOLERANCE).sum(1) == 1

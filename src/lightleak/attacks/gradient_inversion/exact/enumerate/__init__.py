@@ -1,0 +1,1 @@
+"""Enumeration of the rows whose categories satisfy the equations of a gradient."""

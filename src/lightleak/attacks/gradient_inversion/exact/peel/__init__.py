@@ -1,0 +1,1 @@
+"""Subtraction of found rows from the gradient."""

@@ -1,0 +1,145 @@
+"""Fit the numbers of explained rows to the gradient, while other rows are still unknown.
+
+A search leaves a row's numbers as exact as few null directions allow; taken out like that it leaves a trace behind, and
+hundreds of traces hide the rows that are left. But the rows that are left span only a space of their number: outside of
+it, nothing of the gradient may remain. To first order in the errors ``dx`` of the numbers,
+
+    Un^T (left) Vn = sum over rows i, numbers j of  dx_ij (Un^T e_i) (Vn^T d(h, 1)_i/dx_j)^T
+
+with Un, Vn the null bases of what is left, at its known rank: linear least squares over all rows at once. The normal
+matrix is an elementwise product of two Gram matrices, so no equation is ever written down.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import NOISE, Residual
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+from lightleak.data.schema import ColumnKind
+
+LARGEST = 0.3
+"""Deviations that a number is moved by at most: beyond, masks flip and the linear problem is another."""
+
+SETTLED_ERROR = 0.15
+"""Standard error, in the table's units, below which a whole number is rounded: the nearest one is then the right one
+with odds of a thousand to one."""
+
+OPEN = 1e-12
+"""Eigenvalues of the normal matrix, scaled to a diagonal of 1, below which a combination of numbers is left as it is:
+float64 keeps sixteen digits of the matrix."""
+
+INVOLVED = 1e-6
+"""Part of a number's unit vector in such combinations from which on its error has no bound."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Corrections of numbers.
+
+    Attributes:
+        change: ``[r, columns]``, in the table's units.
+        error: standard errors of the corrected numbers, likewise.
+    """
+
+    change: Tensor
+    error: Tensor
+
+
+def refit_numbers(
+    residual: Residual,
+    cells: tuple[Tensor, Tensor],
+    space: RowDomain,
+    spaces: Sequence[Spaces],
+    turns: int,
+) -> tuple[Residual, tuple[Tensor, Tensor]]:
+    """Correct the numbers of explained rows; whole numbers are rounded once they are surely known.
+
+    Args:
+        residual: explained rows and what is left.
+        cells: of those rows, category indices ``[r, K]`` and values ``[r, m]``.
+        space: any space of the table; its ties keep their values.
+        spaces: of what is left of the first layers' gradients, at the rank of the rows that are left.
+        turns: corrections at most.
+
+    Returns:
+        The same with corrected numbers, where less of the gradient is left outside of the spaces.
+    """
+    encoder = space.encoder
+    columns = [j for j in range(len(encoder.schema.numerical)) if j not in space.ties]
+    if not len(residual.x) or not columns:
+        return residual, cells
+    whole = [encoder.schema.numerical[j].kind is ColumnKind.INTEGER for j in columns]
+    integer = torch.tensor(whole, dtype=torch.bool, device=cells[1].device)
+    limit = LARGEST * encoder.deviation[columns]
+    outside = _outside(residual, spaces)
+    for _ in range(turns):
+        fit = _fit(residual, space, spaces, columns)
+        # Scaled down as a whole: numbers of one row move together.
+        excess = (fit.change.abs() / limit).amax(-1, keepdim=True).clamp_min(1)
+        settled = integer & (fit.error < SETTLED_ERROR) & (excess <= 1)
+        values = cells[1].clone()
+        moved = values[:, columns] + fit.change / excess
+        values[:, columns] = torch.where(settled, moved.round(), moved)
+        values = values.clamp(encoder.lower, encoder.upper)
+        corrected = residual.explaining(space.encode((cells[0], values)), residual.counts)
+        after = _outside(corrected, spaces)
+        if not after < outside:
+            break
+        residual, cells, gain, outside = corrected, (cells[0], values), outside / after, after
+        if gain < 1.1:
+            break
+    return residual, cells
+
+
+def _fit(residual: Residual, space: RowDomain, spaces: Sequence[Spaces], columns: Sequence[int]) -> Fit:
+    encoder, chain = space.encoder, residual.chain
+    activations = chain.forward(residual.x)
+    counts = residual.counts
+    output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
+    errors = chain.errors(activations, output)
+    rows, width = len(residual.x), len(columns)
+    at = [encoder.numerical_positions[j] for j in columns]
+    normal = residual.x.new_zeros(rows, width, rows, width)
+    right = residual.x.new_zeros(rows, width)
+    squares, equations = residual.x.new_zeros(()), 0
+    one_each = torch.eye(encoder.width)[at].to(residual.x)
+    # Of layers without spaces no slopes are computed.
+    for layer, (of_layer, slopes) in enumerate(zip(spaces, chain.slopes(activations.masks, one_each), strict=False)):
+        noise = NOISE * float(residual.observed[layer].norm())
+        # Back from scaled units: the null directions of the gradient itself.
+        units = of_layer.unit_null / of_layer.unit_scale.unsqueeze(-1)
+        units = torch.linalg.qr(units)[0] if units.shape[1] else units
+        e, g = errors[layer] @ units, (slopes / encoder.scale[at].unsqueeze(-1)) @ of_layer.row_null[:-1]
+        left = units.T @ residual.left[layer] @ of_layer.row_null
+        normal += torch.einsum("ik,ijkl->ijkl", e @ e.T, torch.einsum("ijq,klq->ijkl", g, g)) / noise**2
+        right += torch.einsum("iq,ijq->ij", e @ left, g) / noise**2
+        squares += left.square().sum() / noise**2
+        equations += left.numel()
+    matrix, vector = normal.reshape(rows * width, -1), right.flatten()
+    scale = matrix.diagonal().sqrt().clamp_min(torch.finfo(matrix.dtype).tiny)
+    matrix = matrix / scale.unsqueeze(0) / scale.unsqueeze(1)
+    values, vectors = torch.linalg.eigh(matrix)
+    known = values > OPEN
+    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
+    unbounded = vectors[:, ~known].square().sum(1) > INVOLVED
+    unbounded |= equations <= len(vector)
+    change = inverse @ (vector / scale)
+    misfit = (squares - (vector / scale) @ change).clamp_min(0) / max(1, equations - len(vector))
+    error = (inverse.diagonal().clamp_min(0) * misfit).sqrt() / scale
+    error = torch.where(unbounded, torch.inf, error)
+    return Fit((change / scale).view(rows, width), error.view(rows, width))
+
+
+def _outside(residual: Residual, spaces: Sequence[Spaces]) -> float:
+    """What is left outside of the spaces, relative to rounding."""
+    total = 0.0
+    for layer, of_layer in enumerate(spaces):
+        units = of_layer.unit_null / of_layer.unit_scale.unsqueeze(-1)
+        units = torch.linalg.qr(units)[0] if units.shape[1] else units
+        part = units.T @ residual.left[layer] @ of_layer.row_null
+        total += float(part.square().sum()) / (NOISE * float(residual.observed[layer].norm())) ** 2
+    return total

@@ -1,0 +1,131 @@
+"""Where a search stands: the rows that explain a part of the gradient, and what may be behind the rest."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.exact.peel.refit import refit_numbers
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
+from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.schema import ColumnKind
+
+LAYER = 1
+"""Index of the layer whose gradient is searched: the second, whose input depends on one matrix alone."""
+
+FIRST_LAYER_FLOOR = 5e-7
+"""Singular values of what is left of the first layer's gradient below this part of the whole's largest are rounding."""
+
+REFITS = 2
+"""Corrections of all rows found after every new ones."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a search stands.
+
+    Attributes:
+        residual: explained rows and what is left.
+        cells: of the explained rows, as `TableEncoder.project` returns them.
+        space: rows that may be behind what is left.
+        spaces: of what is left of the first two layers.
+    """
+
+    residual: Residual
+    cells: tuple[Tensor, Tensor]
+    space: RowDomain
+    spaces: tuple[Spaces, Spaces]
+
+    @classmethod
+    def start(
+        cls, chain: ReLUChain, observed: tuple[Tensor, ...], n_rows: int, encoder: TableEncoder, prior: RowPrior
+    ) -> "State":
+        """Nothing found yet.
+
+        Args:
+            chain: the network, float64.
+            observed: ``[G_l gb_l]`` per layer, float64.
+            n_rows: rows of the batch.
+            encoder: on the same device.
+            prior: what is believed of cells.
+        """
+        residual, schema = Residual.of(chain, observed, n_rows), encoder.schema
+        codes = residual.x.new_empty(0, len(schema.categorical), dtype=torch.long)
+        cells = codes, residual.x.new_empty(0, len(schema.numerical))
+        space = infer_domain(observed[0], encoder, prior, n_rows)
+        first, second = (spaces_of(layer, unit_scale(layer), most=n_rows) for layer in (observed[0], observed[LAYER]))
+        return cls(residual, cells, space, (first, second))
+
+    @property
+    def searched(self) -> Spaces:
+        """Spaces of the layer whose gradient is searched."""
+        return self.spaces[LAYER]
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether all rows are there and leave no more than rounding."""
+        return self.residual.rows_left == 0 and self.residual.relative < EXPLAINED
+
+    def with_rows(self, start: "State", cells: tuple[Tensor, Tensor], x: Tensor, counts: Tensor) -> "State":
+        """Explain the gradient by further rows, correct the numbers of all, and see what is left.
+
+        Args:
+            start: of the same gradient.
+            cells: of the new rows.
+            x: the same encoded ``[n, d]``.
+            counts: rows of each class that are equal to them ``[n, classes]``.
+        """
+        residual = self.residual.with_rows(x, counts)
+        cells = torch.cat([self.cells[0], cells[0]]), torch.cat([self.cells[1], cells[1]])
+        rows = residual.rows_left
+        rank = max(self.searched.rank - len(x), min(1, rows))
+        # A last row that is only nearly right would be made up for by all others.
+        for _ in range(REFITS if rows or residual.relative < EXPLAINED else 0):
+            # The spaces of what is left sharpen with every correction.
+            spaces = start.spaces_left(residual, rank)
+            residual, cells = refit_numbers(residual, cells, self.space, spaces, turns=1)
+        spaces, space = start.spaces_left(residual, rank), self.space
+        if rows:
+            left, whole = residual.left[0], residual.observed[0]
+            space = infer_domain(left, space.encoder, space.prior, rows, whole, space.ties)
+        return State(residual, cells, space, spaces)
+
+    def spaces_left(self, residual: Residual, rank: int) -> tuple[Spaces, Spaces]:
+        """Of the gradient that this state is the start of: spaces of what rows leave.
+
+        Args:
+            residual: explained rows and what is left.
+            rank: of the searched layer; equal masks may make it less than the number of rows.
+        """
+        first, second = self.spaces
+        there = int((_first_singular_values(residual, first.unit_scale) > FIRST_LAYER_FLOOR * self._largest).sum())
+        first_rank = min(residual.rows_left, first.rank, max(1, there))
+        return (
+            spaces_of(residual.left[0], first.unit_scale, first_rank),
+            spaces_of(residual.left[LAYER], second.unit_scale, rank),
+        )
+
+    @cached_property
+    def _largest(self) -> float:
+        return float(_first_singular_values(self.residual, self.spaces[0].unit_scale)[0])
+
+    def rounded(self) -> "State":
+        """The same with numbers as a table holds them: inside their bounds, whole in integer columns."""
+        codes, values = self.cells
+        encoder = self.space.encoder
+        whole = [column.kind is ColumnKind.INTEGER for column in encoder.schema.numerical]
+        integer = torch.tensor(whole, dtype=torch.bool, device=values.device)
+        cells = codes, torch.where(integer, values.round(), values).clamp(encoder.lower, encoder.upper)
+        residual = self.residual.explaining(self.space.encode(cells), self.residual.counts)
+        return State(residual, cells, self.space, self.spaces)
+
+
+def _first_singular_values(residual: Residual, scale: Tensor) -> Tensor:
+    """Singular values of what is left of the first layer's gradient, units scaled as `unit_scale` says."""
+    return torch.linalg.svdvals(residual.left[0] / scale.unsqueeze(-1))

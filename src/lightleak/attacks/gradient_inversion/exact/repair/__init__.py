@@ -1,0 +1,1 @@
+"""Rows that no single test finds: explained together, or guessed from the prior."""

@@ -1,0 +1,165 @@
+"""The numbers of a few rows fitted together, from many starts at once, where categories and labels are given.
+
+Rows that share every mask cannot be found one by one: a deeper layer shows only a weighted sum of them. Together they
+must explain what is left of the gradient in all layers, which is a least squares problem of few unknowns. For fixed
+masks a row's term is a product ``e (h, 1)^T`` of vectors that are smooth in its numbers, so the products of the
+Jacobian's columns are products of inner products, and no gradient of a start is ever written down.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-14, 1e6
+"""Of Levenberg's steps, as parts of the normal matrix's diagonal: ten times less after a step that helps, ten times
+more after one that does not."""
+
+FLOOR = 1e-13
+"""Least part of the diagonal that is added to it: float64 keeps sixteen digits of the normal matrix."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """S readings of the same k rows.
+
+    Attributes:
+        codes: LongTensor ``[S, k, K]``.
+        numbers: float64 ``[S, k, F]``.
+        labels: LongTensor ``[S, k]``.
+    """
+
+    codes: Tensor
+    numbers: Tensor
+    labels: Tensor
+
+    def __getitem__(self, index: Tensor) -> "Groups":
+        return Groups(self.codes[index], self.numbers[index], self.labels[index])
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """Squared misfit of every reading, and its quadratic model in the numbers.
+
+    Attributes:
+        value: ``[S]``, in squared deviations of rounding.
+        slope: ``J^T r`` ``[S, k F]``.
+        normal: ``J^T J`` ``[S, k F, k F]``.
+    """
+
+    value: Tensor
+    slope: Tensor
+    normal: Tensor
+
+
+@dataclass(frozen=True)
+class GroupProblem:
+    """What readings are held against.
+
+    Attributes:
+        chain: the network, float64.
+        space: of the rows.
+        target: what is left of the gradient ``[out, in + 1]`` per layer.
+        noise: deviation of an element's rounding, per layer.
+        n_rows: rows of the batch.
+    """
+
+    chain: ReLUChain
+    space: RowDomain
+    target: tuple[Tensor, ...]
+    noise: tuple[float, ...]
+    n_rows: int
+
+    def value(self, groups: Groups) -> Tensor:
+        """Squared misfit ``[S]``."""
+        return self.expand(groups, derivatives=False).value
+
+    def expand(self, groups: Groups, derivatives: bool = True) -> Expansion:
+        """The misfit and, if asked, its derivatives by all numbers, masks held fixed."""
+        chain, space = self.chain, self.space
+        n, k, free = groups.numbers.shape
+        activations = chain.forward(space.rows.of(groups.codes, groups.numbers))
+        p = activations.probabilities
+        output = (p - torch.nn.functional.one_hot(groups.labels, chain.n_classes).to(p)) / self.n_rows
+        errors = chain.errors(activations, output)
+        hidden = tuple(with_one(h) for h in activations.hidden)
+        value = p.new_zeros(n)
+        slope, normal = p.new_zeros(n, k * free), p.new_zeros(n, k * free, k * free)
+        factors = self._jacobian(activations.masks, p, errors, hidden) if derivatives else None
+        for at, (e, h, target, noise) in enumerate(zip(errors, hidden, self.target, self.noise, strict=True)):
+            weight = 1 / noise**2
+            cross = ((e @ target) * h).sum((1, 2))
+            value += weight * (target.square().sum() - 2 * cross + (_gram(e, e) * _gram(h, h)).sum((1, 2)))
+            if factors is None:
+                continue
+            left, right = factors[at]  # [S, 2 k F, out], [S, 2 k F, in + 1]
+            toward = ((left @ target) * right).sum(-1) - (_gram(left, e) * _gram(right, h)).sum(-1)
+            slope += weight * toward.unflatten(1, (2, -1)).sum(1)
+            products = _gram(left, left) * _gram(right, right)
+            normal += weight * products.unflatten(1, (2, -1)).sum(1).unflatten(-1, (2, -1)).sum(-2)
+        return Expansion(value, slope, normal)
+
+    def _jacobian(
+        self, masks: tuple[Tensor, ...], p: Tensor, errors: tuple[Tensor, ...], hidden: tuple[Tensor, ...]
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Per layer two factors of every column: ``e (dh, 0)^T + de (h, 1)^T``."""
+        chain, steps = self.chain, self.space.rows.numbers
+        free = len(steps)
+        by_hidden = tuple(chain.slopes(masks, steps))
+        logits, shares = by_hidden[-1] @ chain.weights[-1].T, p.unsqueeze(2)
+        by_output = shares * (logits - (shares * logits).sum(-1, keepdim=True)) / self.n_rows
+        by_errors = [by_output]
+        for weight, mask in zip(reversed(chain.weights[1:]), reversed(masks), strict=True):
+            by_errors.insert(0, (by_errors[0] @ weight) * mask.unsqueeze(2))
+        factors = []
+        for e, h, de, dh in zip(errors, hidden, by_errors, by_hidden, strict=True):
+            left = torch.stack([e.unsqueeze(2).expand(-1, -1, free, -1), de], 1)
+            dh = torch.cat([dh, torch.zeros_like(dh[..., :1])], -1)
+            right = torch.stack([dh, h.unsqueeze(2).expand(-1, -1, free, -1)], 1)
+            factors.append((left.flatten(1, 3), right.flatten(1, 3)))
+        return factors
+
+
+def fit(problem: GroupProblem, groups: Groups, steps: int, held: Tensor | None = None) -> tuple[Groups, Tensor]:
+    """Levenberg-Marquardt on every reading alone.
+
+    Args:
+        problem: what readings are held against.
+        groups: where to start.
+        steps: tried by each.
+        held: numbers that must not move, bool ``[k, F]``; default none.
+
+    Returns:
+        Readings that fit no worse, and their misfit ``[S]``.
+    """
+    space, n = problem.space, len(groups.codes)
+    free = torch.ones_like(groups.numbers[0], dtype=torch.bool) if held is None else ~held
+    at = free.flatten().nonzero().flatten()
+    if not len(at):
+        return groups, problem.value(groups)
+    expansion = problem.expand(groups)
+    damping = expansion.value.new_full((n,), FIRST_DAMPING)
+    for _ in range(steps):
+        normal, slope = expansion.normal[:, at][:, :, at], expansion.slope[:, at]
+        diagonal = normal.diagonal(dim1=1, dim2=2)
+        ridge = damping.unsqueeze(1) * diagonal + FLOOR * diagonal.amax(1, keepdim=True)
+        solved, _ = torch.linalg.solve_ex(normal + torch.diag_embed(ridge), slope)
+        change = torch.zeros_like(expansion.slope).index_copy(1, at, solved.nan_to_num())
+        tried = replace(groups, numbers=space.clamp(groups.numbers + change.view_as(groups.numbers)))
+        reached = problem.expand(tried)
+        better = reached.value < expansion.value
+        groups = replace(groups, numbers=torch.where(better[:, None, None], tried.numbers, groups.numbers))
+        expansion = Expansion(
+            torch.where(better, reached.value, expansion.value),
+            torch.where(better[:, None], reached.slope, expansion.slope),
+            torch.where(better[:, None, None], reached.normal, expansion.normal),
+        )
+        damping = torch.where(better, damping / 10, damping * 10).clamp(LEAST_DAMPING, MOST_DAMPING)
+    return groups, expansion.value
+
+
+def _gram(one: Tensor, other: Tensor) -> Tensor:
+    return one @ other.transpose(-1, -2)

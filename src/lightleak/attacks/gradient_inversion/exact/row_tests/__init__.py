@@ -1,0 +1,1 @@
+"""Tests of single rows against the spaces of a gradient."""

@@ -1,0 +1,1 @@
+"""Search for candidates that pass the tests of a row."""

@@ -1,0 +1,74 @@
+"""Exact inversion of FedAvg weight updates as an attack: ``run(update) -> Reconstruction`` with a certificate."""
+
+from dataclasses import replace
+
+from lightleak.attacks.attack import Progress
+from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKind, expected_of_delta
+from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
+from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
+from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import Inverted, invert
+from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate, require_weight_update
+from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
+from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
+from lightleak.core.certificate import Feasibility
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.seeds import generator
+from lightleak.data.encoder import TableEncoder
+from lightleak.targets.functional import drops_units
+
+CITATION = (
+    "LightLeak, after Dimitrov et al., SPEAR: Exact Gradient Inversion of Batches in Federated Learning, NeurIPS 2024, "
+    "and Petrov et al., DAGER: Exact Gradient Inversion for Large Language Models, NeurIPS 2024"
+)
+
+
+class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
+    """Recover the rows behind a weight update, labels included, whatever the client's epochs, batches and order.
+
+    Every row is tested against the first layer's update alone (`silent_units`); rows that depend linearly on others
+    are fitted to all layers (`leftovers`). Needs a network of linear layers with ReLU, and no labels.
+    """
+
+    name = "exact_fedavg"
+    citation = CITATION
+    local_training = True
+
+    def check_protocol(self, update: ClientUpdate) -> None:
+        """See `require_weight_update`."""
+        require_weight_update(self.name, update)
+
+    def invert(
+        self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
+    ) -> CertifiedRows:
+        """See `CertifyingInversion.invert`."""
+        prior = RowPrior.of(update, encoder, self.config.prior)
+        observed = WeightUpdate.of(update, encoder.shift.device)
+        found = invert(observed, encoder, prior, update.facts.n_rows, self.config, generator(seed, self.name))
+        encoded = encoder.assemble(*found.space.cells(found.rows.codes, found.rows.numbers))
+        if progress is not None:
+            progress(1.0)
+        return CertifiedRows(
+            encoded,
+            found.rows.labels,
+            cell_uncertainty(encoder, prior, len(encoded), 0),
+            found.left,
+            found.proof,
+            found.multiplicity,
+            _feasibility(update, observed, found, encoder),
+        )
+
+
+def _feasibility(update: ClientUpdate, observed: WeightUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:
+    """What shapes promise, with the first layer's rank and equations as they are."""
+    weights = observed.start.weights
+    kind = RowKind.of(encoder.schema, update.training_mode and drops_units(client_network(update)))
+    shapes = expected_of_delta(update.facts.n_rows, [len(w) for w in weights[:-1]], weights[0].shape[1], kind)
+    equations = found.equations
+    return replace(
+        shapes,
+        ranks=(equations.rank, *shapes.ranks[1:]),
+        row_constraints=(len(equations.values), *shapes.row_constraints[1:]),
+        unit_constraints=(max(0, len(weights[0]) - equations.rank), *shapes.unit_constraints[1:]),
+        noise=observed.noise,
+    )

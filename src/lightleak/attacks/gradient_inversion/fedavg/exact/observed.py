@@ -1,0 +1,140 @@
+"""What the first layer's weight update says, and how exactly it says it.
+
+Local SGD moves the first layer by ``-lr sum_t sum_i e_1(x_i; W_t) (x_i, 1)^T / b``: whatever the epochs, batches, order
+and labels are, it is ``sum_i D_i (x_i, 1)^T`` with one vector D_i per row.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
+from lightleak.core.errors import ObservationError, UnsupportedError
+from lightleak.core.observations import ClientUpdate, ProtocolFacts
+
+UNIFORM = 12.0
+"""Variance of an even draw from an interval of length 1 is 1 / 12: rounding to the nearest."""
+
+CAUTION = 1.5
+"""Noise is taken this much greater than rounding to the nearest makes it: the optimiser rounds its products as well."""
+
+ENCODED_TO = 2**-24
+"""Relative rounding of encoded rows: they are float32 whatever the precision of a client's weights."""
+
+
+@dataclass(frozen=True)
+class WeightUpdate:
+    """An observed weight update in the scale of a gradient.
+
+    Attributes:
+        start: the network before local training.
+        end: the network after it.
+        gradient: the update divided by minus learning rate and steps, ``[out, in + 1]`` per layer, float64.
+        steps: local steps; 1 where they are not known (the scale is then theirs).
+        last: where on the straight line from start to end the last step's gradient was taken.
+        noise: deviation of the errors in the first layer's elements: each step rounds every weight, and
+            encoding rounds every row to float32.
+        fit_scale: learning rate or steps are not known, or momentum changes the scale.
+    """
+
+    start: ReLUChain
+    end: ReLUChain
+    gradient: tuple[Tensor, ...]
+    steps: int
+    last: float
+    noise: float
+    fit_scale: bool = False
+
+    @classmethod
+    def of(cls, update: ClientUpdate, device: torch.device | str = "cpu") -> "WeightUpdate":
+        """Read an observation that `require_weight_update` let pass."""
+        start, delta = ReLUChain.of(update, device), observed_gradient(update, device)
+        end = ReLUChain(
+            tuple(w + d[:, :-1] for w, d in zip(start.weights, delta, strict=True)),
+            tuple(b + d[:, -1] for b, d in zip(start.biases, delta, strict=True)),
+        )
+        known, rate = local_steps(update.facts), update.facts.learning_rate
+        steps, scale = known or 1, (rate or 1.0) * (known or 1)
+        gradient = tuple(-d / scale for d in delta)
+        if known is None:
+            noise = _beyond_rank(gradient[0], update.facts.n_rows)
+        else:
+            clients = update.facts.n_clients or 1
+            noise = _rounding(start, update) * (steps / clients) ** 0.5 / scale
+        noise = max(noise, _encoding(gradient[0]))
+        last = 1.0 if known is None else (known - 1) / known
+        fit_scale = known is None or rate is None or update.facts.momentum > 0
+        return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale)
+
+    def between(self, share: float) -> ReLUChain:
+        """The network on the straight line from start to end."""
+        return ReLUChain(
+            tuple(a + share * (b - a) for a, b in zip(self.start.weights, self.end.weights, strict=True)),
+            tuple(a + share * (b - a) for a, b in zip(self.start.biases, self.end.biases, strict=True)),
+        )
+
+
+def local_steps(facts: ProtocolFacts) -> int | None:
+    """Optimiser steps of each client; None where the facts leave them open."""
+    if facts.local_steps is not None:
+        return facts.local_steps
+    if facts.epochs is None or facts.batch_size is None:
+        return None
+    rows = max(facts.client_rows, default=-(-facts.n_rows // (facts.n_clients or 1)))
+    return facts.epochs * -(-rows // facts.batch_size)
+
+
+def require_weight_update(name: str, update: ClientUpdate) -> None:
+    """Check that an update is one of local SGD in which the first layer's rows can be seen.
+
+    Raises:
+        ObservationError: it is a gradient, or nothing moved.
+        UnsupportedError: another loss or optimiser, weight decay, or a defence.
+    """
+    facts = update.facts
+    if update.kind != "delta":
+        raise ObservationError(f"{name} inverts weight updates (FedAvg); this update is one FedSGD gradient")
+    if facts.loss != "cross_entropy":
+        raise UnsupportedError(f"{name} needs the loss 'cross_entropy', got {facts.loss!r}")
+    if facts.optimizer != "sgd":
+        raise UnsupportedError(f"{name} inverts local SGD; the clients trained with {facts.optimizer!r}")
+    if facts.weight_decay:
+        raise UnsupportedError(
+            f"{name} needs an update that is a sum of the rows' gradients; weight decay ({facts.weight_decay}) adds "
+            "the weights themselves"
+        )
+    if not any(bool(tensor.any()) for tensor in update.update.values()):
+        raise ObservationError(f"{name} needs weights that moved; every element of this update is zero")
+    if update.state != "raw":
+        raise UnsupportedError(
+            f"{name} needs an update exact to rounding, got one that is {update.state} ({facts.defense}); use an "
+            "optimisation attack on weight updates"
+        )
+
+
+def _rounding(start: ReLUChain, update: ClientUpdate) -> float:
+    """Root mean square of one rounding of the first layer's weights, in the precision in which the client held them."""
+    dtype = next(iter(update.parameters.values())).dtype
+    magnitudes = torch.cat([start.weights[0].flatten(), start.biases[0]]).abs().to(dtype)
+    spacing = torch.nextafter(magnitudes, torch.full_like(magnitudes, float("inf"))) - magnitudes
+    return float((spacing.double().square().mean() / UNIFORM).sqrt())
+
+
+def _encoding(gradient: Tensor) -> float:
+    """Deviation that the rounding of encoded rows gives the elements of units that they reach."""
+    reached = gradient[gradient.any(1)]
+    return ENCODED_TO * float(reached.square().mean().sqrt()) if len(reached) else 0.0
+
+
+def _beyond_rank(gradient: Tensor, n_rows: int) -> float:
+    """Deviation of the elements of what no ``n_rows`` rows explain; of the least singular value where they all could.
+
+    >>> noise = torch.randn(60, 80, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    >>> 0.8 < _beyond_rank(noise + 1e3, n_rows=1) < 1.1
+    True
+    """
+    singular = torch.linalg.svdvals(gradient)
+    rank = min(n_rows, len(singular) - 1)
+    free = (gradient.shape[0] - rank) * (gradient.shape[1] - rank)
+    return float((singular[rank:].square().sum() / free).sqrt())

@@ -1,0 +1,217 @@
+"""Which rows behind a weight update are proven: judged at the end, against the first layer's update alone.
+
+Together: rows that leave no more of the update than rounding, which has digits enough to name all of their cells beyond
+what shares and numbers can be bent to meet, and cells that it determines. To first order it
+determines a cell only if moving it changes what no shares can make good (`shares`); that must leave no room for another
+category, the share must be that of no other label and count, and the numbers' errors must be small. Rows of equal
+categories and active units mix at no cost, and are not proven.
+
+Alone, where other rows are missing: the row passes the test of its silent units, and the equations of the rows' span,
+which hold whatever the other rows are, determine its numbers and leave enough over to refute other categories.
+"""
+
+from itertools import combinations_with_replacement
+from math import comb, log10
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import MARGIN, STANDARD_ERRORS, log_combinations
+from lightleak.attacks.gradient_inversion.exact.certify.proof import DIGITS_PER_EQUATION
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
+from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
+from lightleak.attacks.gradient_inversion.fedavg.exact.counts import LEAST, predicted_shares
+from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
+from lightleak.attacks.gradient_inversion.fedavg.exact.shares import Fit, least_squares
+from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import silence, silence_test
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+from lightleak.core.certificate import NUMBERS_WITHIN
+
+EXPLAINED_WITHIN = 1.5
+"""Times what rounding leaves of the first layer's update that all rows together may leave of it."""
+
+INDICATOR_WITHIN = 0.1
+"""How near a category's indicators must come out to 0 and 1, were they free."""
+
+MOST_UNKNOWN = 6000
+"""Cells that are judged together, beyond which nothing is proven: a matrix of this size squared is inverted."""
+
+SHARE_WITHIN = 0.3
+"""Part of a share by which its prediction may miss: the way of the weights is known to 5 to 15 %."""
+
+RIVAL_BEYOND, RIVAL_TIMES = 0.25, 2.0
+"""Other labels or counts must miss by this part of the share, and by so many times what the best ones do."""
+
+LEAST_UNITS = 3
+"""Units in which a share must be determined."""
+
+MOST_READINGS = 5000
+"""Labels and counts that are told apart at most."""
+
+
+def proven_together(
+    observed: WeightUpdate, space: RowDomain, fit: Fit, counts: Tensor, n_rows: int, rank: int
+) -> Proof:
+    """What is proven of distinct rows that are said to be all of them.
+
+    Args:
+        observed: the update.
+        space: whose coordinates.
+        fit: the rows and their shares.
+        counts: rows of each class ``[r, classes]``.
+        n_rows: rows behind the update.
+        rank: independent rows that the update shows: at least so many are distinct.
+    """
+    if (
+        not fit.left < EXPLAINED_WITHIN
+        or int(counts.sum()) != n_rows
+        or not _enough_evidence(observed, space, fit, rank)
+    ):
+        return Proof.nothing(counts)
+    predicted = predicted_shares(observed, fit.x, n_rows)
+    told = _counts_told(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
+    categories, digits = _settled(observed, space, fit)
+    cells = told & categories
+    return Proof(cells, cells & digits & (counts.sum(1) == 1))
+
+
+def proven_alone(
+    observed: WeightUpdate, equations: RowEquations, codes: Tensor, numbers: Tensor, labels: Tensor, n_rows: int
+) -> Proof:
+    """What is proven of single rows beside which others are missing.
+
+    Args:
+        observed: the update.
+        equations: of the span of its rows.
+        codes: ``[m, K]``.
+        numbers: ``[m, F]``.
+        labels: LongTensor ``[m]``.
+        n_rows: rows behind the update.
+    """
+    space, every = equations.space, range(len(equations.space.free))
+    spare = len(equations.values) - len(every)
+    counts = torch.nn.functional.one_hot(labels, observed.start.n_classes)
+    if not len(codes) or not equations.determines(list(every)):
+        return Proof.nothing(counts)
+    own = equations.solve_near(codes, numbers)
+    deviation = _column_noise(space) * equations.deviation(codes, own)
+    missed = torch.maximum(equations.distance(codes, own), STANDARD_ERRORS * deviation)
+    enough = spare * -missed.clamp(LEAST, 1.0).log10() > log_combinations(space) + MARGIN
+    fits = missed <= STANDARD_ERRORS * deviation * max(1, len(equations.values)) ** 0.5
+    allowed = NUMBERS_WITHIN * space.encoder.deviation[list(space.free)] / space.unit
+    error = STANDARD_ERRORS * deviation.unsqueeze(1) * torch.linalg.pinv(equations.of_numbers).norm(dim=1)
+    near = (((own - numbers).abs() + error) < allowed).all(1)
+    x = space.rows.of(codes, numbers)
+    test = silence_test(equations, equations.coordinates(codes, numbers), silence(observed, x) > 0)
+    shares = test.duals @ equations.span @ equations.gradient.T
+    known, predicted = torch.ones_like(shares, dtype=torch.bool), predicted_shares(observed, x, n_rows)
+    told = _counts_told(observed, shares, known, predicted, counts, n_rows - equations.rank)
+    cells = enough & fits & near & test.passed() & told
+    return Proof(cells, cells)
+
+
+def _enough_evidence(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: int) -> bool:
+    """Whether the update has digits enough to name all cells and labels, beyond those that shares and numbers meet.
+
+    Counted are the elements of the update that are free to disagree, as a matrix of its rank: a row for each unit that
+    moved, and a column for each coordinate that tells rows of the space apart.
+    """
+    at = observed.gradient[0].any(1).tolist()
+    reached = sum(at)
+    width = sum(size - 1 for size in space.sizes) + len(space.free) + 1
+    rank = min(rank, reached, width)
+    unknown = sum(span.shape[1] for span, moved in zip(fit.spans, at, strict=True) if moved) + len(fit.x) * len(
+        space.free
+    )
+    spare = rank * (reached + width - rank) - unknown
+    typical = float(observed.gradient[0].square().mean().sqrt())
+    digits = min(DIGITS_PER_EQUATION, log10(max(1.0, typical / max(observed.noise, LEAST))))
+    names = len(fit.x) * (log_combinations(space) + log10(max(2, observed.start.n_classes)))
+    return digits * spare > names + MARGIN
+
+
+def _counts_told(
+    observed: WeightUpdate, shares: Tensor, known: Tensor, predicted: Tensor, counts: Tensor, extra: int
+) -> Tensor:
+    """Which rows' shares are those of their counts and of no others, bool ``[r]``.
+
+    Args:
+        observed: the update.
+        shares: of distinct rows ``[r, h]``.
+        known: where they are determined, bool ``[r, h]``.
+        predicted: what one row of each class adds ``[r, classes, h]``.
+        counts: what is said of them ``[r, classes]``.
+        extra: rows beyond one each that there may be.
+    """
+    told = torch.zeros(len(shares), dtype=torch.bool, device=shares.device)
+    readings = _readings(counts.shape[1], 1 + extra).to(counts.device)
+    if not len(readings) or (extra > 0 and observed.fit_scale):
+        return told
+    scale = _scale(shares, predicted, counts) if observed.fit_scale else 1.0
+    for i, at in enumerate(known):
+        share, own = shares[i, at] / scale, (readings == counts[i]).all(1)
+        if int((share != 0).sum()) < LEAST_UNITS or not bool(own.any()):
+            continue
+        missed = share - readings.to(share.dtype) @ predicted[i][:, at]
+        misfit = missed.norm(dim=1) / share.norm().clamp_min(LEAST)
+        best = float(misfit[own])
+        rival = float(misfit[~own].min()) if bool((~own).any()) else float("inf")
+        told[i] = best < SHARE_WITHIN and rival > max(RIVAL_BEYOND, RIVAL_TIMES * best)
+    return told
+
+
+def _readings(n_classes: int, most: int) -> Tensor:
+    """Label counts of one row up to ``most`` equal ones ``[ways, classes]``; none where there are too many of them."""
+    if most < 1 or comb(most + n_classes, n_classes) > MOST_READINGS:
+        return torch.empty(0, n_classes, dtype=torch.long)
+    ways = [way for total in range(1, 1 + most) for way in combinations_with_replacement(range(n_classes), total)]
+    return torch.stack([torch.bincount(torch.tensor(way), minlength=n_classes) for way in ways])
+
+
+def _scale(shares: Tensor, predicted: Tensor, counts: Tensor) -> float:
+    """Median ratio of shares to what is predicted of the counts."""
+    expected = torch.einsum("rc,rch->rh", counts.to(predicted.dtype), predicted)
+    ratio = (shares * expected).sum(1) / expected.square().sum(1).clamp_min(LEAST)
+    return float(ratio.median().clamp_min(LEAST))
+
+
+def _settled(observed: WeightUpdate, space: RowDomain, fit: Fit) -> tuple[Tensor, Tensor]:
+    """Rows whose categories, and whose numbers, the update determines with all cells of all rows free, bool ``[r]``."""
+    directions, allowed = _directions(space)
+    n_categories = len(directions) - len(space.encoder.schema.numerical)
+    none = torch.zeros(len(fit.x), dtype=torch.bool, device=fit.x.device)
+    if not len(directions):
+        return ~none, ~none
+    if len(fit.x) * len(directions) > MOST_UNKNOWN:
+        return none, none
+    step, error = least_squares(fit, directions * allowed.unsqueeze(1))
+    within = (step.abs() + STANDARD_ERRORS * observed.noise * error < 1).view(len(fit.x), -1)
+    return within[:, :n_categories].all(1), within[:, n_categories:].all(1)
+
+
+def _directions(space: RowDomain) -> tuple[Tensor, Tensor]:
+    """Ways in which encoded rows may move ``[m, d + 1]``, categories first, and how far along each is too far."""
+    encoder, ways, allowed = space.encoder, [], []
+    for table in space.rows.categories:
+        ways += list(table[1:] - table[:1])
+        allowed += [INDICATOR_WITHIN] * (len(table) - 1)
+    for j, position in enumerate(encoder.numerical_positions):
+        way = encoder.scale.new_zeros(encoder.width)
+        way[position] = encoder.deviation[j] / encoder.scale[position]
+        ways.append(way)
+        allowed.append(NUMBERS_WITHIN)
+    stacked = torch.stack(ways) if ways else encoder.scale.new_empty(0, encoder.width)
+    return torch.nn.functional.pad(stacked, (0, 1)), torch.tensor(allowed, dtype=stacked.dtype, device=stacked.device)
+
+
+def _column_noise(space: RowDomain) -> float:
+    """Most that the errors of the encoded columns grow by in a row's coordinates."""
+    encoder = space.encoder
+    at = [encoder.numerical_positions[j] for j in space.free]
+    per_unit = torch.ones_like(encoder.scale)
+    origin = torch.zeros_like(encoder.scale)
+    per_unit[at], origin[at] = space.unit, space.center
+    grown = (encoder.scale.square() + (encoder.shift - origin).square()).sqrt() / per_unit
+    used = [block.slice for block in encoder.layout.categorical]
+    kept = torch.cat([grown[one] for one in used] + [grown[at], torch.ones_like(grown[:1])])
+    return float(kept.max())

@@ -1,0 +1,1 @@
+"""Inversion of FedAvg updates: the client's local training is simulated and differentiated through."""

@@ -1,0 +1,132 @@
+"""Joint inversion as an attack: ``run(update) -> Reconstruction`` beyond the rank limit and under noise."""
+
+import torch
+from torch.nn.functional import one_hot
+
+from lightleak.attacks.attack import Progress
+from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
+from lightleak.attacks.gradient_inversion.exact.certify.proof import proven_together
+from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
+from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
+from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
+from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
+from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior, ties_of_marginals
+from lightleak.attacks.gradient_inversion.joint.config import JointConfig
+from lightleak.attacks.gradient_inversion.joint.course import Solution, solve, solve_noised
+from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
+from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
+from lightleak.attacks.gradient_inversion.joint.noise import estimated_noise
+from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
+from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
+from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
+from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
+from lightleak.core.certificate import Feasibility
+from lightleak.core.errors import ObservationError
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.seeds import derive_seed, generator
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+
+CITATION = "LightLeak: all rows of a batch moved against the whole gradient, with derivatives of the ReLU masks"
+
+
+class JointInversion(CertifyingInversion[JointConfig]):
+    """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be told apart.
+
+    Needs a network of linear layers with ReLU, at least one of them hidden, and no labels. Rows are certified
+    where the batch explains the gradient to rounding and they could have no other cells, and likely otherwise.
+    """
+
+    name = "exact_joint"
+    citation = CITATION
+
+    def check_protocol(self, update: ClientUpdate) -> None:
+        """Refuse weight deltas, aggregates, and a gradient of zeros."""
+        facts = update.facts
+        if update.kind != "gradient" or facts.epochs != 1:
+            got = f"a {update.kind} of {facts.epochs or 'an unknown number of'} epochs (FedAvg)"
+            raise ObservationError(f"{self.name} inverts one FedSGD gradient; this update is {got}")
+        if facts.n_clients != 1:
+            number = facts.n_clients or "an unknown number of clients"
+            raise ObservationError(f"{self.name} inverts one client's gradient; this one aggregates {number}")
+        if not any(bool(value.any()) for value in update.update.values()):
+            raise ObservationError(f"{self.name} fits rows to a gradient, and this one is zero in every element")
+
+    def invert(
+        self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
+    ) -> CertifiedRows:
+        """See `CertifyingInversion.invert`."""
+        observed = observed_gradient(update, encoder.shift.device)
+        noise = estimated_noise(observed, encoder) if self.config.noise is None else self.config.noise
+        problem = pose(update, encoder, observed, noise, self.config)
+        draws = generator(seed, "joint")
+        labels = starting_labels(update, problem.space, draws)
+        course = solve if noise == 0 else solve_noised
+        report = _Differences(progress)
+        found = course(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
+        feasibility = estimate_feasibility(problem.target, update.facts.n_rows, noise, row_kind(update, encoder))
+        rows = _certified(problem, found, feasibility)
+        report(1.0)
+        return rows
+
+
+def _certified(problem: JointProblem, found: Solution, feasibility: Feasibility) -> CertifiedRows:
+    """The solution's rows, with what is proven of them."""
+    encoder, n = problem.space.encoder, len(found.rows.labels)
+    codes, values = problem.space.cells(found.rows.codes, found.rows.numbers)
+    encoded = encoder.assemble(codes, values.clamp(encoder.lower, encoder.upper))
+    residual = problem.with_kernels(Kernels.plain(problem.nodes.depth)).value(found.rows) ** 0.5
+    distinct, which, times = encoded.double().unique(dim=0, return_inverse=True, return_counts=True)
+    if found.solved:
+        uncertainty = cell_uncertainty(encoder, problem.space.prior, n, 0)
+        labels = one_hot(found.rows.labels, problem.nodes.weights[-1].shape[1]).to(distinct)
+        counts = labels.new_zeros(len(distinct), labels.shape[1]).index_add(0, which, labels)
+        nothing = Residual.of(problem.nodes.chains[0], problem.target, n)
+        proof = proven_together(nothing.explaining(distinct, counts), problem.space).of(which)
+    else:
+        members = found.ensemble or (found.rows,)
+        each = [encoder.assemble(*problem.space.cells(m.codes, m.numbers)) for m in members]
+        uncertainty = cell_entropy(encoder, torch.stack(each), encoded)
+        proof = Proof.nothing(encoded)
+    return CertifiedRows(encoded, found.rows.labels, uncertainty, residual, proof, times[which], feasibility)
+
+
+def pose(
+    update: ClientUpdate, encoder: TableEncoder, observed: Gradient, noise: float, config: JointConfig
+) -> JointProblem:
+    """The problem of a gradient: whitened and in the columns it shows, or plain with a prior where it is noised.
+
+    Args:
+        update: the observation.
+        encoder: its encoder, on the device of the work.
+        observed: its gradient.
+        noise: deviation of the noise on its elements.
+        config: ridge and prior.
+    """
+    prior, n = RowPrior.of(update, encoder, config.prior), update.facts.n_rows
+    nodes = Nodes.of([ReLUChain.of(update, encoder.shift.device)])
+    if noise == 0:
+        space = infer_domain(observed[0], encoder, prior, n)
+        kernels = Kernels.whitened(nodes, space, config.ridge, generator(0, "second moments"))
+        return JointProblem(space, nodes, kernels, observed, n)
+    marginals = Marginals.from_dict(update.marginals) if prior.source == "marginals" and update.marginals else None
+    whole = RowDomain.whole(encoder, prior)
+    ties = {} if marginals is None else ties_of_marginals(encoder, marginals)
+    space = RowDomain(encoder, prior, whole.present, {}, ties)
+    kernels = Kernels.plain(nodes.depth)
+    return JointProblem(space, nodes, kernels, observed, n, CellPrior.of(space, marginals), 2 * noise**2)
+
+
+class _Differences:
+    """Tells a progress of shares done since the last call what a course reports as shares done in all."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress, self.done = progress, 0.0
+
+    def __call__(self, done: float) -> None:
+        if self.progress is not None and done > self.done:
+            self.progress(done - self.done)
+        self.done = max(self.done, done)

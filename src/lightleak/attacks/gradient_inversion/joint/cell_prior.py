@@ -1,0 +1,135 @@
+"""How probable a cell is before the gradient is seen: what decides where noise leaves several rows equally likely."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, Tie
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+
+SUPPORT = 40
+"""Values at most that a number may take: at 40 equal shares of a Gaussian, neighbours near the mean lie 0.06 deviations
+apart, a fifth of the tolerance within which a number counts as right (0.319)."""
+
+LEAST_SHARE = 1e-5
+"""Share given to a category that the marginals have not seen: about one row of a large table."""
+
+SAME_SHARE = 1e-9
+"""Difference below which two shares are the same count of the same rows: rounding of float64 and no more."""
+
+
+@dataclass(frozen=True)
+class CellPrior:
+    """Independent priors of the cells of a `RowDomain`; a free number takes one of a few values.
+
+    Attributes:
+        categories: per categorical column, minus log share of every present category.
+        values: per free number, the values it may take in deviations from the mean, ascending.
+        numbers: per free number, minus log share of each.
+    """
+
+    categories: tuple[Tensor, ...]
+    values: tuple[Tensor, ...]
+    numbers: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, space: RowDomain, marginals: Marginals | None = None) -> "CellPrior":
+        """Categories by the space's prior; numbers by the marginals, or Gaussian (half of a skewed one at its bound).
+
+        Args:
+            space: the rows.
+            marginals: of the table; ``None`` where they are not known.
+        """
+        shares = [share[present] for share, present in zip(space.prior.shares, space.present, strict=True)]
+        shares = [s.clamp_min(LEAST_SHARE) / s.clamp_min(LEAST_SHARE).sum() for s in shares]
+        values, numbers = [], []
+        for i in range(len(space.free)):
+            points, weights = _gaussian(space, i) if marginals is None else _counted(space, i, marginals)
+            at, share = _thinned(points, weights)
+            values.append(at.to(space.unit))
+            numbers.append(-share.log().to(space.unit))
+        return cls(tuple(-s.log() for s in shares), tuple(values), tuple(numbers))
+
+    def penalties(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        """Minus log prior ``[...]`` of rows ``[..., K]`` and ``[..., F]``; a number counts as the value next to it."""
+        total = numbers.new_zeros(codes.shape[:-1])
+        for k, table in enumerate(self.categories):
+            total = total + table[codes[..., k]]
+        for q, (values, penalties) in enumerate(zip(self.values, self.numbers, strict=True)):
+            total = total + penalties[nearest(values, numbers[..., q])]
+        return total
+
+
+def nearest(values: Tensor, numbers: Tensor) -> Tensor:
+    """Index of the value ``[v]``, ascending, next to each of the numbers.
+
+    >>> nearest(torch.tensor([0.0, 1.0, 4.0]), torch.tensor([-3.0, 0.6, 2.4, 9.0]))
+    tensor([0, 1, 1, 2])
+    """
+    return torch.bucketize(numbers.contiguous(), (values[1:] + values[:-1]) / 2)
+
+
+def ties_of_marginals(encoder: TableEncoder, marginals: Marginals) -> dict[int, Tie]:
+    """Numbers that follow from a categorical column, told by shares that are equal one by one.
+
+    A noised gradient cannot tell a tie; but when every value of a number has the share of one category, and no two
+    categories have the same, then both columns count the same rows.
+
+    Args:
+        encoder: the table's.
+        marginals: counted shares.
+    """
+    found: dict[int, Tie] = {}
+    for j, number in enumerate(encoder.schema.numerical):
+        values, shares = (
+            np.asarray(each[number.name], "float64") for each in (marginals.values, marginals.probabilities)
+        )
+        values, shares = values[shares > 0], shares[shares > 0]
+        order = np.argsort(shares)
+        for k, column in enumerate(encoder.schema.categorical):
+            known = dict(zip(marginals.values[column.name], marginals.probabilities[column.name], strict=True))
+            of_categories = np.array([known.get(category, 0.0) for category in column.categories])
+            seen = np.flatnonzero(of_categories)
+            ranked = seen[np.argsort(of_categories[seen])]
+            if len(ranked) != len(order) or len(order) < 2:
+                continue
+            matched = np.abs(of_categories[ranked] - shares[order]).max() < SAME_SHARE
+            if not matched or np.diff(shares[order]).min() < SAME_SHARE:
+                continue
+            full = torch.full((len(column.categories),), float(values @ shares / shares.sum()), dtype=torch.float64)
+            full[torch.as_tensor(ranked)] = torch.as_tensor(values[order])
+            found[j] = Tie(k, full.to(encoder.shift.device))
+            break
+    return found
+
+
+def _gaussian(space: RowDomain, index: int) -> tuple[Tensor, Tensor]:
+    levels = (torch.arange(SUPPORT, dtype=torch.float64) + 0.5) / SUPPORT
+    points = (2**0.5 * torch.erfinv(2 * levels - 1)).clamp(float(space.lower[index]), float(space.upper[index]))
+    return points, torch.full_like(points, 1 / SUPPORT)
+
+
+def _counted(space: RowDomain, index: int, marginals: Marginals) -> tuple[Tensor, Tensor]:
+    name = space.encoder.schema.numerical[space.free[index]].name
+    values = torch.as_tensor(np.asarray(marginals.values[name], "float64"))
+    shares = torch.as_tensor(np.asarray(marginals.probabilities[name], "float64"))
+    points = (values - float(space.center[index])) / float(space.unit[index])
+    return points.clamp(float(space.lower[index]), float(space.upper[index])), shares / shares.sum()
+
+
+def _thinned(points: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+    """At most `SUPPORT` points: those in one part of the cumulated shares become their commonest one."""
+    order = points.argsort()
+    points, shares = points[order], shares[order]
+    part = ((shares.cumsum(0) - shares / 2) * SUPPORT).long().clamp(0, SUPPORT - 1)
+    kept, masses = [], []
+    for each in part.unique():
+        inside = part == each
+        mass = shares[inside].sum()
+        if float(mass) > 0:
+            kept.append(points[inside][shares[inside].argmax()])
+            masses.append(mass)
+    return torch.stack(kept), torch.stack(masses)

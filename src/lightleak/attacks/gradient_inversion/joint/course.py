@@ -1,0 +1,136 @@
+"""The course of joint inversion: one for gradients as they were computed, one for noised gradients."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.config import EngineConfig
+from lightleak.attacks.gradient_inversion.joint.config import JointConfig
+from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimise, prior_start, stage_config
+from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
+from lightleak.attacks.gradient_inversion.joint.integers import round_integers
+from lightleak.attacks.gradient_inversion.joint.pair_descent import descend_pairs
+from lightleak.attacks.gradient_inversion.joint.pooling import pooled
+from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
+from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED, Effort, refine
+from lightleak.core.seeds import derive_seed
+
+ROUND_BELOW = 1e-6
+"""Relative distance from which on integers are rounded for good: every category is then right, and numbers nearly."""
+
+RATE, NUMBER_RATE, TEMPERATURE_END = 0.2, 0.05, 0.2
+"""Adam's steps of logits and of numbers (in deviations) from a fresh start; the softmax's temperature at the end."""
+
+WIDTH, WIDTH_END = 0.2, 0.02
+"""Widths of the masks from a fresh start. Narrower ones from the beginning see too few rows' masks, wider ones at the
+end leave the masks that decide between like rows blurred."""
+
+NOISED_WIDTH, NOISED_WIDTH_END = 0.4, 0.1
+"""The same under noise, which hides what narrow masks would tell."""
+
+TEMPERATURES = (4.0, 2.0)
+"""Of two sweeps before the descent, in units of the posterior's own: single rows leave poor minima."""
+
+NOISED_SWEEPS, LAST_SWEEPS = 3, 8
+"""Most sweeps of every start, and of the pooled rows."""
+
+Report = Callable[[float], None]
+"""Told the share of the work that is done."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Where a course ended.
+
+    Attributes:
+        rows: the batch.
+        value: relative distance, under the problem's kernels, of what the rows explain.
+        ensemble: rows of every start, matched to ``rows``; empty where starts are not pooled.
+    """
+
+    rows: JointRows
+    value: float
+    ensemble: tuple[JointRows, ...] = ()
+
+    @property
+    def solved(self) -> bool:
+        """Whether the rows explain the gradient to rounding."""
+        return not self.ensemble and self.value < SOLVED
+
+
+def solve(
+    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, report: Report
+) -> Solution:
+    """Rows behind a gradient without noise: start, refine, and start again where that did not explain it.
+
+    Args:
+        problem: with whitened kernels.
+        labels: to start from ``[n]``.
+        config: the settings.
+        draws: a CPU generator, for moves.
+        seed: root of the starts.
+        report: told about the work.
+    """
+    widths, first = Widths.of(problem), _fresh(config.steps, WIDTH, WIDTH_END)
+    effort = Effort(config.rounds, config.round_steps, config.reopenings)
+    best: Solution | None = None
+    for restart in range(config.restarts):
+        start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
+        rows = optimise(problem, start, labels, first, widths)[0]
+        rows = descend(problem, rows, config.sweeps, draws)
+        rows, value = refine(problem, rows, effort, widths, draws, derive_seed(seed, "reopened", restart))
+        report((restart + 1) / config.restarts)
+        if best is None or value < best.value:
+            best = Solution(rows, value)
+        if value < SOLVED:
+            break
+    assert best is not None  # restarts are at least one
+    if best.value < ROUND_BELOW:
+        best = Solution(*round_integers(problem, best.rows, SOLVED))
+    return best
+
+
+def solve_noised(
+    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, report: Report
+) -> Solution:
+    """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and descend.
+
+    Args:
+        problem: with plain kernels and a prior, whose weight is twice the noise's variance.
+        labels: to start from ``[n]``.
+        config: the settings.
+        draws: a CPU generator, for moves.
+        seed: root of the starts.
+        report: told about the work.
+    """
+    widths, settings = Widths.of(problem), _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
+    found = []
+    for restart in range(config.noised_restarts):
+        start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
+        rows = optimise(problem, start, labels, settings, widths)[0]
+        for temperature in TEMPERATURES:
+            rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
+        found.append(descend(problem, rows, NOISED_SWEEPS, draws))
+        report((restart + 1) / (config.noised_restarts + 1))
+    objectives = [problem.objective(rows) for rows in found]
+    merged, _ = pooled(problem.space, found, objectives.index(min(objectives)))
+    rows = descend(problem, merged, LAST_SWEEPS, draws)
+    rows, _ = descend_pairs(problem, rows, draws)
+    rows = descend(problem, rows, NOISED_SWEEPS, draws)
+    rows = min([rows, *found], key=problem.objective)
+    report(1.0)
+    _, ensemble = pooled(problem.space, [rows, *found], 0)
+    return Solution(rows, problem.value(rows), tuple(ensemble))
+
+
+def _fresh(steps: int, width: float, width_end: float) -> EngineConfig:
+    return stage_config(
+        steps=steps,
+        learning_rate=RATE,
+        numerical_learning_rate=NUMBER_RATE,
+        mask_width=width,
+        mask_width_end=width_end,
+        temperature_end=TEMPERATURE_END,
+    )

@@ -1,0 +1,95 @@
+"""The problem of joint inversion: rows that together explain a gradient."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.joint.atoms import Nodes, Terms
+from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior
+from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, RowTables
+
+
+@dataclass(frozen=True)
+class JointRows:
+    """The rows of a batch in the coordinates of a `RowDomain`.
+
+    Attributes:
+        codes: LongTensor ``[n, K]``.
+        numbers: float64 ``[n, F]``.
+        labels: LongTensor ``[n]``.
+    """
+
+    codes: Tensor
+    numbers: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class JointProblem:
+    """What rows are held against.
+
+    Attributes:
+        space: the rows that may be there.
+        nodes: weights at which the gradient was taken, float64.
+        kernels: the distance, float64.
+        target: observed gradient ``[out, in + 1]`` per layer, float64.
+        n_rows: divisor of every row's term.
+        prior: what is believed of cells, for noised gradients; ``None`` where the gradient alone decides.
+        prior_weight: squared distance that one nat of it is worth: twice the variance of an element's noise.
+    """
+
+    space: RowDomain
+    nodes: Nodes
+    kernels: Kernels
+    target: Gradient
+    n_rows: int
+    prior: CellPrior | None = None
+    prior_weight: float = 0.0
+
+    @cached_property
+    def target_value(self) -> float:
+        """Squared distance of the target from no rows at all; never 0, as all distances are relative to it."""
+        return max(float(self.kernels.value(self.target)), torch.finfo(torch.float64).tiny)
+
+    @cached_property
+    def _tables(self) -> dict[torch.dtype, tuple[Nodes, RowTables, tuple[RowTables, ...]]]:
+        return {}
+
+    def _in(self, dtype: torch.dtype) -> tuple[Nodes, RowTables, tuple[RowTables, ...]]:
+        if dtype not in self._tables:
+            first = tuple(self.space.first_layer(chain).to(dtype) for chain in self.nodes.chains)
+            self._tables[dtype] = (self.nodes.to(dtype), self.space.rows.to(dtype), first)
+        return self._tables[dtype]
+
+    def terms(self, codes: Tensor, numbers: Tensor, dtype: torch.dtype = torch.float64) -> Terms:
+        """Terms of rows ``[n, K]`` and ``[n, F]``."""
+        nodes, rows, first = self._in(dtype)
+        return nodes.terms(rows.of(codes, numbers), torch.stack([table.of(codes, numbers) for table in first]))
+
+    def residual(self, rows: JointRows) -> Gradient:
+        """The target minus what the rows explain, float64."""
+        terms = self.terms(rows.codes, rows.numbers)
+        explained = terms.gradient(terms.of_labels(rows.labels, self.n_rows))
+        return tuple(t - e for t, e in zip(self.target, explained, strict=True))
+
+    def value(self, rows: JointRows) -> float:
+        """Squared distance of the rows' gradient from the target, relative to that of no rows."""
+        return float(self.kernels.value(self.residual(rows))) / self.target_value
+
+    def objective(self, rows: JointRows) -> float:
+        """Squared distance plus the prior's share: what descends."""
+        distance = float(self.kernels.value(self.residual(rows)))
+        return distance + self.prior_weight * float(self.penalties(rows.codes, rows.numbers).sum())
+
+    def penalties(self, codes: Tensor, numbers: Tensor) -> Tensor:
+        """Minus the logarithm of the prior of rows ``[n]``; zeros where there is no prior."""
+        if self.prior is None:
+            return numbers.new_zeros(codes.shape[:-1])
+        return self.prior.penalties(codes, numbers)
+
+    def with_kernels(self, kernels: Kernels) -> "JointProblem":
+        """The same under another distance."""
+        return replace(self, kernels=kernels)

@@ -1,0 +1,93 @@
+"""What an observation must be before any work is done on it: it may come from another machine or framework."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from lightleak.attacks.gradient_inversion.network.client import batch_norms
+from lightleak.core.errors import ObservationError
+from lightleak.core.observations import ClientUpdate
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import ImageScale, is_image_state
+from lightleak.targets.spec import NetworkSpec
+
+PROTOCOL = ("n_rows", "epochs", "batch_size", "n_clients", "local_steps", "learning_rate", "momentum", "weight_decay")
+"""Facts that two updates of one call must share."""
+
+
+def require_fit(update: ClientUpdate, network: nn.Module) -> None:
+    """Hold an update against the network it names, so that no attack fails in the middle of its work.
+
+    Args:
+        update: the observation.
+        network: what `lightleak.attacks.gradient_inversion.optimize.problem.client_network` made of it.
+
+    Raises:
+        ObservationError: parameters, buffers, labels or encoder that do not fit the network, or BatchNorm layers in
+            eval mode whose running statistics were not shared.
+    """
+    name = update.network["name"]
+    expected = {key: tuple(p.shape) for key, p in network.named_parameters()}
+    held = {key: tuple(b.shape) for key, b in network.named_buffers()}
+    _require_shapes(f"parameters of the network {name!r}", expected, update.parameters)
+    _require_shapes(f"buffers of the network {name!r}", held if update.buffers else {}, update.buffers)
+    if batch_norms(network) and not update.training_mode and not update.buffers:
+        raise ObservationError(
+            f"the network {name!r} computed in eval mode, by running statistics of BatchNorm that were not shared"
+        )
+    spec = NetworkSpec.from_dict(update.network)
+    width = encoded_width(update)
+    if width != spec.layout.width:
+        raise ObservationError(f"the encoder must make rows of width {spec.layout.width} (the network's), got {width}")
+    odd = [] if update.labels is None else [y for y in update.labels.tolist() if not 0 <= y < spec.n_classes]
+    if odd:
+        raise ObservationError(f"labels must be classes from 0 to {spec.n_classes - 1}, got {odd[0]}")
+
+
+def encoded_width(update: ClientUpdate) -> int:
+    """Features of an encoded row: of a table, or of a flat image.
+
+    Raises:
+        ObservationError: the encoder's state cannot be read.
+    """
+    if is_image_state(update.encoder):
+        return ImageScale.from_state(update.encoder).width
+    return TableEncoder.from_state(update.encoder, update.encoder_tensors).width
+
+
+def require_batch_statistics(update: ClientUpdate, network: nn.Module) -> None:
+    """Check that the update shares the batch's statistics of every BatchNorm layer; a network without any needs none.
+
+    Raises:
+        ObservationError: they are missing or do not fit.
+    """
+    layers = batch_norms(network).items()
+    expected = {f"{name}.{what}": (layer.num_features,) for name, layer in layers for what in ("mean", "var")}
+    _require_shapes("batch_norm_prior: BatchNorm statistics of the client's batch", expected, update.batch_statistics)
+
+
+def _require_shapes(what: str, expected: Mapping[str, tuple[int, ...]], got: Mapping[str, Tensor]) -> None:
+    shapes = {name: tuple(tensor.shape) for name, tensor in got.items()}
+    odd = sorted(name for name in expected.keys() | shapes.keys() if expected.get(name) != shapes.get(name))
+    if odd:
+        first = odd[0]
+        found = shapes.get(first, "none")
+        raise ObservationError(f"{what}: expected {first!r} of shape {expected.get(first, 'none')}, got {found}")
+
+
+def alike(first: ClientUpdate, other: ClientUpdate) -> bool:
+    """Whether two updates can be attacked in one call: same network, mode, table, protocol and shared knowledge."""
+    same = ("network", "encoder", "training_mode", "kind")
+    facts = all(getattr(first, name) == getattr(other, name) for name in same)
+    protocol = all(getattr(first.facts, name) == getattr(other.facts, name) for name in PROTOCOL)
+    shared = all(
+        getattr(first, name).keys() == getattr(other, name).keys()
+        for name in ("encoder_tensors", "buffers", "batch_statistics")
+    )
+    return (
+        facts
+        and protocol
+        and shared
+        and all(torch.equal(value, other.encoder_tensors[name]) for name, value in first.encoder_tensors.items())
+    )

@@ -1,0 +1,1 @@
+"""Inversion by optimization: candidates move until the gradient they produce matches the observed one."""

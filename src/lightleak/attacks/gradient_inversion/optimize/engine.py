@@ -1,0 +1,151 @@
+"""The engine of every gradient-inversion attack: all restarts of several updates optimised in one go.
+
+The variable is ``z [updates, restarts, rows, d]``. Each step relaxes it to encoded rows, asks a matcher for the
+gradient of the objective, carries that back through the relaxation and lets Adam move ``z``. Restarts never interact,
+so they may be cut into chunks to fit a memory budget.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.config import EngineConfig, Initialisation
+from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Matcher
+from lightleak.attacks.gradient_inversion.tables.codec import RowRelaxation
+from lightleak.core.devices import keep_freed_memory
+from lightleak.core.seeds import generator
+from lightleak.data.relaxation import Relaxation
+
+CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronises the device
+
+LEAST_RATE = 2e-3
+"""Share of the learning rate that a cosine schedule adds throughout, so that the last steps still move."""
+
+Part = TypeVar("Part")
+
+Progress = Callable[[int], None]
+"""Called with the number of steps done since the last call."""
+
+
+@dataclass(frozen=True)
+class Inversion:
+    """Where the optimisation ended.
+
+    Attributes:
+        x: relaxed rows ``[updates, restarts, rows, d]``.
+        loss: objective ``[updates, restarts]`` that the last step started from.
+        steps: steps taken.
+    """
+
+    x: Tensor
+    loss: Tensor
+    steps: int
+
+
+def initial_candidates(
+    seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int, initialisation: Initialisation = "unit"
+) -> Tensor:
+    """Starts ``[updates, restarts, rows, width]``, by default uniform in [0, 1] (TabLeak Alg. 1, line 12).
+
+    Each (update, restart) has its own generator, so a start does not depend on what runs beside it.
+
+    Args:
+        seeds: one per update.
+        restarts: indices of the restarts.
+        rows: rows n of the batch.
+        width: encoded features d.
+        initialisation: see `EngineConfig`; ``prior`` draws standard normal noise, which
+            `RowBelief.start` lays around the prior.
+    """
+    draw = torch.randn if initialisation in ("normal", "prior") else torch.rand
+    starts = [[draw(rows, width, generator=generator(seed, "restart", r)) for r in restarts] for seed in seeds]
+    stacked = torch.stack([torch.stack(of_update) for of_update in starts])
+    return 2 * stacked - 1 if initialisation == "symmetric" else stacked
+
+
+def invert(
+    start: Tensor, relaxation: RowRelaxation, matcher: Matcher, config: EngineConfig, progress: Progress | None = None
+) -> Inversion:
+    """Optimise ``start`` (copied) for ``config.steps`` steps of Adam (TabLeak Alg. 1, lines 2-7).
+
+    Args:
+        start: ``[updates, restarts, rows, d]`` on the device and in the precision of the work.
+        relaxation: from ``z`` to encoded rows.
+        matcher: loss and derivative of encoded rows.
+        config: learning rates and their course, steps, sign, early stop.
+        progress: told about steps done; those that an early stop saved count as done.
+    """
+    keep_freed_memory()
+    z, stop_below = start.clone(), config.stop_below
+    optimizer = torch.optim.Adam([z], lr=config.learning_rate, fused=True)
+    limits = _Limits.of(relaxation, config)
+    loss = torch.full(z.shape[:2], float("inf"), dtype=z.dtype, device=z.device)
+    taken = 0
+    for step in range(config.steps):
+        share = step / config.steps
+        now = _annealed(relaxation, share)
+        x, state = now.forward(z)
+        loss, by_x = _annealed(matcher, share).value_and_grad(x)
+        by_z = now.backward(by_x, state)
+        z.grad = by_z.sign_() if config.sign else by_z
+        if config.schedule == "cosine":
+            optimizer.param_groups[0]["lr"] = config.learning_rate * _cosine(share)
+        before = z.clone() if stop_below is not None or limits.pace is not None else z
+        optimizer.step()
+        limits.keep(z, before)
+        if stop_below is not None:
+            z.copy_(torch.where((loss < stop_below)[..., None, None], before, z))
+        taken = step + 1
+        if config.schedule == "step" and taken % config.decay_every == 0:
+            optimizer.param_groups[0]["lr"] *= config.learning_rate_decay
+        if taken % CHECK_EVERY == 0:
+            if progress is not None:
+                progress(CHECK_EVERY)
+            if stop_below is not None and bool((loss < stop_below).all()):
+                break
+    if progress is not None:
+        progress(config.steps - taken // CHECK_EVERY * CHECK_EVERY)
+    return Inversion(_annealed(relaxation, 1.0).forward(z)[0], loss, taken)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """How a step of Adam is bent for numbers.
+
+    Attributes:
+        pace: part of its step that each variable goes ``[d]``.
+        bounds: where variables must stay.
+    """
+
+    pace: Tensor | None
+    bounds: tuple[Tensor, Tensor] | None
+
+    @classmethod
+    def of(cls, relaxation: RowRelaxation, config: EngineConfig) -> "_Limits":
+        if not isinstance(relaxation, Relaxation):
+            return cls(None, None)
+        pace = None
+        if config.numerical_learning_rate is not None:
+            slowed = torch.full_like(relaxation.span, config.numerical_learning_rate / config.learning_rate)
+            pace = torch.where(relaxation.numbers, slowed, torch.ones_like(slowed))
+        return cls(pace, relaxation.bounds)
+
+    def keep(self, z: Tensor, before: Tensor) -> None:
+        """Change ``z`` after a step."""
+        if self.pace is not None:
+            torch.lerp(before, z, self.pace, out=z)
+        if self.bounds is not None:
+            z.clamp_(*self.bounds)
+
+
+def _annealed(part: Part, share: float) -> Part:
+    return part.at(share) if isinstance(part, Annealed) else part
+
+
+def _cosine(share: float) -> float:
+    """Factor of the learning rate after that share of the steps."""
+    return 0.5 * (1 + math.cos(math.pi * share)) + LEAST_RATE

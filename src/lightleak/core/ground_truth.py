@@ -1,0 +1,71 @@
+"""The private truth behind observations. Metrics and audits hold it; attacks never import this module."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from lightleak.core.errors import ObservationError
+from lightleak.core.stored import read_tensors
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """The private batch behind an observation; only metrics and audits hold it.
+
+    Attributes:
+        inputs: ``[n, d]`` encoded rows as the network saw them.
+        labels: LongTensor ``[n]``.
+        loss: training loss on the batch.
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    loss: float | None = None
+
+    def save(self, folder: Path) -> None:
+        """Write ``truth.safetensors`` into ``folder`` (created)."""
+        folder.mkdir(parents=True, exist_ok=True)
+        tensors = {"inputs": self.inputs.detach().cpu().contiguous(), "labels": self.labels.detach().cpu().contiguous()}
+        if self.loss is not None:
+            tensors["loss"] = torch.tensor(self.loss, dtype=torch.float64)
+        save_file(tensors, folder / "truth.safetensors")
+
+    @classmethod
+    def load(cls, folder: Path) -> "GroundTruth":
+        """Read what `save` wrote.
+
+        Raises:
+            ObservationError: the file is missing or damaged.
+        """
+        tensors = read_tensors(folder / "truth.safetensors")
+        loss = float(tensors["loss"]) if "loss" in tensors else None
+        if missing := {"inputs", "labels"} - tensors.keys():
+            raise ObservationError(f"{folder / 'truth.safetensors'} lacks {', '.join(sorted(missing))}")
+        if tensors["labels"].shape != tensors["inputs"].shape[:1]:
+            got = f"{tuple(tensors['inputs'].shape)} and {tuple(tensors['labels'].shape)}"
+            raise ObservationError(f"inputs must be [n, d] and labels [n], got {got}")
+        return cls(tensors["inputs"], tensors["labels"], loss)
+
+
+@dataclass(frozen=True)
+class PropertyTruth:
+    """The private fraction behind an observation; only metrics and audits hold it.
+
+    Attributes:
+        property_name: the property, as ``column=value``.
+        fraction: share of the victim's records that have it; under a defence that withdraws rows, of the records before
+            the withdrawal.
+        has_property: BoolTensor ``[n]`` over the observation's ids.
+    """
+
+    property_name: str
+    fraction: float
+    has_property: Tensor
+
+    @property
+    def trained_fraction(self) -> float:
+        """Share of the records that were trained on; below `fraction` where a defence withdraws rows."""
+        return float(self.has_property.float().mean())

@@ -1,0 +1,41 @@
+"""Labels and multiplicities from shares."""
+
+import pytest
+import torch
+
+from lightleak.attacks.gradient_inversion.fedavg.exact.counts import class_counts, predicted_shares, single_counts
+
+
+def predicted(client):
+    return predicted_shares(client.observed, client.x, len(client.x))
+
+
+def test_predicted_shares_of_one_step_are_the_gradients_of_the_rows(make_client):
+    client = make_client(4, 1, 1)
+    chain = client.observed.start
+    each = predicted(client)
+    for i, x in enumerate(client.x):
+        for label in range(chain.n_classes):
+            counts = torch.eye(chain.n_classes, dtype=torch.float64)[label : label + 1]
+            gradient = chain.gradient(x[None], counts, 4)[0][:, -1]
+            torch.testing.assert_close(each[i, label], gradient, rtol=1e-9, atol=1e-15)
+
+
+@pytest.mark.parametrize("scale", [1.0, 7.0])
+def test_counts_are_recovered_from_shares_of_any_scale(make_client, scale):
+    client = make_client(6, n_classes=3)
+    each = predicted(client)
+    wanted = torch.tensor([[1, 0, 0], [0, 1, 0], [0, 0, 1], [2, 0, 0], [0, 1, 1], [1, 0, 0]])
+    shares = scale * torch.einsum("rc,rch->rh", wanted.double(), each)
+    found = class_counts(shares, each, int(wanted.sum()), fit_scale=scale != 1)
+    assert torch.equal(found.counts, wanted)
+    assert float(found.misfit.max()) < 1e-6
+
+
+def test_the_way_of_the_weights_is_good_enough_for_labels(make_client):
+    client = make_client(6, 10, 2)
+    equations = client.equations
+    shares = torch.linalg.pinv(equations.coordinates(*client.coordinates).T) @ equations.gradient.T
+    found = single_counts(shares, predicted(client))
+    assert torch.equal(found.counts.argmax(1), client.truth.labels)
+    assert float(found.misfit.max()) < 0.3
