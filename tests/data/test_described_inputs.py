@@ -12,8 +12,8 @@ def inputs(n: int = 50) -> torch.Tensor:
     numbers = torch.randn(n, 2)
     sex = torch.nn.functional.one_hot(torch.arange(n) % 2, 2).float()
     ward = torch.nn.functional.one_hot(torch.arange(n) % 3, 3).float()
-    standardised = (ward - ward.mean(0)) / ward.std(0)
-    return torch.cat([numbers[:, :1], sex, numbers[:, 1:], standardised], -1)
+    standardized = (ward - ward.mean(0)) / ward.std(0)
+    return torch.cat([numbers[:, :1], sex, numbers[:, 1:], standardized], -1)
 
 
 NAMES = ["age", "f", "m", "weight", "A", "B", "C"]

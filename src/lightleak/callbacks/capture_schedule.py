@@ -1,4 +1,4 @@
-"""Which optimiser steps, or which clients of which rounds, are captured."""
+"""Which optimizer steps, or which clients of which rounds, are captured."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class CaptureSchedule:
     Attributes:
         epochs: epochs to capture in, for example ``(0, 1, 5)`` or ``range(0, 100, 10)``.
         per_epoch: the first so many full steps of each.
-        steps: optimiser steps to capture besides.
+        steps: optimizer steps to capture besides.
         max_captures: no more than these in one process.
     """
 

@@ -20,7 +20,7 @@ from lightleak.targets.spec import NetworkSpec
 
 @dataclass(frozen=True)
 class Capture:
-    """An update at one optimiser step or in one round, and the private rows behind it.
+    """An update at one optimizer step or in one round, and the private rows behind it.
 
     Attributes:
         update: the observation.

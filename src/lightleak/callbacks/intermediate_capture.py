@@ -23,7 +23,7 @@ class IntermediateCapture(lightning.Callback):
     """Records AO, AG, VO and VG of every record in chosen epochs (ProVFL Sec. III-B); training stays bit-identical.
 
     What the adversary cannot see is never copied: a passive adversary (C2) has AO alone. Records are taken from
-    `SplitClassifier.exchange` after each step: outputs are those before the step's update, the victim's after a defence
+    `SplitClassifier.exchange` after each step: outputs are those before the step's update, the victim's after a defense
     and the adversary's own before it; gradients carry the 1/batch of the mean loss.
 
     Records are kept in memory up to a budget and in files beyond it. Under DDP each rank records its own batches, and
@@ -143,7 +143,7 @@ class IntermediateCapture(lightning.Callback):
             return
         exchange = cast(Exchange, pl_module.exchange)
         outputs = exchange.outputs[self._slice]
-        if exchange.computed is not exchange.outputs:  # a defence stands between: the adversary knows its own before it
+        if exchange.computed is not exchange.outputs:  # a defense stands between: the adversary knows its own before it
             outputs = outputs.clone()
             outputs[self._own] = exchange.computed[self.adversary_party]
         self._open.add(exchange.ids, outputs, *((exchange.gradients[self._slice],) if self._with_gradients else ()))

@@ -161,7 +161,7 @@ class ModuleCapture(GradientCapture):
         if self.left_out == 1:
             reason = str(error) if isinstance(error, LightLeakError) else f"{type(error).__name__}: {error}"
             warnings.warn(
-                f"optimiser step {self._step} was not captured: {reason}. The training step must take the mean "
+                f"optimizer step {self._step} was not captured: {reason}. The training step must take the mean "
                 "cross-entropy of the network's logits on its batch, a pair of inputs and labels or what batch=... "
                 "makes one; further steps of this kind are counted",
                 stacklevel=3,

@@ -91,7 +91,7 @@ def data_list(
         card = DATASETS.get(name).card
         found = sum((dataset_folder(name) / file).is_file() for file in card.files)
         here = "yes" if found == len(card.files) else f"{found} of {len(card.files)}"
-        grid.add_row(name, card.title, card.licence, here if card.files else "not needed")
+        grid.add_row(name, card.title, card.license, here if card.files else "not needed")
     console.print(grid)
 
 
@@ -148,6 +148,6 @@ def data_describe(
         console.print(codes_notice(table.possible_codes), soft_wrap=True, highlight=False, markup=False)
     card = table.card
     checksums = [f"{file} sha256 {digest}" for file, digest in card.sha256.items()] or ["no checksum known"]
-    for text in (card.notes, card.citation, card.licence, *card.urls, *(checksums if card.files else [])):
+    for text in (card.notes, card.citation, card.license, *card.urls, *(checksums if card.files else [])):
         if text:
             console.print(text, soft_wrap=True, highlight=False, markup=False)

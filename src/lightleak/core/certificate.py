@@ -22,7 +22,7 @@ class Feasibility:
         unit_constraints: per hidden layer, equations that the column space puts on every row.
         noise: estimated deviation of the gradient's elements, beside rounding.
         expected: ``exact`` (every row with a certificate), ``partial`` (some of them) or ``approximate`` (rows are
-            optimised jointly; they are certified only where all of them together explain the gradient).
+            optimized jointly; they are certified only where all of them together explain the gradient).
         reason: why, in words.
     """
 

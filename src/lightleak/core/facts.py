@@ -1,4 +1,4 @@
-"""What a reader must know of an attack, a defence or a metric and cannot read off its code."""
+"""What a reader must know of an attack, a defense or a metric and cannot read off its code."""
 
 from dataclasses import dataclass
 

@@ -34,11 +34,11 @@ class ProtocolFacts:
         batch_size: rows per local step; None where the server is not told.
         n_clients: clients averaged into the update; None for an aggregate that does not say how many.
         client_rows: rows of each client, where an aggregate states them; empty: equal shares.
-        local_steps: optimiser steps each client made; None where it follows from the other facts.
+        local_steps: optimizer steps each client made; None where it follows from the other facts.
         learning_rate: local learning rate; ``None`` where the update is a plain gradient.
         momentum: of the local SGD.
         weight_decay: of the local SGD.
-        optimizer: local optimiser, by name.
+        optimizer: local optimizer, by name.
         loss: the training criterion, by name.
         step: global step at which the update was taken.
         epoch: global epoch (FedSGD) or communication round (FedAvg) at which it was taken, 0-based.
@@ -117,7 +117,7 @@ class ClientUpdate:
         facts: protocol facts.
         kind: ``gradient`` (FedSGD) or ``delta`` (FedAvg).
         state: what had been done to the gradient when it was sent: nothing (``raw``), the Trainer's clipping
-            (``clipped``), or a defence of the client's (``noised``, whatever the defence; ``facts.defense`` names it).
+            (``clipped``), or a defense of the client's (``noised``, whatever the defense; ``facts.defense`` names it).
         training_mode: the client's network was in train mode (batch statistics, dropout) rather than eval mode.
         buffers: named buffers before the update, where the threat model shares them.
         labels: LongTensor ``[n_rows]``, only where the labels are shared; of an aggregate client after client. Their

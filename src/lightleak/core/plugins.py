@@ -1,4 +1,4 @@
-"""Files of one's own that register attacks, tables, networks or defences, loaded by every process before it works."""
+"""Files of one's own that register attacks, tables, networks or defenses, loaded by every process before it works."""
 
 import importlib
 import importlib.util

@@ -9,7 +9,7 @@ import torch
 
 from lightleak.core.errors import DataError, UnsupportedError, UsageError
 from lightleak.core.seeds import numpy_generator
-from lightleak.data.images import TEST_FRACTION, ImageTask, LabelledImages, split_by_class
+from lightleak.data.images import TEST_FRACTION, ImageTask, LabeledImages, split_by_class
 from lightleak.data.sources import reading
 
 IDENTITIES = "identity_CelebA.txt"
@@ -68,7 +68,7 @@ def load_celeba(
     kept = np.sort(np.concatenate([np.flatnonzero(is_private), public]))
     people, labels = np.unique(identities[kept], return_inverse=True)
     pixels = torch.from_numpy(read_faces([folder / IMAGES / names[i] for i in kept], size, crop))
-    faces = LabelledImages(pixels, torch.from_numpy(labels.astype(np.int64)), tuple(str(one) for one in people))
+    faces = LabeledImages(pixels, torch.from_numpy(labels.astype(np.int64)), tuple(str(one) for one in people))
     return split_by_class("celeba", faces, np.searchsorted(people, chosen).tolist(), test_fraction, seed)
 
 

@@ -17,7 +17,7 @@ from lightleak.data.splits import holdout
 from lightleak.data.table import Table
 
 Part = Literal["train", "validation", "test"]
-EVALUATION_BATCH_SIZE = 4096  # nothing is learnt from these batches, so they are as large as is quick
+EVALUATION_BATCH_SIZE = 4096  # nothing is learned from these batches, so they are as large as is quick
 
 
 class BatchSampler(Sampler[Tensor]):

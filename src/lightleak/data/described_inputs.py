@@ -27,7 +27,7 @@ def describe_inputs(
         n_classes: classes of the label.
         names: of the d positions; left out: ``x0``, ``x1``, ...
         one_hot: columns that take several positions, one per category, by name: the names of their positions, which
-            must follow each other. Each position holds two values, such as 0 and 1, or these after standardisation.
+            must follow each other. Each position holds two values, such as 0 and 1, or these after standardization.
             All other positions are numbers.
 
     Raises:
@@ -67,8 +67,8 @@ def describe_inputs(
         "deviation": torch.where(deviation > 0, deviation, torch.ones_like(deviation)),
     }
     # "onehot" says that numbers have mean 0, which those that lie on one side of it have not.
-    centred = bool(((statistics["lower"] <= 0) & (statistics["upper"] >= 0)).all())
-    state = {"encoding": "onehot" if centred else "minmax", "schema": schema.to_dict()}
+    centered = bool(((statistics["lower"] <= 0) & (statistics["upper"] >= 0)).all())
+    state = {"encoding": "onehot" if centered else "minmax", "schema": schema.to_dict()}
     return TableEncoder.from_state(state, statistics)
 
 

@@ -69,7 +69,7 @@ def _files(entry: Dataset, folder: Path) -> tuple[str, ...]:
     absent = [file for file in entry.card.files if not (folder / file).is_file()]
     if absent:
         raise DataError(
-            f"dataset {entry.card.name!r} cannot be fetched by a program ({entry.card.licence}); "
+            f"dataset {entry.card.name!r} cannot be fetched by a program ({entry.card.license}); "
             f"get {', '.join(absent)} from {entry.card.urls[0]} and put them into {folder}"
         )
     return entry.card.files

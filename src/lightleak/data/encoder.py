@@ -28,7 +28,7 @@ class TableEncoder(nn.Module):
     """Encode rows of a schema as vectors of width d, and decode them again.
 
     Encodings: ``standardized`` scales every encoded column, one-hot ones included, to mean 0 and deviation 1 (what
-    TabLeak does); ``onehot`` keeps 0/1 and standardises numbers; ``minmax`` keeps 0/1 and maps numbers to [0, 1] by
+    TabLeak does); ``onehot`` keeps 0/1 and standardizes numbers; ``minmax`` keeps 0/1 and maps numbers to [0, 1] by
     their bounds; ``quantile`` keeps 0/1 and maps numbers to their rank in [0, 1].
 
     Decoding gives back every valid row: categories exactly, whole numbers exactly as long as they lie within 8 million
@@ -143,7 +143,7 @@ class TableEncoder(nn.Module):
     def encode_bits(self, frame: pd.DataFrame) -> Tensor:
         """Rows of a table of 0/1 columns as they are, uint8 ``[n, d]``; no wider copy of the table is made on the way.
 
-        Whatever the encoding, nothing is standardised and no statistics are needed: `encode` gives the same numbers
+        Whatever the encoding, nothing is standardized and no statistics are needed: `encode` gives the same numbers
         under ``minmax``.
 
         Raises:

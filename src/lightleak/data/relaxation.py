@@ -29,7 +29,7 @@ class Relaxation:
     a number freely in units of its deviation; whoever moves it keeps it inside `bounds`.
 
     Further options of a softmax: ``logits`` takes ``z`` itself as logits, whatever the encoding's scale; a temperature
-    divides the logits, and changes as the optimisation goes on (`at`); categories may be ruled out (`only`).
+    divides the logits, and changes as the optimization goes on (`at`); categories may be ruled out (`only`).
 
     Args:
         layout: where the columns lie.
@@ -41,7 +41,7 @@ class Relaxation:
         numerical: relaxation of numbers.
         unit: ``[d]`` encoded value of one deviation, for ``clamp`` (read at numerical positions); None: 1.
         logits: whether a softmax takes ``z`` as its logits.
-        temperature_end: temperature at the end of the optimisation; it falls geometrically from 1.
+        temperature_end: temperature at the end of the optimization; it falls geometrically from 1.
 
     Attributes:
         numbers: which positions are numerical, bool ``[d]``.
@@ -97,7 +97,7 @@ class Relaxation:
         return relaxed
 
     def at(self, share: float) -> "Relaxation":
-        """This relaxation after that share of the optimisation: its temperature is ``temperature_end ** share``."""
+        """This relaxation after that share of the optimization: its temperature is ``temperature_end ** share``."""
         if self.temperature_end == 1:
             return self
         cooled, temperature = copy.copy(self), self.temperature_end**share

@@ -91,7 +91,7 @@ def load_table(
         title=name,
         urls=(),
         files=() if isinstance(source, pd.DataFrame) else (name,),
-        licence="The user's own table",
+        license="The user's own table",
         citation="",
         notes="Schema inferred from the table." if given is None else "Schema given by the user.",
     )

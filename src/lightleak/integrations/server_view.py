@@ -38,7 +38,7 @@ class ServerView:
             is not told.
         momentum: of the clients' SGD.
         weight_decay: of the clients' SGD.
-        optimizer: local optimiser, by name.
+        optimizer: local optimizer, by name.
         loss: the training criterion, by name.
         as_gradient: weights or a delta after one step of SGD are recorded as the gradient behind that step, which the
             attacks on gradients take.

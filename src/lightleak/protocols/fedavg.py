@@ -99,9 +99,9 @@ def client_update(
         marginals: see `Sharing`.
         training_mode: train mode (batch statistics, dropout) rather than eval mode.
         epoch: communication round, for the record.
-        seed: order of the rows, dropout and defence depend on nothing else; global generators are left alone.
+        seed: order of the rows, dropout and defense depend on nothing else; global generators are left alone.
         defense: what the client does before anything leaves it.
-        defend: the defence is applied to the finished ``update`` in the scale of a gradient
+        defend: the defense is applied to the finished ``update`` in the scale of a gradient
             (``-delta / (learning rate * steps)``), or to the mean gradient of each of the local ``steps``.
 
     Raises:

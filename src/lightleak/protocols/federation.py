@@ -84,10 +84,10 @@ class FederatedAveraging(TabularClassifier):
         Args:
             network: specification (or its ``to_dict``).
             training: settings of the clients' SGD (or their dictionary).
-            seed: root seed of initial weights, orders of rows, dropout and defences.
+            seed: root seed of initial weights, orders of rows, dropout and defenses.
             training_mode: clients train in train mode (batch statistics, dropout) rather than in eval mode.
             defense: what clients do to their updates (or its ``{"name": ..., "options": {...}}``).
-            defend: the defence acts on the finished ``update`` or on the gradient of each of the local ``steps``.
+            defend: the defense acts on the finished ``update`` or on the gradient of each of the local ``steps``.
             group_size: the clients of a round are summed in groups of this many before the server sees anything
                 (secure aggregation).
 
@@ -121,7 +121,7 @@ class FederatedAveraging(TabularClassifier):
         """Refuse what cannot be served, before the first round.
 
         Raises:
-            UsageError: other data than `FederatedData`, several processes, mixed precision, a defence of the server's
+            UsageError: other data than `FederatedData`, several processes, mixed precision, a defense of the server's
                 step, rows that the network cannot take, or clients that cannot be cut into groups.
         """
         if stage != "fit":

@@ -41,7 +41,7 @@ class LocalTraining:
             raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay}")
 
     def steps(self, n_rows: int) -> int:
-        """Optimiser steps of a client with ``n_rows`` rows (U).
+        """Optimizer steps of a client with ``n_rows`` rows (U).
 
         >>> LocalTraining(epochs=10, batch_size=5).steps(50)
         100

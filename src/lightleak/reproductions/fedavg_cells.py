@@ -21,7 +21,7 @@ from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.results import write_results
 from lightleak.experiments.row_facts import protocol_facts
 from lightleak.experiments.unit import Observed, Unit, write_whole
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import (
@@ -143,7 +143,7 @@ def fedavg_table(
     finally:
         rows = finished_rows(units, folder)
         write_results(folder, rows, extra_keys=("setting", "epoch_prior"))
-    compared = [Compared(cell, summarise(_values(cell, weights, rows))) for cell in cells]
+    compared = [Compared(cell, summarize(_values(cell, weights, rows))) for cell in cells]
     return compared, rows, _notes(weights, selection)
 
 

@@ -21,7 +21,7 @@ from lightleak.experiments.packing import find_sizes, plan_packs
 from lightleak.experiments.results import write_results
 from lightleak.experiments.row_facts import protocol_facts
 from lightleak.experiments.unit import Observed, Unit, unit_file, write_whole
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import (
@@ -57,7 +57,7 @@ def noise_table(
     finally:
         rows = rows_of([id for pack in plan(device) for id in pack.ids], folder)
         write_results(folder, rows, extra_keys=("setting", "metric"))
-    compared = [Compared(cell, summarise(_values(cell, rows))) for cell in cells]
+    compared = [Compared(cell, summarize(_values(cell, rows))) for cell in cells]
     return compared, rows, _notes(cells)
 
 

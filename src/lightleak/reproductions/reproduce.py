@@ -23,7 +23,7 @@ from lightleak.experiments.kinds.vertical.run import SUMMARY_KEYS as VERTICAL_KE
 from lightleak.experiments.results import write_results
 from lightleak.experiments.settings import at_least, at_most
 from lightleak.experiments.unit import Unit, write_whole
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.comparison import Compared, markdown
 from lightleak.reproductions.fedavg_study.reproduce import FEDAVG
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
@@ -144,7 +144,7 @@ def measured(cell: PaperCell, rows: Sequence[dict[str, Any]]) -> Summary:
         return _rank_correlation(of_setting, cell.feature_kind or "categorical")
     scale = 100.0 if cell.unit == "percent" else 1.0
     values = [scale * value for row in of_setting if (value := row.get(ROW_METRICS[cell.metric])) is not None]
-    return summarise(values)
+    return summarize(values)
 
 
 def _rank_correlation(rows: Sequence[dict[str, Any]], kind: str) -> Summary:

@@ -21,7 +21,7 @@ from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.cells import cell_hits
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.fedavg_cells import fedavg_table
 from lightleak.reproductions.noise_cells import noise_table
@@ -57,7 +57,7 @@ def table_facts(
             experiment = experiment_of(cell.dataset, "mlp-100-100", selection.data_folder)
         except LightLeakError as error:  # a table nobody holds is reported, not fatal: the others are still compared
             notes.append(f"{cell.dataset}: {error}")
-            compared.append(Compared(cell, summarise([])))
+            compared.append(Compared(cell, summarize([])))
             continue
         value = _fact(experiment, cell)
         compared.append(Compared(cell, Summary(value, float("nan"), 1, float("nan"), float("nan")), is_fact=True))
@@ -96,7 +96,7 @@ def network_accuracy(
     with progress_bar("training", len(cells) * len(runs) * EPOCHS, quiet) as report:
         for cell in cells:
             curves = [_accuracy_curve(cell, selection, seed, index, folder, report) for seed, index in runs]
-            compared.append(Compared(cell, summarise([100 * max(curve) for curve in curves])))
+            compared.append(Compared(cell, summarize([100 * max(curve) for curve in curves])))
             rows += [
                 {
                     "dataset": cell.dataset,
@@ -186,7 +186,7 @@ def variance_study(
     for cell in cells:
         measured = "std_restarts" if cell.restarts == 1 else "std_ensembles"
         values = [100 * row[measured] for row in rows if row["dataset"] == cell.dataset]
-        compared.append(Compared(cell, summarise(values)))
+        compared.append(Compared(cell, summarize(values)))
     note = (
         "restarts 1: deviation over 30 single restarts; 5: over six median-pooled ensembles. No sigmoid, as in App. E."
     )

@@ -264,7 +264,7 @@ def _xgboost() -> Any:
 
 
 def _trees(booster: Any) -> dict[str, Tensor]:
-    """The nodes of a booster, tree after tree and each tree level by level, so that siblings are neighbours."""
+    """The nodes of a booster, tree after tree and each tree level by level, so that siblings are neighbors."""
     model = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("feature", "threshold", "child", "value")}
     roots, nodes, depth = [], 0, 0

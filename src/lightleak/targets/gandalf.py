@@ -42,8 +42,8 @@ class GANDALF(nn.Module):
     """Embeddings, gated feature learning units, one linear layer.
 
     A categorical block ``p`` enters as ``p @ W``, with ``W`` the rows of its embedding: for one-hot ``p`` that is the
-    look-up, for soft ``p`` its expectation. Where the encoding standardises the block, ``p = (onehot - mean) / std``,
-    the same product is an affine re-parametrisation of an embedding: row ``j`` of ``W`` is divided by ``std[j]`` and
+    look-up, for soft ``p`` its expectation. Where the encoding standardizes the block, ``p = (onehot - mean) / std``,
+    the same product is an affine re-parametrization of an embedding: row ``j`` of ``W`` is divided by ``std[j]`` and
     every row shifted by one constant vector. Numerical columns enter as they are, after a BatchNorm of their own.
 
     The first row of each embedding is pytorch-tabular's place for unknown categories; nothing reaches it and its
@@ -125,7 +125,7 @@ class GANDALF(nn.Module):
 
 
 def _runs(blocks: tuple[Block, ...]) -> list[slice]:
-    """The fewest slices that cover ``blocks``: neighbours are read at once."""
+    """The fewest slices that cover ``blocks``: neighbors are read at once."""
     runs: list[slice] = []
     for block in blocks:
         if runs and runs[-1].stop == block.start:

@@ -11,7 +11,7 @@ _RELUS = (functional.relu, torch.relu, torch.relu_)
 
 
 class _Tracer(fx.Tracer):
-    """Takes our normalisation layers whole, as PyTorch's own."""
+    """Takes our normalization layers whole, as PyTorch's own."""
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return type(module).__module__.startswith("lightleak.") or super().is_leaf_module(module, name)

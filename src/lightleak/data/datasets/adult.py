@@ -24,7 +24,7 @@ CARD = DatasetCard(
         "adult.data": "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d",
         "adult.test": "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05",
     },
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="B. Becker, R. Kohavi: Adult. UCI Machine Learning Repository, dataset 2, 1996. doi:10.24432/C5XW20",
     notes=(
         "Training rows are adult.data, test rows adult.test. The default is TabLeak's table (Table 8): rows with a "

@@ -16,7 +16,7 @@ CARD = DatasetCard(
     title="Bank Marketing",
     urls=("https://archive.ics.uci.edu/ml/machine-learning-databases/00222/bank.zip",),
     files=("bank-full.csv",),
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="S. Moro, P. Rita, P. Cortez: Bank Marketing. UCI Machine Learning Repository, dataset 222, 2012. "
     "doi:10.24432/C5K306",
     notes=(

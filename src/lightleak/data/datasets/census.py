@@ -20,7 +20,7 @@ CARD = DatasetCard(
     urls=(_UCI + "census-income.data.gz", _UCI + "census-income.test.gz"),
     files=("census-income.data.gz", "census-income.test.gz"),
     sha256={"census-income.test.gz": "5ac4cacd3ca9f1ecb10de1a0a41e4ac68fdc419e3fec190f5c0c6cc03b2ea659"},
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="T. Lane, R. Kohavi: Census-Income (KDD). UCI Machine Learning Repository, dataset 117, 2000. "
     "doi:10.24432/C5N30T",
     notes=(

@@ -21,7 +21,7 @@ CARD = DatasetCard(
     urls=("https://archive.ics.uci.edu/ml/machine-learning-databases/00296/dataset_diabetes.zip",),
     files=("dataset_diabetes.zip",),
     sha256={"dataset_diabetes.zip": "2cc570fc34b09ba1169d94b68c27ce3802dce7dc4ab6082bed833a6c195507a5"},
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="B. Strack et al.: Impact of HbA1c measurement on hospital readmission rates: analysis of 70,000 clinical "
     "database patient records. BioMed Research International, 2014. UCI dataset 296, doi:10.24432/C5230J",
     notes=(

@@ -17,7 +17,7 @@ CARD = DatasetCard(
     title="Fair's survey on extramarital affairs (Redbook, 1974)",
     urls=(),
     files=(),
-    licence="Included in statsmodels with permission of the author",
+    license="Included in statsmodels with permission of the author",
     citation="R. Fair: A theory of extramarital affairs. Journal of Political Economy 86(1), 1978, pp. 45-61",
     notes=(
         "6,366 answers of married women, 8 features, encoded width 25. Ships with statsmodels, so nothing is "

@@ -16,7 +16,7 @@ CARD = DatasetCard(
     urls=("https://archive.ics.uci.edu/ml/machine-learning-databases/statlog/german/german.data",),
     files=("german.data",),
     sha256={"german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"},
-    licence="CC BY 4.0",
+    license="CC BY 4.0",
     citation="H. Hofmann: Statlog (German Credit Data). UCI Machine Learning Repository, dataset 144, 1994. "
     "doi:10.24432/C5NC77",
     notes=(

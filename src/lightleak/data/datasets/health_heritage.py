@@ -17,7 +17,7 @@ CARD = DatasetCard(
     title="Heritage Health Prize",
     urls=("https://www.kaggle.com/c/hhp/data",),
     files=("Claims.csv", "DrugCount.csv", "LabCount.csv", "Members.csv"),
-    licence="Kaggle competition rules of the Heritage Health Prize; a login is needed",
+    license="Kaggle competition rules of the Heritage Health Prize; a login is needed",
     citation="Heritage Provider Network: Heritage Health Prize. Kaggle, 2012",
     notes=(
         "TabLeak's table (Table 8): a row per member and year with a claim, 218,415 rows, 17 features, encoded width "

@@ -17,7 +17,7 @@ CARD = DatasetCard(
     urls=("http://www.seaphe.org/databases/FOIA/lawschs1_1.dta",),
     files=("lawschs1_1.dta", "lawschool.csv.gz"),
     sha256={"lawschool.csv.gz": "0dc2761917b953382451bb46c39fa5aecadfb06ed9fe2e30bf6bf0c2a6d38b7c"},
-    licence="Public records (US Freedom of Information Act requests of project SEAPHE); no licence stated",
+    license="Public records (US Freedom of Information Act requests of project SEAPHE); no license stated",
     citation="L. F. Wightman: LSAC national longitudinal bar passage study, 1998, as TabLeak cites the table; "
     "collected by project SEAPHE, R. Sander",
     notes=(

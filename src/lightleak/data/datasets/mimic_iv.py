@@ -35,7 +35,7 @@ CARD = DatasetCard(
     title="MIMIC-IV: admissions to Beth Israel Deaconess Medical Center",
     urls=("https://physionet.org/content/mimiciv/",),
     files=tuple(f"hosp/{name}.csv.gz" for name in FILES),
-    licence="PhysioNet Credentialed Health Data License; access after training and a signed agreement",
+    license="PhysioNet Credentialed Health Data License; access after training and a signed agreement",
     citation="A. E. W. Johnson et al.: MIMIC-IV, a freely accessible electronic health record dataset. Scientific Data "
     "10, 2023, doi:10.1038/s41597-022-01899-x",
     notes=(

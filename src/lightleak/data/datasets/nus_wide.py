@@ -13,7 +13,7 @@ from lightleak.data.sources import find_file, reading
 from lightleak.data.table import DatasetCard, Table
 
 FEATURES = {"CH": 64, "CM55": 225, "CORR": 144, "EDH": 73, "WT": 128}
-"""Official low-level features with their widths: colour histogram, block-wise colour moments, colour correlogram, edge
+"""Official low-level features with their widths: color histogram, block-wise color moments, color correlogram, edge
 direction histogram, wavelet texture; 634 in all."""
 N_TAGS = 1000
 Concept = Literal["buildings", "grass", "animal", "water", "person"]
@@ -47,7 +47,7 @@ CARD = DatasetCard(
             *(_label_file(part, concept) for concept in get_args(Concept)),
         )
     ),
-    licence="For research; the terms on the page of the National University of Singapore apply",
+    license="For research; the terms on the page of the National University of Singapore apply",
     citation="T.-S. Chua, J. Tang, R. Hong, H. Li, Z. Luo, Y. Zheng: NUS-WIDE: a real-world web image database from "
     "National University of Singapore. CIVR 2009",
     notes=(

@@ -21,7 +21,7 @@ CARD = DatasetCard(
     title="Texas hospital stays (Texas-100)",
     urls=("https://www.comp.nus.edu.sg/~reza/files/dataset_texas.tgz",),
     files=("texas/100/feats", "texas/100/labels"),
-    licence="Texas Department of State Health Services, public use data file; its terms of use apply",
+    license="Texas Department of State Health Services, public use data file; its terms of use apply",
     citation="R. Shokri, M. Stronati, C. Song, V. Shmatikov: Membership inference attacks against machine learning "
     "models. IEEE S&P 2017",
     notes=(

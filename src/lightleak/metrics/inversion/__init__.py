@@ -8,7 +8,7 @@ from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy
 from lightleak.metrics.inversion.column_shapes import class_shapes, column_shapes
 from lightleak.metrics.inversion.exact_matches import exact_match_rate
 from lightleak.metrics.inversion.gower import nearest_of_class
-from lightleak.metrics.inversion.memorisation import memorisation
+from lightleak.metrics.inversion.memorization import memorization
 from lightleak.metrics.inversion.pair_trends import pair_trends
 
 INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
@@ -18,9 +18,9 @@ INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
     "class_shapes_score": class_shapes,
     "pair_trends_score": pair_trends,
     "gower_distance": nearest_of_class,
-    "distinct_nearest_rows": memorisation,
+    "distinct_nearest_rows": memorization,
     "exact_match_rate": exact_match_rate,
-    "nearer_to_train": memorisation,
+    "nearer_to_train": memorization,
 }
 """What measures each column of an audit of a released model."""
 

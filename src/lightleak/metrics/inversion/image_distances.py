@@ -16,14 +16,14 @@ def knn_distance(
     """Mean Euclidean distance of each made sample to its ``k`` nearest private ones of the same class (Eq. 3.13).
 
     Pixels give Eq. 3.14. PLG-MI's published code, whose numbers the thesis sets beside its own, takes features of the
-    evaluation model, one neighbour and the square of the distance.
+    evaluation model, one neighbor and the square of the distance.
 
     Args:
         made: ``[n, ...]`` pixels or features.
         labels: class that each was made for, ``[n]``.
         private: ``[m, ...]`` of the same kind.
         private_labels: ``[m]``.
-        k: neighbours; a class with fewer private samples takes all it has.
+        k: neighbors; a class with fewer private samples takes all it has.
         squared: mean of the squares instead.
 
     Returns:

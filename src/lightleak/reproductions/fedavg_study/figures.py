@@ -19,7 +19,7 @@ from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.campaign import rows_of, run_packs
 from lightleak.experiments.unit import unit_file, without_nan, write_whole
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.fedavg_study.clients import ImageClients
 from lightleak.reproductions.fedavg_study.epochs import EpochInversion, epochs_of
@@ -158,7 +158,7 @@ def picture_grid(
     notes = [stand_in(preset)] if preset.is_stand_in else []
     notes += ["One client; pictures of it and of what was made of it are in figure.html.", attack_note(preset)]
     write_figure(folder, table.title, notes[:1] if preset.is_stand_in else [], _blocks(folder, ids, figure.shown))
-    compared = [beside(cell, preset, summarise([row["psnr"]])) for cell, row in zip(cells, rows, strict=True)]
+    compared = [beside(cell, preset, summarize([row["psnr"]])) for cell, row in zip(cells, rows, strict=True)]
     return compared, rows, notes
 
 

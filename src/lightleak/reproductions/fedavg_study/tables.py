@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lightleak.experiments.campaign import rows_of, run_packs
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.fedavg_study.clients import ImageClients
 from lightleak.reproductions.fedavg_study.federation import TrainingPack, trained
@@ -99,7 +99,7 @@ def _in_order(study: Study, rows: Rows, values: Callable[[Study, PaperCell, Rows
     """Every cell in the order of the table; those that are not run here without a value."""
     run, shown = set(study.cells), {*study.cells, *study.left_out}
     return [
-        beside(cell, study.preset, summarise(values(study, cell, rows) if cell in run else []))
+        beside(cell, study.preset, summarize(values(study, cell, rows) if cell in run else []))
         for cell in study.table.cells
         if cell in shown
     ]

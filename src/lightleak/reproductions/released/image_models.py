@@ -16,7 +16,7 @@ from torch.utils.data import TensorDataset
 from lightleak.attacks.model_inversion.image_inversion import as_floats, image_logits
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import BatchSampler, batch_loader
-from lightleak.data.images import LabelledImages
+from lightleak.data.images import LabeledImages
 from lightleak.experiments.kinds.released.judge import ModelScores, accuracy
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.reproductions.released.image_study import ImageStudy
@@ -61,7 +61,7 @@ class ImageModelPack:
         seconds = time.perf_counter() - began
         network.to(device)
 
-        def share(images: LabelledImages) -> float:
+        def share(images: LabeledImages) -> float:
             return accuracy(image_logits(network, images.pixels, device).argmax(1), images.labels) or 0.0
 
         shares = share(task.private_train), math.nan, share(task.private_test)
@@ -90,7 +90,7 @@ def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
 def train_image_network(
     study: ImageStudy,
     name: str,
-    images: LabelledImages,
+    images: LabeledImages,
     seed: int,
     device: torch.device,
     place: Path,

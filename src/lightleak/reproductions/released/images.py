@@ -16,7 +16,7 @@ from lightleak.data.celeba import PrivateChoice
 from lightleak.experiments.campaign import run_packs
 from lightleak.experiments.kinds.released.run import gather_entries
 from lightleak.experiments.unit import unit_file, write_whole
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.report.released.pictures import FILE_NAME, pictures_json
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
@@ -142,7 +142,7 @@ def _compared(study: ImageStudy, cell: PaperCell, values: Sequence[float]) -> Co
     """Distances depend on the features of one evaluation model: those of two are not compared, whatever the images."""
     scale = 100.0 if cell.unit == "percent" else 1.0
     same = study.dataset == cell.dataset and cell.unit == "percent"
-    return Compared(cell, summarise(scale * value for value in values), same_data=same)
+    return Compared(cell, summarize(scale * value for value in values), same_data=same)
 
 
 def _notes(study: ImageStudy, name: str) -> list[str]:

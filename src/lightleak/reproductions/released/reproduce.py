@@ -19,7 +19,7 @@ from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.kinds.released.run import finished_rows, gather_entries
 from lightleak.experiments.kinds.released.world import prepare_world
 from lightleak.experiments.unit import unit_file
-from lightleak.metrics.summary import Summary, summarise, summarize_by
+from lightleak.metrics.summary import Summary, summarize, summarize_by
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.released.settings import setting
@@ -213,7 +213,7 @@ def _of(rows: Rows, label: str) -> Rows:
 
 
 def _compared(cell: PaperCell, values: Sequence[float]) -> Compared:
-    return Compared(cell, summarise(values), same_data=False)
+    return Compared(cell, summarize(values), same_data=False)
 
 
 def _over_trainings(cell: PaperCell, rows: Rows, metric: str, scale: float) -> Compared:

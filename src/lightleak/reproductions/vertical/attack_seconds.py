@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperTable
 from lightleak.reproductions.settings import Selection
@@ -28,7 +28,7 @@ def seconds(
             for row in rows
             if row["label"] == label and row["seed"] in plain
         ]
-        compared.append(Compared(cell, summarise(found)))
+        compared.append(Compared(cell, summarize(found)))
     told = "One thread; of ProVFL-M the attack and what it adds to a training without it."
     if selection.as_published:
         told += " That training has 80% of the rows, its own 70%, as in the published code."

@@ -14,7 +14,7 @@ from lightleak.experiments.kinds.vertical.config import VerticalDataConfig
 from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import Selection, selected
@@ -77,7 +77,7 @@ def vertical_table(
             continue
         rows += [row | {"setting": training.name} for row in rows_of(ids, place)]
     rows = beside_own_columns(rows)
-    compared = [Compared(cell, summarise(values_of(meant, rows, published))) for cell, meant in cells.items()]
+    compared = [Compared(cell, summarize(values_of(meant, rows, published))) for cell, meant in cells.items()]
     return compared, rows, [*dict.fromkeys(notes), *_deviations(chosen, published)]
 
 

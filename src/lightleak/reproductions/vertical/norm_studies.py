@@ -15,7 +15,7 @@ from lightleak.experiments.kinds.vertical.job import Trained, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import norm_entries
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.metrics.norm_distributions import draw_populations, norm_distances, sorted_norm_distances
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import Selection
@@ -46,7 +46,7 @@ def norm_study(
             rows += json.loads(kept.read_text())
             report(1)
     compared = [
-        Compared(cell, summarise(row[DISTANCES[cell.metric]] for row in rows if _same_population(row, cell)))
+        Compared(cell, summarize(row[DISTANCES[cell.metric]] for row in rows if _same_population(row, cell)))
         for cell in cells
     ]
     return (
@@ -96,7 +96,7 @@ def refined_norms(
     compared = [
         Compared(
             PaperCell("bhattacharyya_coefficient", "distance", math.nan, dataset="adult", variant=variant),
-            summarise(row["bc"] for row in rows if row["variant"] == variant),
+            summarize(row["bc"] for row in rows if row["variant"] == variant),
         )
         for variant in ("passive", "MR")
     ]

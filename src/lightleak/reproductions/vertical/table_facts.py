@@ -14,7 +14,7 @@ from lightleak.data.property import Property
 from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
 from lightleak.experiments.unit import write_whole
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import Selection, selected
@@ -44,7 +44,7 @@ def facts(
             value = _fact(cell, selection, folder, device)
         except LightLeakError as error:  # a table nobody holds is reported, not fatal: the others are still compared
             notes.append(f"{cell.dataset}: {error}")
-            compared.append(Compared(cell, summarise([])))
+            compared.append(Compared(cell, summarize([])))
             continue
         one = Summary(value, math.nan, 1, math.nan, math.nan)
         compared.append(Compared(cell, one, is_fact=cell.metric != "auc"))  # an AUC is that of one training
