@@ -139,7 +139,7 @@ class FakeTrainer:
 
 def test_sharded_parameters_are_refused(encoder: TableEncoder) -> None:
     module = bare()
-    with pytest.raises(UsageError, match=r"serves one device or DDP, .* got FSDPStrategy"):
+    with pytest.raises(UsageError, match=r"supports one device or DDP, .* got FSDPStrategy"):
         check_trainer(FakeTrainer(FSDPStrategy()), module, "raw")
     check_trainer(FakeTrainer(DDPStrategy(), 4), module, "raw")
 

@@ -1,4 +1,4 @@
-"""What gradient capture can serve; everything else is refused before the first batch, with what to do instead."""
+"""Check before the first batch that gradient capture supports a training; errors suggest an alternative."""
 
 import lightning
 import torch
@@ -44,7 +44,7 @@ def described_network(module: lightning.LightningModule, encoder: TableEncoder) 
 
 
 def require_trained(network: nn.Module) -> None:
-    """Raise `UsageError` where a parameter is frozen: an update speaks of all of them."""
+    """Raise `UsageError` if a parameter is frozen: an update covers all of them."""
     if frozen := [name for name, parameter in network.named_parameters() if not parameter.requires_grad]:
         raise UsageError(f"every parameter of the network must be trained to be captured; frozen: {frozen[:3]}")
 
@@ -72,7 +72,7 @@ def check_strategy(strategy: Strategy, processes: int, at: GradientState) -> Non
     """
     if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy):
         got = type(strategy).__name__
-        raise UsageError(f"gradient capture serves one device or DDP, where a rank holds every parameter; got {got}")
+        raise UsageError(f"gradient capture supports one device or DDP, where a rank holds every parameter; got {got}")
     if at != "raw" and processes > 1:
         raise UsageError(
             f"at={at!r} comes after the all-reduce, where no client's own gradient is left; use at='raw' with "
@@ -102,7 +102,7 @@ def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
 
 
 def described_defense(optimizer: torch.optim.Optimizer) -> str:
-    """What a wrapping optimizer does to the gradient, in words; another library's is named by its class."""
+    """Describe what a wrapping optimizer does to the gradient; other libraries' optimizers by their class name."""
     defense = getattr(optimizer, "defense", None)
     return defense.describe() if isinstance(defense, HorizontalDefense) else type(optimizer).__name__
 

@@ -47,7 +47,7 @@ class GradientCapture(lightning.Callback):
 
     Only full steps are recorded: every micro-batch there, of the data loader's batch size. A step chosen by number is
     recorded with a smaller last micro-batch too, or left out with a warning. So is what cannot be recorded (a gradient
-    that overflowed, a step that the gradient scaler skipped); training goes on.
+    that overflowed, a step that the gradient scaler skipped); training continues.
 
     Attributes:
         captured: the captures of this process in order, where ``keep`` asks for them.
@@ -78,7 +78,7 @@ class GradientCapture(lightning.Callback):
             share_buffers: updates carry the network's buffers.
             marginals: one-way marginals that the server knows.
             root: captures are written here, one folder each (`Capture.save`).
-            keep: hold captures in memory, in ``captured``.
+            keep: keep captures in memory, in ``captured``.
             epochs: see `CaptureSchedule`.
             per_epoch: see `CaptureSchedule`.
             steps: see `CaptureSchedule`.
@@ -126,7 +126,7 @@ class GradientCapture(lightning.Callback):
         self._taken_in_epoch = state_dict["taken_in_epoch"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Refuse what cannot be served.
+        """Check that this module and Trainer are supported.
 
         Raises:
             UsageError: see `lightleak.callbacks.capture_support`.
@@ -195,7 +195,7 @@ class GradientCapture(lightning.Callback):
     def on_train_batch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Let go of a step that never came to its point."""
+        """Drop a step whose gradient was never final."""
         if self._recorder is not None and (self._stepping or self._recorder.armed):
             self._drop("the optimizer made no step (an overflowed gradient, or a training step without loss)")
 
@@ -222,7 +222,7 @@ class GradientCapture(lightning.Callback):
         return weights, gradient
 
     def _accepts(self, capture: Capture) -> bool:
-        """Whether a capture is kept; who refuses one says so."""
+        """Whether a capture is kept; an override that rejects one warns about it."""
         return True
 
     def _begin(self, trainer: lightning.Trainer) -> None:
@@ -306,7 +306,7 @@ class GradientCapture(lightning.Callback):
             capture.save(self.root)
 
     def _drop(self, reason: str | None = None) -> None:
-        """Let go of the present step; a reason becomes a warning."""
+        """Drop the current step; a reason becomes a warning."""
         if self._recorder is not None:
             self._recorder.disarm()
         if reason is not None:

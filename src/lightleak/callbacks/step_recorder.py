@@ -72,7 +72,7 @@ class StepRecorder:
         self._loss += loss.detach().double().cpu()
 
     def disarm(self) -> None:
-        """Remove the hooks; harmless when there are none."""
+        """Remove the hooks; does nothing if there are none."""
         self._hooks.close()
         self.armed = False
 

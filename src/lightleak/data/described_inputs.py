@@ -1,4 +1,4 @@
-"""An encoder for inputs that somebody else encoded: what the columns of a tensor mean, told in words."""
+"""Build an encoder for inputs that are already encoded, from a description of their columns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ def describe_inputs(
     names: Sequence[str] | None = None,
     one_hot: Mapping[str, Sequence[str]] | None = None,
 ) -> TableEncoder:
-    """An encoder whose encoded rows are the inputs as they are; values are read in the units they have there.
+    """Return an encoder whose encoded rows are the inputs themselves; values keep the units of the inputs.
 
     Bounds and deviations, which a server is assumed to know, are those of the given rows.
 
@@ -108,6 +108,6 @@ def _two_values(name: str, values: Tensor) -> tuple[float, float]:
     """Shift and scale that make 0 and 1 of the two values."""
     found = values.unique()
     if len(found) != 2:
-        raise DataError(f"one-hot position {name!r} must hold exactly 2 values, got {len(found)}")
+        raise DataError(f"one-hot position {name!r} must hold exactly 2 distinct values, got {len(found)}")
     scale = 1.0 / float(found[1] - found[0])
     return -float(found[0]) * scale, scale

@@ -88,7 +88,8 @@ def client_positions(dataset: ImageDataset, client: int, n_rows: int, seed: int)
     """Positions of a client's images among the training images, LongTensor ``[n_rows]``.
 
     Where the images have writers, a client is one of those with at least ``n_rows``, each taken once, and holds their
-    first ``n_rows`` (as the FedAvg paper's code does); else she holds images drawn at random, whoever else has them.
+    first ``n_rows`` (as the FedAvg paper's code does); otherwise a client holds images drawn at
+    random, independently of other clients.
 
     Args:
         dataset: the dataset.

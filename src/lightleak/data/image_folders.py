@@ -76,7 +76,7 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
 def load_cifar100(folder: Path) -> Images:
     """``train.bin`` and ``test.bin`` of the binary version, in ``folder`` or in its ``cifar-100-binary``.
 
-    The pickled "python" version is not read: whoever made such a file could run any program. Fine labels;
+    The pickled "python" version is not read: unpickling could run arbitrary code. Fine labels;
     ``[n, 3, 32, 32]``.
 
     Raises:

@@ -16,7 +16,7 @@ TEST_FRACTION = 0.1
 
 @dataclass(frozen=True)
 class LabeledImages:
-    """Images of one size. They are held as bytes: 200,000 faces of 64 x 64 take 2.5 GB, as float32 10 GB.
+    """Images of one size, stored as bytes: 200,000 faces of 64 x 64 take 2.5 GB, as float32 10 GB.
 
     Attributes:
         pixels: uint8 ``[n, c, h, w]``, 0 is black.

@@ -1,4 +1,4 @@
-"""A dataset as the rest of LightLeak sees it: a card of facts, a schema, private rows and held-out rows."""
+"""A loaded dataset: a card of facts, a schema, private rows and held-out rows."""
 
 import warnings
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class DatasetCard:
         title: full name.
         urls: official addresses, one per file where it can be downloaded.
         files: file names the loader reads, relative to the dataset's folder.
-        sha256: checksums of files we hold; a file without one is loaded unchecked and the user is told.
+        sha256: checksums of files we hold; a file without one is loaded unchecked, which the log reports.
         license: terms of use.
         citation: whom to cite.
         notes: preprocessing, and every deviation from the paper with its cause.

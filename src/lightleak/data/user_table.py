@@ -63,7 +63,7 @@ def load_table(
     Raises:
         DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
             values, constant, of one class, of dates, an identifier, or with too many distinct strings. The message
-            names every such column, what is wrong with it, and the setting that mends it.
+            names every such column, what is wrong with it, and the setting that fixes it.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60], "ill": ["no", "yes", "no", "yes"]})
     >>> load_table(frame, label="ill", test_fraction=0.25).schema.names
@@ -171,7 +171,7 @@ def _check_missing(missing: MissingPolicy, is_given: bool) -> None:
     if missing not in get_args(MissingPolicy):
         raise DataError(f"missing must be one of {', '.join(get_args(MissingPolicy))}, got {missing!r}")
     if is_given and missing != "refuse":
-        raise DataError(f"missing {missing!r} is for inferred columns; a schema says it of each column (missing: ...)")
+        raise DataError(f"missing {missing!r} is for inferred columns; in a schema write missing: ... for each column")
 
 
 def _require_two_classes(frame: pd.DataFrame, schema: TableSchema) -> None:

@@ -101,7 +101,7 @@ def run_client(
     """Train one client and defend what it sends.
 
     Args:
-        network: the module; its weights, buffers and mode stay as they are.
+        network: the module; its weights, buffers and mode do not change.
         parameters: named parameters to begin with.
         buffers: all named buffers to begin with.
         inputs: ``[n, d]``, on the device of the parameters.

@@ -42,7 +42,7 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class Sharing:
-    """What an update tells the server beside the weights.
+    """What an update reveals to the server in addition to the weights.
 
     Attributes:
         encoder: the encoding of the rows.
@@ -137,7 +137,7 @@ def observe(
     Args:
         run: the client's run.
         spec: specification of the network.
-        sharing: what the update tells beside the weights.
+        sharing: what the update reveals in addition to the weights.
         epoch: communication round.
         step: server step.
 

@@ -53,7 +53,7 @@ class FederatedAveraging(TabularClassifier):
     In every round the drawn clients train on their own rows from the server's weights
     (`lightleak.protocols.client_training`); the server moves its weights by the mean of their deltas, weighted by rows,
     and its buffers (BatchNorm's running statistics) to the mean of theirs. All draws come from seed, round and client,
-    so a run resumed from a checkpoint goes on to the same bits.
+    so a run resumed from a checkpoint gives bit-identical results.
 
     Logged per round: ``train/loss``, the mean over the clients' rows and local steps; and as for every
     `TabularClassifier` ``val/loss``, ``val/accuracy``, ``val/auroc`` and the same under ``test/``.

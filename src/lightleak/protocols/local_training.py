@@ -14,7 +14,7 @@ class LocalTraining:
         epochs: passes over the client's rows (E).
         batch_size: rows per step (m); the last batch of an epoch may be smaller.
         learning_rate: local learning rate (eta).
-        momentum: of the local SGD; its state starts anew with every round.
+        momentum: of the local SGD; its state is reset every round.
         weight_decay: of the local SGD.
         reshuffle: draw a new order for every epoch; False keeps the batches of the first.
 

@@ -31,7 +31,7 @@ class TabularClassifier(lightning.LightningModule):
         spec: its specification, None where a bare module was given.
         optimizer_config: settings of the optimizer.
         loss_name: name of the `lightleak.targets.functional.criterion`.
-        wrap_optimizer: makes of the optimizer and the network the one that trains, as a defense does; None: as it is.
+        wrap_optimizer: returns the optimizer to train with, given optimizer and network, as a defense does; or None.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The optimizer of a target as data: named, bounded, stored in checkpoints and told to the server as protocol facts."""
+"""The optimizer of a target as data: named, bounded, stored in checkpoints and part of the protocol facts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,11 +1,11 @@
-"""Is a module nothing but linear layers with ReLU between them? Read off its computation, not its class."""
+"""Detect modules that consist of linear layers with ReLU in between, from their computation instead of their class."""
 
 import torch
 from torch import fx, nn
 from torch.nn import functional
 
 PASSED = (nn.Dropout, nn.Identity, nn.Flatten)
-"""Layers that leave rows ``[n, d]`` as they are; dropout, because an attack cannot know its masks and leaves it out."""
+"""Layers that leave rows ``[n, d]`` unchanged; dropout, because an attack cannot know its masks and leaves it out."""
 
 _RELUS = (functional.relu, torch.relu, torch.relu_)
 
@@ -116,7 +116,7 @@ def _step(node: fx.Node, modules: dict[str, nn.Module]) -> list[str]:
 
 
 def _called(node: fx.Node) -> str:
-    """What a node of the graph computes, in words."""
+    """Describe what a node of the graph computes."""
     if node.op == "call_module":
         return f"layer {str(node.target)!r}"
     if node.op == "output":

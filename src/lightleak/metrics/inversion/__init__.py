@@ -26,12 +26,12 @@ INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
 
 THESIS = "Wernqvist and Djeza: Reconstructing Private Data from Trained Deep Neural Networks, Chalmers 2025"
 
-_FEW_ROWS = "It falls as rows get fewer: read it beside that of as many held-out private rows."
+_FEW_ROWS = "It falls with the number of rows: compare with the same number of held-out private rows."
 INVERSION_FACTS: Mapping[str, Facts] = {
     "attack_accuracy": Facts(
         needs=(
             "An evaluation model. The thesis's learns from the target's own training rows and shares what is peculiar "
-            "to them: `disjoint_accuracy` stands beside it.",
+            "to them: compare with `disjoint_accuracy`.",
         ),
         citation=f"{THESIS}, Eq. 3.11",
     ),
@@ -58,4 +58,4 @@ INVERSION_FACTS: Mapping[str, Facts] = {
         citation="LightLeak's own; classes combined as Mantel and Haenszel, 1959",
     ),
 }
-"""What the cards of these metrics say beside their code."""
+"""Facts on the cards of these metrics that their code does not show."""

@@ -40,7 +40,7 @@ def exact_match_rate(
 ) -> ExactMatches:
     """Share of samples that equal a private row in every cell, numbers after the column's rounding.
 
-    Whole numbers are compared as they are. Other numbers are rounded to the decimals that the private column is written
+    Whole numbers are compared exactly. Other numbers are rounded to the decimals that the private column is written
     with; a column of more than `MOST_DECIMALS` of them is compared in steps of `FINEST_STEP` of its range.
 
     Args:

@@ -19,7 +19,7 @@ from lightleak.metrics.inversion.table import as_cells
 
 Bins = Literal["real", "own"]
 
-N_BINS = 10  # of numpy.histogram_bin_edges, which sdmetrics leaves as it is
+N_BINS = 10  # of numpy.histogram_bin_edges, which sdmetrics uses
 _ROWS_AT_ONCE = 2**13  # one-hot rows in memory at a time; their counts are exact in float32
 
 
