@@ -12,8 +12,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 from lightleak.attacks import ATTACKS
+from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.cards.catalogue import all_cards
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.plugins import PLUGINS
@@ -24,6 +26,9 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.defenses.horizontal import UPDATE_DEFENSES
+from lightleak.experiments.kinds.vertical.config import parse_vertical_config
+from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.kinds.vertical.run import run_vertical_audit
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import NetworkSpec, build_network
 
@@ -34,7 +39,7 @@ PAGE = (EXAMPLES.parent / "extend.md").read_text("utf-8")
 @pytest.fixture(autouse=True)
 def registries_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What an example registers is gone after its test."""
-    registries: tuple[Registry, ...] = (ATTACKS, DATASETS, UPDATE_DEFENSES)
+    registries: tuple[Registry, ...] = (ATTACKS, DATASETS, PROPERTY_ATTACKS, UPDATE_DEFENSES)
     for registry in registries:
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
         monkeypatch.setattr(registry, "_facts", dict(registry._facts))
@@ -48,10 +53,10 @@ def execute() -> Callable[[str], None]:
     return lambda name: runpy.run_path(str(EXAMPLES / f"{name}.py"), run_name=name)
 
 
-def an_update(table: Table, n: int = 4) -> ClientUpdate:
+def an_update(table: Table, n: int = 4, hidden: tuple[int, ...] = (8, 8)) -> ClientUpdate:
     encoder = TableEncoder(table.schema).fit(table.train)
     rows = table.train.head(n)
-    spec = NetworkSpec("mlp", table.schema.n_classes, encoder.layout, {"hidden": [8, 8]})
+    spec = NetworkSpec("mlp", table.schema.n_classes, encoder.layout, {"hidden": list(hidden)})
     update, _ = client_update(
         build_network(spec, 0),
         spec,
@@ -102,7 +107,46 @@ def test_the_defence_rounds_to_multiples_of_its_step(execute: Callable[[str], No
     torch.testing.assert_close(sent["weight"], torch.tensor([0.0, -0.002, 0.25]))
 
 
-@pytest.mark.parametrize("name", ["commonest_value", "tableak_quick", "rounding"])
+def test_the_composed_attack_proves_rows_and_optimizes_the_others(execute: Callable[[str], None]) -> None:
+    execute("exact_then_quick")
+    execute("weather")
+    attack = ATTACKS.get("exact_then_quick")(steps=3)
+    assert attack.label_stage("gradient") == "tableak" and attack.label_stage("delta") is None
+    found = attack.run(an_update(load_dataset("weather", rows=100), hidden=(40, 40)))
+    assert len(found.rows) == 4 and found.certificate is not None
+    assert attack.options()["tableak"]["steps"] == 3
+
+
+def test_the_training_time_attack_has_a_training_of_its_own(execute: Callable[[str], None], tmp_path: Path) -> None:
+    execute("louder_rows")
+    folder = tmp_path / "run"
+    config = parse_vertical_config(
+        {
+            "kind": "vertical",
+            "data": {"name": "fair"},
+            "properties": ["religious=strongly"],
+            "training": {"epochs": 2, "batch_size": 256},
+            "auxiliary": {"size": 400},
+            "attacks": {"louder_rows": {"strength": 5.0}, "prior": {}},
+            "adversaries": ["C2"],
+            "device": "cpu",
+            "workers": 1,
+        }
+    )
+    watching, alone = ([label for label, _ in job.attacks] for job in plan_jobs(config))
+    assert "prior" in watching and alone == ["louder_rows"]
+    run_vertical_audit(config, folder, ["lightleak", "audit"], Console(quiet=True))
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    assert {row["variant"] for row in rows} == {"passive", "louder"}
+    assert {row["auc"] for row in rows if row["label"] == "prior"} != {
+        row["auc"] for row in rows if row["label"] == "louder_rows"
+    }
+
+
+EXAMPLE_NAMES = ["commonest_value", "tableak_quick", "exact_then_quick", "louder_rows", "rounding"]
+
+
+@pytest.mark.parametrize("name", EXAMPLE_NAMES)
 def test_an_example_has_a_card_by_itself(execute: Callable[[str], None], name: str) -> None:
     execute(name)
     (card,) = [card for card in all_cards() if card.name == name]

@@ -63,7 +63,8 @@ def sure(**options: Any) -> Sure:
 
 def composed(**options: Any) -> ComposedAttack:
     settings = {"labels": "restored", **options, "exact": {"chains": 7}, "tableak": {"restarts": 3, "steps": 4}}
-    return ComposedAttack("composed", "none", {"gradient": [sure(labels="geng")]}, settings)
+    stages = {"gradient": [sure(labels="geng")], "delta": [ATTACKS.get("tableak_fedavg")()]}
+    return ComposedAttack("composed", "none", stages, settings)
 
 
 @pytest.fixture(autouse=True)
@@ -152,9 +153,9 @@ def test_labels_of_a_composed_attack_are_those_of_the_config(tiny: Any, tiny_fed
     assert with_label_setting(tiny(labels="restored"), "composed", {}) == {"labels": "restored"}
     assert with_label_setting(tiny(), "composed", {"labels": "restored"}) == {"labels": "restored"}
     by_bias = with_label_setting(
-        tiny(labels="restored", label_method="bias"), "composed", {"tableak": {"steps": 3}, "exact": {"chains": 2}}
+        tiny(labels="restored", label_method="bias"), "composed", {"sure": {"steps": 3}, "exact": {"chains": 2}}
     )
-    assert by_bias == {"labels": "restored", "tableak": {"labels": "bias", "steps": 3}, "exact": {"chains": 2}}
+    assert by_bias == {"labels": "restored", "sure": {"labels": "bias", "steps": 3}, "exact": {"chains": 2}}
     fedavg = tiny_fedavg(protocol__label_order="batches", attacks=["composed"])
     chosen = with_label_setting(fedavg, "composed", {})
     assert chosen == {"labels": "true", "tableak_fedavg": {"label_order": "batches"}}

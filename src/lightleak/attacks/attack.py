@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import torch
 
-from lightleak.core.observations import ClientUpdate
+from lightleak.core.observations import ClientUpdate, UpdateKind
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.registry import Registry
 from lightleak.core.threat_model import ThreatModel
@@ -22,15 +22,25 @@ class UpdateAttack(ABC):
         name: registry name.
         citation: the paper.
         threat_model: what the attack is allowed to know.
+        title: how reports call it; empty: by its name.
+        is_baseline: whether it guesses without reading the update, so that leakage is measured against it.
+        packs_updates: whether one vectorized call on several updates costs less than a call for each. The methods
+            about memory below are for these attacks; the defaults suit all others.
     """
 
     name: str
     citation: str
     threat_model: ThreatModel
+    title: ClassVar[str] = ""
+    is_baseline: ClassVar[bool] = False
+    packs_updates: ClassVar[bool] = False
 
     @abstractmethod
     def check(self, update: ClientUpdate) -> None:
         """Raise `ObservationError` or `UnsupportedError` before any work where the update cannot be served."""
+
+    def check_device(self, device: torch.device) -> None:  # noqa: B027  most attacks run on every device
+        """Raise `UnsupportedError` if the device lacks what the settings need."""
 
     @abstractmethod
     def run_many(
@@ -65,6 +75,33 @@ class UpdateAttack(ABC):
     @abstractmethod
     def options(self) -> dict[str, Any]:
         """The settings that produced the results, JSON-ready."""
+
+    def label_stage(self, kind: UpdateKind) -> str | None:
+        """Name of the stage that uses the labels of such updates, whose settings are an option of that name.
+
+        None: the attack uses them itself, by its option ``labels`` if it has one.
+        """
+        return None
+
+    def on_card(self, device: torch.device) -> Self:
+        """This attack with a memory budget from the size of a GPU, not from what is free: its calls are cut alike."""
+        return self
+
+    def uncut(self, update: ClientUpdate, updates: int) -> Self:
+        """This attack with a memory budget in which a call on so many updates like this one is one chunk."""
+        return self
+
+    def is_cut(self, update: ClientUpdate, device: torch.device) -> bool:
+        """Whether a call on one update like this one is more than one chunk of work."""
+        return False
+
+    def updates_at_once(self, update: ClientUpdate, device: torch.device) -> int:
+        """How many updates like this one a call takes without being cut into chunks."""
+        return 1
+
+    def memory(self, update: ClientUpdate, updates: int, device: torch.device) -> int | None:
+        """Estimated bytes of a call on so many updates like this one; None where unknown."""
+        return None
 
 
 ATTACKS: Registry[Callable[..., UpdateAttack]] = Registry("attack")

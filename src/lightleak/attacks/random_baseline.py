@@ -84,6 +84,8 @@ class RandomBaseline(UpdateAttack):
     """
 
     name = "random"
+    title = "Guessing"
+    is_baseline = True
     citation = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023, Sec. 4"
     threat_model = ThreatModel(
         labels="none", update=False, column_bounds=False, encoder_statistics=False, marginals=True

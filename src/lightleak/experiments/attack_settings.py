@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.compose.audit_max import STAGES, ComposedAttack
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.errors import UnsupportedError, UsageError
@@ -63,8 +62,9 @@ def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]
     known = made.options()
     if "labels" not in known:
         return options
-    if isinstance(made, ComposedAttack):
-        return _of_composed(config, options)
+    stage = made.label_stage("delta" if config.protocol.is_fedavg else "gradient")
+    if stage is not None:
+        return _of_composed(config, options, stage)
     on_fedavg = "label_order" in known
     restored = config.label_method or LABEL_METHODS["fedavg" if on_fedavg else "fedsgd"][0]
     chosen = {"labels": "true" if config.labels == "true" else restored, **options}
@@ -73,15 +73,14 @@ def with_label_setting(config: AuditConfig, attack: str, options: dict[str, Any]
     return chosen
 
 
-def _of_composed(config: AuditConfig, options: dict[str, Any]) -> dict[str, Any]:
-    """The same for an attack whose last stage alone uses labels, and is named after the protocol's own attack."""
+def _of_composed(config: AuditConfig, options: dict[str, Any], stage: str) -> dict[str, Any]:
+    """The same for an attack of which one stage alone uses labels."""
     labels = options.get("labels", config.labels)
     last: dict[str, Any] = {}
     if labels == "restored" and config.label_method is not None:
         last = {"labels": config.label_method}
     elif labels == "true" and config.protocol.is_fedavg:
         last = {"label_order": config.protocol.label_order}
-    stage = STAGES["delta" if config.protocol.is_fedavg else "gradient"][-1]
     of_stage = {**last, **(options.get(stage) or {})}
     return {"labels": labels, **options, **({stage: of_stage} if of_stage else {})}
 
@@ -106,10 +105,11 @@ def shares_labels(config: AuditConfig) -> bool:
 
 def label_sharing(config: AuditConfig) -> ShareLabels:
     """What FedAvg updates say of their labels: the most that an attack, or the monitor, is given."""
-    given = [options for attack in _all_attacks(config) if (options := attack.options()).get("labels") == "true"]
+    given = [attack for attack in _all_attacks(config) if attack.options().get("labels") == "true"]
     if not given:
         return "none"
-    orders = [options.get("label_order", options.get(STAGES["delta"][-1], {}).get("label_order")) for options in given]
+    stages = [(attack.options(), attack.label_stage("delta")) for attack in given]
+    orders = [options.get("label_order", options.get(stage or "", {}).get("label_order")) for options, stage in stages]
     return "batches" if "batches" in orders else "counts"
 
 

@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
 from lightleak.experiments.unit import Unit, candidates, write_whole
@@ -91,7 +90,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
     firsts: dict[str, Unit] = {}
     for unit in units:
         firsts.setdefault(pack_key(unit), unit)
-    tried = [key for key in firsts if isinstance(_attack(firsts[key]), RestartedInversion)]
+    tried = [key for key in firsts if _attack(firsts[key]).packs_updates]
 
     def is_done() -> bool:
         return _read_sizes(file).keys() >= set(tried)
@@ -112,10 +111,9 @@ def runs_at_once(unit: Unit, number: int, device: torch.device) -> bool:
     """Whether the attack of ``unit`` runs on so many copies of its observation for a few steps."""
     update, _ = unit.observe()
     attack = ATTACKS.get(unit.attack)(**{**unit.options, "steps": TRIAL_STEPS})
-    if isinstance(attack, RestartedInversion):
-        attack = attack.on_card(device)
-        if not attack.is_cut(update, device):
-            attack = attack.uncut(update, number)  # else a trial beyond the budget would be several small calls
+    attack = attack.on_card(device)
+    if not attack.is_cut(update, device):
+        attack = attack.uncut(update, number)  # else a trial beyond the budget would be several small calls
     try:
         attack.run_many([update] * number, range(number), device)
     except torch.OutOfMemoryError:
@@ -150,7 +148,6 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
 
 def _find_size(unit: Unit, device: torch.device, fits: Trial) -> int:
     attack = _attack(unit)
-    assert isinstance(attack, RestartedInversion)  # `find_sizes` tries no others
     uncut = attack.on_card(device).updates_at_once(unit.observe()[0], device)
     most = min(uncut, _size_by_rows(unit, device))
     found = largest_that_fits(partial(_fits, fits, unit, device), most)

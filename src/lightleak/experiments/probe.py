@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.devices import one_thread, synchronize
 from lightleak.experiments.packing import pack_key
 from lightleak.experiments.unit import Kept, Unit, as_called, run_pack
@@ -129,8 +128,8 @@ def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: flo
     memory = None
     if device.type == "cuda":
         memory = torch.cuda.max_memory_allocated(device)
-    elif isinstance(attack, RestartedInversion):
-        memory = attack.estimated_bytes(update, len(pack), device)
+    else:
+        memory = attack.memory(update, len(pack), device)
     return Cost(max(0.0, of_unit - of_step), of_step, steps, memory)
 
 

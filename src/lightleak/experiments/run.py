@@ -11,8 +11,6 @@ from typing import Any, Protocol
 import yaml
 from rich.console import Console
 
-from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
-from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.callbacks.capture_store import is_whole, list_captures, load_update
 from lightleak.core.claims import Claims
 from lightleak.core.devices import resolve_device
@@ -211,8 +209,7 @@ def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = 
     left_out: dict[str, UsageError] = {}
     for name, options, where in attacks:
         attack = make_attack(name, with_label_setting(config, name, options), where)
-        if isinstance(attack, RestartedInversion | ComposedAttack):
-            attack.check_device(device)
+        attack.check_device(device)
         try:
             for update in firsts:
                 attack.check(update)

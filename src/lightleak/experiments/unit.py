@@ -12,8 +12,6 @@ import pandas as pd
 import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.attacks.gradient_inversion.compose.audit_max import ComposedAttack
-from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import LightLeakError
 from lightleak.core.ground_truth import GroundTruth
@@ -121,7 +119,7 @@ def finished_files(folder: Path) -> set[str]:
 
 def as_called(attack: UpdateAttack, device: torch.device) -> UpdateAttack:
     """An attack as a campaign calls it on a device: what one call takes does not depend on what is free there."""
-    return attack.on_card(device) if isinstance(attack, RestartedInversion | ComposedAttack) else attack
+    return attack.on_card(device)
 
 
 def run_pack(

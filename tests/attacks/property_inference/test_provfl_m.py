@@ -78,7 +78,7 @@ def separation(seen: IntermediateResults) -> float:
 def test_refinement_makes_a_passive_adversary_see_more() -> None:
     made = attack(**MIXTURE, strength=1.0)
     plain, _, untouched = observe("C2")
-    bent, truth, module = observe("C2", made.augmentation_for("C2"))
+    bent, truth, module = observe("C2", made.training_part("C2"))
     assert separation(bent) > separation(plain) + 0.3
     assert made.run(bent).fraction == pytest.approx(truth, abs=0.1)
     # The victim's network is not the adversary's to touch between epochs; in four epochs it drifts a little.
@@ -112,8 +112,8 @@ def test_the_variant_that_cheats_says_so() -> None:
     seen, _, _ = observe("C1")
     published = attack(as_published=True, estimator="mixture", sample_size=500)
     assert "this variant cheats" in published.run(seen).threat_model
-    assert published.augmentation_for("C1").label_replacement == LabelReplacementConfig.as_published()
-    assert published.augmentation_for("C1").model_refinement == ModelRefinementConfig.as_published()
+    assert published.training_part("C1").label_replacement == LabelReplacementConfig.as_published()
+    assert published.training_part("C1").model_refinement == ModelRefinementConfig.as_published()
     assert published.config.comparison.features == "sorted"
 
 
@@ -132,13 +132,13 @@ def test_the_variant_that_cheats_says_so() -> None:
 def test_each_adversary_does_what_it_can(
     options: dict[str, Any], adversary: Any, n_classes: int, expected: str
 ) -> None:
-    assert attack(**options).augmentation_for(adversary, n_classes).describe() == expected
+    assert attack(**options).training_part(adversary, n_classes).describe() == expected
 
 
 def test_a_passive_adversary_asked_to_replace_labels_is_refused() -> None:
     wanted = attack(**MIXTURE, label_replacement=True)
     with pytest.raises(UsageError, match=r"label replacement needs an active adversary \(C1\).*C2 is passive"):
-        wanted.augmentation_for("C2")
+        wanted.training_part("C2")
     seen, _, _ = observe("C2")
     for call in (wanted.check, wanted.run):
         with pytest.raises(UsageError, match="needs an active adversary"):
@@ -147,7 +147,7 @@ def test_a_passive_adversary_asked_to_replace_labels_is_refused() -> None:
 
 def test_settings_reach_their_part_and_are_json_ready() -> None:
     made = attack(strength=0.5, cap=2.0, query_relabelled=True, samples=50, kinds=["AO"])
-    augmentation = made.augmentation_for("C1")
+    augmentation = made.training_part("C1")
     assert augmentation.model_refinement == ModelRefinementConfig(strength=0.5, cap=2.0)
     assert augmentation.label_replacement == LabelReplacementConfig(query_relabelled=True)
     assert made.config.comparison == DistributionComparisonConfig(samples=50, kinds=("AO",))

@@ -106,7 +106,7 @@ def test_what_a_table_varies_reaches_the_attack():
     # Without refinement nothing is left of it.
     assert attack_of(replace(cell, value=0.0), False)[0] == "provfl_b"
     label, options = attack_of(replace(ONE, attack="provfl_m", variant="LR"), False)
-    augmentation = attack_named(label, options).augmentation_for("C1")
+    augmentation = attack_named(label, options).training_part("C1")
     assert augmentation.describe() == "LR"
 
 

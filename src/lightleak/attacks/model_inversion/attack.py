@@ -4,7 +4,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -75,12 +76,33 @@ class InversionAttack(ABC):
     Attributes:
         name: registry name.
         citation: the paper.
+        title: how reports call it; empty: by its name.
+        is_baseline: whether it reads nothing of the released model but its answers to public rows.
         pseudo_labels: which public rows it learns from; those that its figures are compared with are chosen likewise.
+        needs_gradients_of_target: whether it cannot work without gradients of the released model.
+        has_latent_space: whether its rows are generated from latent vectors, which can be searched.
+        opens_the_model: whether it uses gradients of the released model where there are any.
+        trainer: arguments of ``lightning.Trainer`` for what it trains.
     """
 
     name: str
     citation: str
+    title: ClassVar[str] = ""
+    is_baseline: ClassVar[bool] = False
+    has_latent_space: ClassVar[bool] = False
     pseudo_labels: PseudoLabelConfig = PseudoLabelConfig()
+
+    trainer: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def needs_gradients_of_target(self) -> bool:
+        """See above."""
+        return False
+
+    @property
+    def opens_the_model(self) -> bool:
+        """See above."""
+        return False
 
     @abstractmethod
     def check(self, observation: ReleasedModel) -> None:

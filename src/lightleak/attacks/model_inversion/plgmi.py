@@ -158,6 +158,7 @@ class PLGMI(InversionAttack):
         "Wernqvist and Djeza: Reconstructing Private Data from Trained Deep Neural Networks, Chalmers 2025; "
         "Yuan et al., AAAI 2023"
     )
+    has_latent_space = True
 
     def __init__(
         self,
@@ -212,6 +213,11 @@ class PLGMI(InversionAttack):
         )
 
     @property
+    def needs_gradients_of_target(self) -> bool:
+        """The inversion loss trains the generator on them."""
+        return bool(self.gan.inversion_weight)
+
+    @property
     def opens_the_model(self) -> bool:
         """Whether it takes gradients where it can get them."""
         return self.name != "plgmi_black_box"
@@ -223,9 +229,9 @@ class PLGMI(InversionAttack):
             UnsupportedError: the inversion loss needs gradients that this model does not give.
         """
         target = rebuild(observation)
-        if self.gan.inversion_weight and not target.white_box:
+        if self.needs_gradients_of_target and not target.white_box:
             raise UnsupportedError(
-                f"{self.name} leads its generator by the target's gradient, which this model does not give; take "
+                f"{self.name} needs gradients of the target to train its generator; this model provides none. Use "
                 "'plgmi_black_box', or inversion_weight 0"
             )
 

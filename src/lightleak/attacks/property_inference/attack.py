@@ -2,13 +2,50 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
+import lightning
 import torch
+from torch import Tensor
 
-from lightleak.core.intermediate_results import VISIBLE, IntermediateResults
+from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData, IntermediateResults
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.registry import Registry
+
+
+class TrainingPart:
+    """What an adversary does while the target trains; this one only watches."""
+
+    needs_every_property: bool = False
+    """Whether it needs the property of all training rows, which no adversary knows."""
+
+    def callbacks(
+        self,
+        adversary: Adversary,
+        party: int,
+        auxiliary: AuxiliaryData,
+        inputs: Tensor,
+        seed: int,
+        every_property: tuple[Tensor, Tensor] | None = None,
+    ) -> list[lightning.Callback]:
+        """Callbacks for the Trainer of the target.
+
+        Args:
+            adversary: ``C1`` or ``C2``.
+            party: index of the adversary.
+            auxiliary: rows whose property is known.
+            inputs: ``[m, d_k]`` the adversary's own encoded columns of these rows, in the order of ``auxiliary.ids``.
+            seed: of all randomness in it.
+            every_property: ids and property of all training rows, ``[n]`` each, where `needs_every_property`.
+
+        Raises:
+            UsageError: what it does is impossible for this adversary, or rows do not fit each other.
+        """
+        return []
+
+    def describe(self) -> str:
+        """What it does in a few words, for results."""
+        return "passive"
 
 
 class PropertyAttack(ABC):
@@ -17,10 +54,25 @@ class PropertyAttack(ABC):
     Attributes:
         name: registry name.
         citation: the paper.
+        title: how reports call it; empty: by its name.
+        is_baseline: whether it guesses without reading the intermediate results.
+        takes_part_in_training: whether the adversary acts while the target trains; such an attack has a training of
+            its own, with the callbacks of `training_part`.
     """
 
     name: str
     citation: str
+    title: ClassVar[str] = ""
+    is_baseline: ClassVar[bool] = False
+    takes_part_in_training: ClassVar[bool] = False
+
+    def training_part(self, adversary: Adversary, n_classes: int = 2) -> TrainingPart:
+        """What this adversary does while a target of so many classes trains.
+
+        Raises:
+            UsageError: the settings ask for what this adversary cannot do.
+        """
+        return TrainingPart()
 
     @abstractmethod
     def check(self, observation: IntermediateResults) -> None:

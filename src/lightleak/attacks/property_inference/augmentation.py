@@ -7,6 +7,7 @@ from typing import Any
 import lightning
 from torch import Tensor
 
+from lightleak.attacks.property_inference.attack import TrainingPart
 from lightleak.attacks.property_inference.label_replacement import LabelReplacement, LabelReplacementConfig
 from lightleak.attacks.property_inference.model_refinement import ModelRefinement, ModelRefinementConfig
 from lightleak.core.errors import UsageError
@@ -15,7 +16,7 @@ from lightleak.core.seeds import derive_seed
 
 
 @dataclass(frozen=True)
-class Augmentation:
+class Augmentation(TrainingPart):
     """The two ways to make a training say more about a property; ``None`` leaves one out.
 
     Attributes:
@@ -25,6 +26,11 @@ class Augmentation:
 
     label_replacement: LabelReplacementConfig | None = None
     model_refinement: ModelRefinementConfig | None = None
+
+    @property
+    def needs_every_property(self) -> bool:  # type: ignore[override]
+        """The published label replacement does: see ``first_batches`` of `LabelReplacementConfig`."""
+        return self.label_replacement is not None and self.label_replacement.rows == "first_batches"
 
     @classmethod
     def as_published(cls, strength: float = 1.0) -> "Augmentation":
@@ -40,20 +46,7 @@ class Augmentation:
         seed: int,
         every_property: tuple[Tensor, Tensor] | None = None,
     ) -> list[lightning.Callback]:
-        """What the Trainer needs.
-
-        Args:
-            adversary: ``C1`` or ``C2``.
-            party: index of the adversary.
-            auxiliary: rows whose property is known.
-            inputs: ``[m, d_k]`` the adversary's own encoded columns of these rows, in the order of ``auxiliary.ids``.
-            seed: of all randomness in it.
-            every_property: ids and property of all training rows, ``[n]`` each. No adversary knows them; they are for
-                ``first_batches`` of `LabelReplacementConfig`, and nothing else reads them.
-
-        Raises:
-            UsageError: a passive adversary that would replace labels, or rows that do not fit each other.
-        """
+        """See `TrainingPart.callbacks`; a passive adversary that would replace labels is refused."""
         made: list[lightning.Callback] = []
         if self.label_replacement is not None:
             check_can_replace_labels(adversary)

@@ -26,6 +26,8 @@ class PriorGuess(PropertyAttack):
     """Answer the auxiliary prior, with an interval that excludes nothing."""
 
     name = "prior"
+    title = "Guessing the auxiliary share"
+    is_baseline = True
     citation = "Bai et al., ProVFL: Property Inference Attacks against Vertical Federated Learning, IEEE TIFS 2025"
 
     def check(self, observation: IntermediateResults) -> None:

@@ -31,7 +31,7 @@ class ProVFLMConfig:
 
     Attributes:
         comparison: distribution comparison.
-        augmentation: settings of both parts, of which `ProVFLM.augmentation_for` takes those that apply.
+        augmentation: settings of both parts, of which `ProVFLM.training_part` takes those that apply.
         label_replacement: ``None``: where the adversary is active and the task has two classes (Sec. V-C). ``False``:
             never. ``True``: always, which a passive adversary is refused.
         model_refinement: whether the bottom network is refined.
@@ -46,17 +46,18 @@ class ProVFLMConfig:
 class ProVFLM(PropertyAttack):
     """Distribution comparison on an augmented run.
 
-    Whoever trains the target asks for `augmentation_for` first and gives its callbacks to the Trainer.
+    Whoever trains the target asks for `training_part` first and gives its callbacks to the Trainer.
     """
 
     name = "provfl_m"
     citation = DistributionComparison.citation
+    takes_part_in_training = True
 
     def __init__(self, config: ProVFLMConfig) -> None:
         self.config = config
         self._comparison = DistributionComparison(config.comparison, self.name)
 
-    def augmentation_for(self, adversary: Adversary, n_classes: int = 2) -> Augmentation:
+    def training_part(self, adversary: Adversary, n_classes: int = 2) -> Augmentation:
         """What this adversary does during the training: C1 replaces labels and refines, C2 refines.
 
         Raises:
@@ -74,14 +75,14 @@ class ProVFLM(PropertyAttack):
 
     def check(self, observation: IntermediateResults) -> None:
         """See `DistributionComparison.check`; and a passive adversary cannot have replaced labels."""
-        self.augmentation_for(observation.adversary, observation.facts.n_classes)
+        self.training_part(observation.adversary, observation.facts.n_classes)
         self._comparison.check(observation)
 
     def run(
         self, observation: IntermediateResults, seed: int = 0, device: torch.device | str = "cpu"
     ) -> PropertyEstimate:
-        """Estimate the fraction from a run that was augmented as `augmentation_for` says."""
-        done = self.augmentation_for(observation.adversary, observation.facts.n_classes)
+        """Estimate the fraction from a run that was augmented as `training_part` says."""
+        done = self.training_part(observation.adversary, observation.facts.n_classes)
         estimate = self._comparison.run(observation, seed, device)
         deeds = []
         if done.label_replacement is not None:

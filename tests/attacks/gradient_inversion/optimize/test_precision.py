@@ -104,8 +104,8 @@ def test_on_a_gpu_a_call_takes_most_of_what_is_free(make_update: MakeUpdate, mon
     attack = made(restarts=3)
     taken = attack.updates_at_once(update, gpu) * 3 * one
     assert 0.7 * 300 * one < taken <= 0.81 * (300 * one + 2**21)
-    assert attack.estimated_bytes(update, 5, gpu) == 15 * one
-    assert attack.estimated_bytes(update, 10**6, gpu) <= taken + 3 * one
+    assert attack.memory(update, 5, gpu) == 15 * one
+    assert attack.memory(update, 10**6, gpu) <= taken + 3 * one
     assert attack.updates_at_once(update, CPU) == made(restarts=3, memory_mb=1024).updates_at_once(update, CPU)
     assert made(restarts=3, memory_mb=1).updates_at_once(update, gpu) == int(2**20 / one) // 3
     assert attack.config.memory_mb is None

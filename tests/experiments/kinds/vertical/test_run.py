@@ -1,11 +1,14 @@
 import json
 import shutil
 import stat
+from functools import partial, partialmethod
 
 import pytest
 import torch
 
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
+from lightleak.attacks.property_inference.attack import TrainingPart
+from lightleak.attacks.property_inference.augmentation import Augmentation
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
@@ -213,13 +216,13 @@ def test_names_that_look_alike_as_files_stay_apart(small):
 
 def test_the_label_of_cheating_replacement_reaches_nobody_else(small, monkeypatch):
     given = []
-    make = job_module.Augmentation.callbacks
 
-    def noted(self, *arguments):
+    def noted(make, self, *arguments):
         given.append((self.describe(), arguments[-1] is not None))
         return make(self, *arguments)
 
-    monkeypatch.setattr(job_module.Augmentation, "callbacks", noted)
+    for part in (TrainingPart, Augmentation):
+        monkeypatch.setattr(part, "callbacks", partialmethod(partial(noted, part.callbacks)))
     config = small(training__epochs=2, defenses={"none": {}}, attacks={"provfl_m": {}, "prior": {}})
     for job in plan_jobs(config):
         job.train(torch.device("cpu"), lambda _: None)

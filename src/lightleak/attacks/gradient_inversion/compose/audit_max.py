@@ -10,7 +10,6 @@ import torch
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
 from lightleak.attacks.gradient_inversion.compose.composition import Course, joined_threat_model, refusal
 from lightleak.attacks.gradient_inversion.compose.peeling import as_one_batch
-from lightleak.attacks.gradient_inversion.optimize.attack import RestartedInversion
 from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate, UpdateKind
@@ -139,16 +138,19 @@ class ComposedAttack(UpdateAttack):
 
     def check_device(self, device: torch.device) -> None:
         """Raise `UnsupportedError` where a device lacks the precision of a stage."""
-        for stage in self._restarted():
-            stage.check_device(device)
+        for of_kind in self.stages.values():
+            for stage in of_kind:
+                stage.check_device(device)
+
+    def label_stage(self, kind: UpdateKind) -> str | None:
+        """The last stage, which is named after the protocol's own attack; the others need no labels."""
+        stages = self.stages.get(kind)
+        return stages[-1].name if stages else None
 
     def on_card(self, device: torch.device) -> Self:
-        """See `RestartedInversion.on_card`, for every stage that it is about."""
+        """See `UpdateAttack.on_card`, for every stage."""
         attack = copy.copy(self)
-        attack.stages = {
-            kind: [s.on_card(device) if isinstance(s, RestartedInversion) else s for s in of_kind]
-            for kind, of_kind in self.stages.items()
-        }
+        attack.stages = {kind: [stage.on_card(device) for stage in of_kind] for kind, of_kind in self.stages.items()}
         return attack
 
     def run_many(
@@ -177,9 +179,6 @@ class ComposedAttack(UpdateAttack):
         if not self.stages.get(update.kind):
             raise UnsupportedError(f"{self.name} has no stage for an update of kind {update.kind!r}")
         return self.stages[update.kind]
-
-    def _restarted(self) -> list[RestartedInversion[Any]]:
-        return [s for of_kind in self.stages.values() for s in of_kind if isinstance(s, RestartedInversion)]
 
 
 class _Report:

@@ -10,7 +10,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.proof import proven_rows
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import enumerate_rows
-from lightleak.attacks.gradient_inversion.exact.peel.state import LAYER, State
+from lightleak.attacks.gradient_inversion.exact.peel.state import State
 from lightleak.attacks.gradient_inversion.exact.repair.leftovers import explain_together
 from lightleak.attacks.gradient_inversion.exact.row_tests.tolerances import (
     COEFFICIENT_TOLERANCE,
@@ -23,6 +23,7 @@ from lightleak.attacks.gradient_inversion.exact.row_tests.tolerances import (
 from lightleak.attacks.gradient_inversion.exact.row_tests.verification import Verdict, verify
 from lightleak.attacks.gradient_inversion.exact.search.readings import common_factor, distinct, unlike, varied
 from lightleak.attacks.gradient_inversion.exact.search.row_search import Candidates, RowSearch
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import LAYER
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain

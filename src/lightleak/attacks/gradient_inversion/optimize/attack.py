@@ -83,6 +83,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         UnsupportedError: a precision that is none of these.
     """
 
+    packs_updates = True
     precisions: ClassVar[tuple[Precision, ...]] = ("float32", "float64", "tf32")
 
     def __init__(self, name: str, citation: str, config: Config, threat_model: ThreatModel) -> None:
@@ -136,37 +137,30 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         return [results[i] for i in range(len(updates))]
 
     def check_device(self, device: torch.device) -> None:
-        """Check that the device has the precision.
-
-        Raises:
-            UnsupportedError: it has not.
-        """
+        """See `UpdateAttack.check_device`: the device must have the precision."""
         if self.config.precision == "tf32":
             require_tf32(device)
 
     def on_card(self, device: torch.device) -> Self:
-        """This attack with a budget from the size of a GPU, not from what is free: so its calls are always cut alike.
-
-        A budget in the settings stays, and so does a CPU's.
-        """
+        """See `UpdateAttack.on_card`; a budget in the settings stays, and so does a CPU's."""
         if self.config.memory_mb is not None or device.type == "cpu":
             return self
         return self._with_budget(int(MEMORY_SHARE * card_memory(device)) // 2**20)
 
     def uncut(self, update: ClientUpdate, updates: int) -> Self:
-        """This attack with a budget in which a call on so many updates like this one is one chunk."""
+        """See `UpdateAttack.uncut`."""
         return self._with_budget(math.ceil(updates * self.config.restarts * self.bytes_per_restart(update) / 2**20))
 
     def is_cut(self, update: ClientUpdate, device: torch.device) -> bool:
-        """Whether a call on one update like this is more than one chunk of restarts."""
+        """See `UpdateAttack.is_cut`; chunks are of restarts."""
         return self._within_memory_of(device)._restarts_at_once(update) < self.config.restarts
 
     def updates_at_once(self, update: ClientUpdate, device: torch.device) -> int:
-        """How many updates like this one a call takes without being cut into chunks, by the engine's estimate."""
+        """See `UpdateAttack.updates_at_once`, by the engine's estimate."""
         return max(1, self._within_memory_of(device)._restarts_at_once(update) // self.config.restarts)
 
-    def estimated_bytes(self, update: ClientUpdate, updates: int, device: torch.device) -> int:
-        """Memory of a call on so many updates like this one, by the engine's estimate."""
+    def memory(self, update: ClientUpdate, updates: int, device: torch.device) -> int:
+        """See `UpdateAttack.memory`, by the engine's estimate."""
         attack = self._within_memory_of(device)
         restarts = min(updates * self.config.restarts, attack._restarts_at_once(update))
         return int(restarts * attack.bytes_per_restart(update))

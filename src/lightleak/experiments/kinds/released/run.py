@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from lightleak.attacks.model_inversion.plgmi import PLGMI
 from lightleak.attacks.model_inversion.tpe_search import import_optuna
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.core.claims import Claims
@@ -123,14 +122,13 @@ def _check_attacks(config: ReleasedConfig) -> None:
     white_box = is_differentiable(config.target.network)
     for label, options in config.attacks.items():
         attack = attack_named(label, options)
-        if not isinstance(attack, PLGMI):
-            continue
-        if attack.gan.inversion_weight and not white_box:
+        if attack.needs_gradients_of_target and not white_box:
             raise UnsupportedError(
-                f"attacks.{label} leads its generator by the target's gradient, which {config.target.network!r} does "
-                "not give; take plgmi_black_box"
+                f"attacks.{label} needs gradients of the target; {config.target.network!r} provides none. Use "
+                "plgmi_black_box"
             )
-        if "gradient" in config.samples.searches and not (white_box and attack.opens_the_model):
+        gradient_search = attack.has_latent_space and "gradient" in config.samples.searches
+        if gradient_search and not (white_box and attack.opens_the_model):
             raise UnsupportedError(
                 f"samples.searches holds gradient, which attacks.{label} cannot take: it sees the model's answers "
                 "alone; take random_best or tpe"

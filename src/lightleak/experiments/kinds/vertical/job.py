@@ -14,8 +14,7 @@ import lightning
 import torch
 from torch import Tensor
 
-from lightleak.attacks.property_inference.augmentation import Augmentation
-from lightleak.attacks.property_inference.provfl_m import ProVFLM
+from lightleak.attacks.property_inference.attack import TrainingPart
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
@@ -128,17 +127,17 @@ class Job:
         observations = tuple(self._observations(world, auxiliary, captures))
         return Trained(world, module, augmentation, observations, truth, seconds)
 
-    def _augmentation(self, world: World) -> Augmentation:
+    def _augmentation(self, world: World) -> TrainingPart:
         """What the attack does during the training; nothing where attacks only watch."""
         label, adversary = self.attacks[0]
         attack = attack_named(label, self.config.attacks[label])
-        return attack.augmentation_for(adversary, world.n_classes) if isinstance(attack, ProVFLM) else Augmentation()
+        return attack.training_part(adversary, world.n_classes)
 
     def _fit(
         self,
         world: World,
         auxiliary: AuxiliaryData,
-        augmentation: Augmentation,
+        augmentation: TrainingPart,
         defense: VerticalDefense,
         device: torch.device,
         report: Report,
@@ -162,7 +161,7 @@ class Job:
             auxiliary,
             world.rows_of(auxiliary.ids, at.adversary),
             derive_seed(self.seed, "augmentation"),
-            (world.train.ids, world.has_property) if _cheats(augmentation) else None,
+            (world.train.ids, world.has_property) if augmentation.needs_every_property else None,
         )
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
@@ -220,7 +219,7 @@ class Job:
     @property
     def _who(self) -> str:
         label, _ = self.attacks[0]
-        return label if isinstance(attack_named(label, self.config.attacks[label]), ProVFLM) else "passive"
+        return label if attack_named(label, self.config.attacks[label]).takes_part_in_training else "passive"
 
     @property
     def _name(self) -> str:
@@ -245,7 +244,7 @@ class Trained:
 
     world: World
     module: SplitClassifier
-    augmentation: Augmentation
+    augmentation: TrainingPart
     observations: tuple[IntermediateResults, ...]
     truth: PropertyTruth
     seconds: float
@@ -261,8 +260,8 @@ def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> lis
     for label, options in config.defenses.items():
         defense_named(label, options)
     pairs = [(label, adversary) for label in makes for adversary in config.chosen_adversaries]
-    watching = tuple(pair for pair in pairs if not isinstance(makes[pair[0]], ProVFLM))
-    alone = [(pair,) for pair in pairs if isinstance(makes[pair[0]], ProVFLM)]
+    watching = tuple(pair for pair in pairs if not makes[pair[0]].takes_part_in_training)
+    alone = [(pair,) for pair in pairs if makes[pair[0]].takes_part_in_training]
     return [
         Job(config, seed, Property.parse(text), defense, attacks)
         for defense in config.defenses
@@ -302,12 +301,7 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
     )
 
 
-def _cheats(augmentation: Augmentation) -> bool:
-    """Whether it needs the property of rows the adversary does not know, as the published label replacement does."""
-    return augmentation.label_replacement is not None and augmentation.label_replacement.rows == "first_batches"
-
-
-def _variant(label: str, attack: str, augmentation: Augmentation) -> str:
+def _variant(label: str, attack: str, augmentation: TrainingPart) -> str:
     """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
     return augmentation.describe() if label == attack else label
 

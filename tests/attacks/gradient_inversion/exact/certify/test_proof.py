@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import lone_proof, number_tolerances
+from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import lone_proof
 from lightleak.attacks.gradient_inversion.exact.certify.proof import proven_rows, proven_together
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
+from lightleak.attacks.gradient_inversion.exact.certify.row_evidence import number_tolerances
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain

@@ -7,7 +7,7 @@ from math import inf
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import SPARE_TESTS
+from lightleak.attacks.gradient_inversion.exact.certify.alternatives import SPARE_TESTS
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import numerical_rank, unit_scale
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.core.certificate import Feasibility, Outcome

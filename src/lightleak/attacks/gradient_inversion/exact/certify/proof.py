@@ -12,18 +12,13 @@ from math import log10
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import (
-    LAYER,
-    MARGIN,
-    ROW_TOLERANCE,
-    STANDARD_ERRORS,
-    log_combinations,
-    lone_proof,
-    number_tolerances,
-)
+from lightleak.attacks.gradient_inversion.exact.certify.alternatives import MARGIN, log_combinations
+from lightleak.attacks.gradient_inversion.exact.certify.least_squares import STANDARD_ERRORS, solve
+from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import lone_proof
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
+from lightleak.attacks.gradient_inversion.exact.certify.row_evidence import ROW_TOLERANCE, number_tolerances
 from lightleak.attacks.gradient_inversion.exact.repair.group_fit import Expansion, GroupProblem, Groups
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import numerical_rank, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import LAYER, numerical_rank, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, NOISE, Residual
 from lightleak.attacks.gradient_inversion.network.chain import with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
@@ -36,12 +31,6 @@ CLAIMS_APART = 100.0
 
 DIGITS_PER_EQUATION = 3.0
 """Decimal digits that an element of the gradient adds to the evidence, of the seven that float32 keeps."""
-
-OPEN = 1e-15
-"""Eigenvalues of the normal matrix, scaled to a diagonal of 1, below which (times its size) float64 knows nothing."""
-
-INVOLVED = 1e-9
-"""Part of a number's unit vector in such directions from which on its error has no bound."""
 
 
 def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> Proof:
@@ -125,16 +114,11 @@ def _solved(model: Expansion, tolerance: Tensor, equations: int) -> tuple[Tensor
     scale = normal.diagonal().sqrt()
     shown = scale > 0
     safe = torch.where(shown, scale, torch.ones_like(scale))
-    values, vectors = torch.linalg.eigh(normal / safe.unsqueeze(0) / safe.unsqueeze(1))
-    known = values > OPEN * len(values)
-    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
-    step = inverse @ (slope / safe)
-    squares = float((model.value - (slope / safe) @ step).clamp_min(0))
-    misfit = squares / max(1, equations - int(known.sum()))
-    loose = vectors[:, ~known].square().sum(1) > INVOLVED
-    error = inverse.diagonal().clamp_min(0).sqrt() / safe * max(1.0, misfit) ** 0.5
-    error = torch.where(shown & ~loose, error, torch.inf)
-    return step / safe, error, misfit**0.5
+    solution = solve(normal / safe.unsqueeze(0) / safe.unsqueeze(1), slope / safe)
+    squares = float((model.value - (slope / safe) @ solution.step).clamp_min(0))
+    misfit = squares / max(1, equations - solution.rank)
+    error = solution.error / safe * max(1.0, misfit) ** 0.5
+    return solution.step / safe, torch.where(shown, error, torch.inf), misfit**0.5
 
 
 def _equations(residual: Residual) -> int:

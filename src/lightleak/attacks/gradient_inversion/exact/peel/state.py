@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.peel.refit import refit_numbers
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import LAYER, Spaces, spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
@@ -15,9 +15,6 @@ from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import ColumnKind
-
-LAYER = 1
-"""Index of the layer whose gradient is searched: the second, whose input depends on one matrix alone."""
 
 FIRST_LAYER_FLOOR = 5e-7
 """Singular values of what is left of the first layer's gradient below this part of the whole's largest are rounding."""

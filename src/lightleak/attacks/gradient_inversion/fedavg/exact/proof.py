@@ -16,7 +16,8 @@ from math import comb, log10
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import MARGIN, STANDARD_ERRORS, log_combinations
+from lightleak.attacks.gradient_inversion.exact.certify.alternatives import MARGIN, log_combinations
+from lightleak.attacks.gradient_inversion.exact.certify.least_squares import STANDARD_ERRORS
 from lightleak.attacks.gradient_inversion.exact.certify.proof import DIGITS_PER_EQUATION
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
@@ -147,7 +148,7 @@ def _counts_told(
     readings = _readings(counts.shape[1], 1 + extra).to(counts.device)
     if not len(readings) or (extra > 0 and observed.fit_scale):
         return told
-    scale = _scale(shares, predicted, counts) if observed.fit_scale else 1.0
+    scale = _scale_of_counts(shares, predicted, counts) if observed.fit_scale else 1.0
     for i, at in enumerate(known):
         share, own = shares[i, at] / scale, (readings == counts[i]).all(1)
         if int((share != 0).sum()) < LEAST_UNITS or not bool(own.any()):
@@ -168,7 +169,7 @@ def _readings(n_classes: int, most: int) -> Tensor:
     return torch.stack([torch.bincount(torch.tensor(way), minlength=n_classes) for way in ways])
 
 
-def _scale(shares: Tensor, predicted: Tensor, counts: Tensor) -> float:
+def _scale_of_counts(shares: Tensor, predicted: Tensor, counts: Tensor) -> float:
     """Median ratio of shares to what is predicted of the counts."""
     expected = torch.einsum("rc,rch->rh", counts.to(predicted.dtype), predicted)
     ratio = (shares * expected).sum(1) / expected.square().sum(1).clamp_min(LEAST)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.certify.proof import INVOLVED, OPEN
+from lightleak.attacks.gradient_inversion.exact.certify.least_squares import solve
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
 from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import silence
 from lightleak.attacks.gradient_inversion.network.chain import with_one
@@ -136,12 +136,8 @@ def least_squares(fit: Fit, directions: Tensor) -> tuple[Tensor, Tensor]:
         errors are infinite where shares make the move good, alone or together with moves of other rows.
     """
     normal, slope, scale = _normal_equations(fit, directions)
-    values, vectors = torch.linalg.eigh(normal)
-    known = values > OPEN * max(1, len(values))
-    inverse = (vectors[:, known] / values[known]) @ vectors[:, known].T
-    loose = vectors[:, ~known].square().sum(1) > INVOLVED
-    error = inverse.diagonal().clamp_min(0).sqrt() / scale
-    return (inverse @ slope) / scale, torch.where(loose, torch.inf, error)
+    solution = solve(normal, slope)
+    return solution.step / scale, solution.error / scale
 
 
 def _normal_equations(fit: Fit, directions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
