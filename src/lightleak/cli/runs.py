@@ -63,6 +63,7 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a paper's table or figure, or list what can be run."""
     from lightleak.experiments.settings import MOST_SEEDS, at_most
+    from lightleak.reproductions.plan import describe_reproduction
     from lightleak.reproductions.reproduce import list_reproductions, reproduce
     from lightleak.reproductions.settings import Selection
 
@@ -88,6 +89,9 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
         iterations=parsed.iterations,
         search_restarts=parsed.search_restarts,
     )
+    if parsed.plan:
+        describe_reproduction(parsed.name, selection, parsed.device, parsed.workers, console)
+        return
     reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
 
