@@ -22,7 +22,7 @@ def test_pixels_return_from_their_rows(seed: int, leading: tuple[int, ...]) -> N
     torch.testing.assert_close(COLOUR.decode(rows), pixels)
 
 
-def test_a_row_is_the_standardised_image_channel_after_channel() -> None:
+def test_a_row_is_the_standardized_image_channel_after_channel() -> None:
     pixels = torch.rand(3, 2, 4)
     expected = [(v - COLOUR.mean[c]) / COLOUR.deviation[c] for c in range(3) for v in pixels[c].flatten().tolist()]
     assert COLOUR.encode(pixels).tolist() == pytest.approx(expected, abs=1e-5)

@@ -1,4 +1,4 @@
-"""CelebA, from the official files of those who have them: aligned faces and the identity of each."""
+"""Read CelebA, aligned faces with their identities, from the official files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +39,7 @@ def load_celeba(
         folder: holds ``identity_CelebA.txt`` (lines ``000001.jpg 2880``) and the folder ``img_align_celeba``.
         private: number of private identities.
         choice: which they are.
-        public_images: public images to read, drawn at random; None reads all (181,447 beside the first 1,000).
+        public_images: public images to read, drawn at random; None reads all (181,447 in addition to the first 1,000).
         size: side of the images.
         crop: side of the central square they are made of; None takes the largest.
         test_fraction: share of each identity's images held out.

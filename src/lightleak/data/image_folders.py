@@ -51,7 +51,7 @@ def _mnist_part(places: Sequence[Path], part: str) -> LabeledImages:
     (_, pixels), (path, labels) = found
     if len(pixels) != len(labels):
         raise DataError(f"{path}: expected {len(pixels)} labels, one per image, got {len(labels)}")
-    return _labelled(path, pixels[:, None], labels, MNIST_CLASSES)
+    return _labeled(path, pixels[:, None], labels, MNIST_CLASSES)
 
 
 def read_idx(path: Path, ndim: int) -> np.ndarray:
@@ -76,7 +76,7 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
 def load_cifar100(folder: Path) -> Images:
     """``train.bin`` and ``test.bin`` of the binary version, in ``folder`` or in its ``cifar-100-binary``.
 
-    The pickled "python" version is not read: whoever made such a file could run any program. Fine labels;
+    The pickled "python" version is not read: unpickling could run arbitrary code. Fine labels;
     ``[n, 3, 32, 32]``.
 
     Raises:
@@ -103,7 +103,7 @@ def _cifar100_part(path: Path, names: tuple[str, ...]) -> LabeledImages:
                 f"{path}: expected records of {record} bytes (two labels and 3,072 pixels), got {len(content)}"
             )
         records = content.reshape(-1, record)
-    return _labelled(path, records[:, 2:].reshape(-1, *CIFAR100_SHAPE), records[:, 1], names)
+    return _labeled(path, records[:, 2:].reshape(-1, *CIFAR100_SHAPE), records[:, 1], names)
 
 
 def load_femnist(folder: Path, writers: int | None = None) -> tuple[Images, tuple[np.ndarray, ...]]:
@@ -147,7 +147,7 @@ def _femnist_part(files: Sequence[Path], writers: int | None) -> tuple[LabeledIm
     ends = np.cumsum([len(own) for own in labels])
     owners = tuple(np.arange(end - len(own), end) for own, end in zip(labels, ends, strict=True))
     every = np.concatenate(pixels).reshape(-1, *FEMNIST_SHAPE)
-    return _labelled(files[0], every, np.concatenate(labels), FEMNIST_CLASSES), owners
+    return _labeled(files[0], every, np.concatenate(labels), FEMNIST_CLASSES), owners
 
 
 def read_leaf(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -192,7 +192,7 @@ def _find(places: Sequence[Path], names: Sequence[str], source: str) -> Path:
     raise DataError(f"{places[0]} needs the file {' or '.join(map(repr, names))}, which is not there; see {source}")
 
 
-def _labelled(path: Path, pixels: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> LabeledImages:
+def _labeled(path: Path, pixels: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> LabeledImages:
     if len(labels) and labels.max() >= len(names):
         raise DataError(f"{path}: expected classes from 0 to {len(names) - 1}, got {labels.max()}")
     return LabeledImages(torch.from_numpy(pixels.copy()), torch.from_numpy(labels.astype(np.int64)), names)

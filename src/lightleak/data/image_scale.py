@@ -1,4 +1,4 @@
-"""Pixels as flat standardised rows: what an image's `ClientUpdate` carries in the place of a table's encoder."""
+"""Pixels as flat standardized rows: what an image's `ClientUpdate` carries in the place of a table's encoder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,12 +21,12 @@ PUBLISHED_STATISTICS: Mapping[str, Statistics] = {
     "mnist": ((0.1307,), (0.3081,)),
     "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
 }
-"""Mean and deviation per channel by which the FedAvg paper's code standardises a dataset."""
+"""Mean and deviation per channel by which the FedAvg paper's code standardizes a dataset."""
 
 
 @dataclass(frozen=True)
 class ImageScale:
-    """Shape of the images, and one mean and deviation per channel, by which flat rows are standardised.
+    """Shape of the images, and one mean and deviation per channel, by which flat rows are standardized.
 
     Attributes:
         shape: channels, height and width.
@@ -83,7 +83,7 @@ class ImageScale:
         return EncodedLayout.of_numerical(self.width)
 
     def encode(self, pixels: Tensor) -> Tensor:
-        """Pixels in [0, 1], ``[..., c, h, w]``, to standardised rows ``[..., d]``.
+        """Pixels in [0, 1], ``[..., c, h, w]``, to standardized rows ``[..., d]``.
 
         Raises:
             UsageError: images of another shape.

@@ -16,7 +16,7 @@ TEST_FRACTION = 0.1
 
 @dataclass(frozen=True)
 class LabeledImages:
-    """Images of one size. They are held as bytes: 200,000 faces of 64 x 64 take 2.5 GB, as float32 10 GB.
+    """Images of one size, stored as bytes: 200,000 faces of 64 x 64 take 2.5 GB, as float32 10 GB.
 
     Attributes:
         pixels: uint8 ``[n, c, h, w]``, 0 is black.
@@ -99,7 +99,7 @@ def to_pixels(images: Tensor) -> Tensor:
 
 
 def load_digits_images() -> LabeledImages:
-    """The 1,797 handwritten digits that scikit-learn brings along: ``[1797, 1, 8, 8]``, 17 levels of grey.
+    """The 1,797 handwritten digits that scikit-learn brings along: ``[1797, 1, 8, 8]``, 17 levels of gray.
 
     Raises:
         UnsupportedError: scikit-learn is not installed.
