@@ -23,6 +23,7 @@ from lightleak.reproductions.fedavg.notes import attack_note, stand_in
 from lightleak.reproductions.fedavg.pictures import PictureBlock, order_of, to_bytes, write_figure
 from lightleak.reproductions.fedavg.setting import AttackSetting, setting_of
 from lightleak.reproductions.fedavg.tables import ImageStudy
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import CPU, Report, Row, Rows, Stage, Work
 
@@ -78,15 +79,12 @@ class PictureGrid(ImageStudy):
 
     def notes(self, rows: Rows) -> list[str]:
         """Where the pictures are."""
-        found = [stand_in(self.preset)] if self.preset.is_stand_in else []
-        found.append("One client; pictures of it and of what was made of it are in figure.html.")
-        return [*found, attack_note(self.preset)]
+        return [*stand_in(self.preset), note("fedavg", "figure"), attack_note(self.preset)]
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """The pictures on a page."""
-        notes = [stand_in(self.preset)] if self.preset.is_stand_in else []
         blocks = _blocks(folder, [row["unit"] for row in rows], self.table.options.get("shown"))
-        write_figure(folder, self.table.title, notes, blocks)
+        write_figure(folder, self.table.title, stand_in(self.preset), blocks)
 
 
 def picture_work(clients: ImageClients, setting: AttackSetting, by_epoch: bool = False) -> Work:

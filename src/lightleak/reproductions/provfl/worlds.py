@@ -18,6 +18,7 @@ from lightleak.experiments.unit import write_whole
 from lightleak.metrics.summary import Summary, summarise
 from lightleak.report.estimate import Estimate
 from lightleak.report.vertical.bound import bound_page
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.settings import audit_of, training_of
 from lightleak.reproductions.reproduction import Report, Reproduction, Rows, Stage, Work
@@ -72,11 +73,8 @@ class TwoWorlds(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """How games are played."""
-        return [
-            f"Targets are trained on {WORLD_ROWS} rows at the world's fraction, with {WORLD_AUXILIARY} auxiliary rows; "
-            f"half of the games are played in either world. SM-PIA trains {SHADOWS.n_shadows} shadow models per world. "
-            "Intervals are Wilson's. theorem1.html draws Theorem 1's bound beside these accuracies."
-        ]
+        sizes = {"rows": WORLD_ROWS, "auxiliary": WORLD_AUXILIARY, "shadows": SHADOWS.n_shadows}
+        return [note("provfl", "worlds", **sizes)]
 
 
 def _score(rows: Rows, name: str, said: str, attack: str) -> Summary:
