@@ -16,12 +16,11 @@ from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.cards import find_cards
 from lightleak.cli.arguments import flag_settings
 from lightleak.cli.parser import build_parser
-from lightleak.experiments.config import load_config, parse_config
-from lightleak.experiments.kinds.frontier.config import parse_frontier_config
-from lightleak.experiments.kinds.released.config import parse_released_config
-from lightleak.experiments.kinds.vertical.config import parse_vertical_config
-from lightleak.experiments.kinds.vertical.run import check_vertical
-from lightleak.experiments.registry import kind_of_config
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.kinds.released.config import ReleasedConfig
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
+from lightleak.experiments.kinds.vertical.kind import check_vertical
+from lightleak.experiments.load import load_config, parse_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -80,13 +79,11 @@ def read_config(config: Path, rest: list[str]) -> None:
     settings = flag_settings(rest)
     if config.name in MADE_BY_THE_READER:
         loaded = parse_config({"data": {"name": "fair"}}, settings)
-    elif kind_of_config(ROOT / config, settings).load is load_config:
-        loaded = load_config(ROOT / config, settings)
     else:
-        kind_of_config(ROOT / config, settings).load(ROOT / config, settings)
-        return
-    for name, options in loaded.attacks.items():
-        ATTACKS.get(name)(**options)
+        loaded = load_config(ROOT / config, settings)
+    if isinstance(loaded, AuditConfig):
+        for name, options in loaded.attacks.items():
+            ATTACKS.get(name)(**options)
 
 
 def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
@@ -100,15 +97,14 @@ def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
 @pytest.mark.parametrize(("page", "block"), blocks("yaml"))
 def test_a_config_parses_and_its_attacks_take_their_settings(page: str, block: str) -> None:
     content = yaml.safe_load(block)
-    kind = content.get("kind", "horizontal")
+    kind = content.get("kind", "updates")
     if kind == "vertical":
-        check_vertical(parse_vertical_config(content))
+        check_vertical(VerticalConfig.parse(content))
     elif kind == "released-model":
-        for name, options in parse_released_config(content).attacks.items():
+        for name, options in ReleasedConfig.parse(content).attacks.items():
             INVERSION_ATTACKS.get(name)(**options)
     else:
-        parse = parse_frontier_config if kind == "defence-frontier" else parse_config
-        for name, options in parse(content).attacks.items():
+        for name, options in parse_config(content).attacks.items():
             ATTACKS.get(name)(**options)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+from lightleak.experiments.kinds.vertical.run import run_vertical_audit
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
@@ -28,7 +29,6 @@ from lightleak.data.table import Table
 from lightleak.defenses.horizontal import UPDATE_DEFENSES
 from lightleak.experiments.kinds.vertical.config import parse_vertical_config
 from lightleak.experiments.kinds.vertical.job import plan_jobs
-from lightleak.experiments.kinds.vertical.run import run_vertical_audit
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import NetworkSpec, build_network
 

@@ -11,9 +11,10 @@ from rich.console import Console
 from lightleak.attacks import ATTACKS
 from lightleak.experiments import plan_text
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.plan_text import captured_units, describe_plan, monitored_units, print_estimate, table_lines
 from lightleak.experiments.probe import Cost, Estimate
-from lightleak.experiments.run import plan_units, run_audit
+from lightleak.experiments.run import run_audit
 from lightleak.experiments.training_probe import TrainingCost, probe_training
 
 CPU = torch.device("cpu")

@@ -9,8 +9,9 @@ import torch
 
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
-from lightleak.experiments.config import parse_config
-from lightleak.experiments.offline import attack_captures, find_captures
+from lightleak.experiments.captures import find_captures
+from lightleak.experiments.load import parse_config
+from lightleak.experiments.offline import attack_captures
 from lightleak.integrations.private_rows import PrivateRows, ground_truth
 from lightleak.integrations.round_recorder import RoundRecorder
 from lightleak.integrations.state_dicts import client_update

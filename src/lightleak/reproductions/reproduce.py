@@ -86,7 +86,7 @@ def reproduce(
     reproduction = reproduction_of(load_paper_table(name), selection, where)
     _open(folder, name, selection)
     write_environment(folder, where, command)
-    compared, _, notes = run_stages(reproduction, folder, workers, not console.is_interactive)
+    compared, _, notes = run_stages(reproduction, folder, workers, console.quiet)
     environment = json.loads((folder / "environment.json").read_text())
     page = markdown(reproduction.table, compared, environment, " ".join(command), notes)
     write_whole(folder / "comparison.md", page)

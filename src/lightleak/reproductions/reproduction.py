@@ -16,7 +16,7 @@ import torch
 
 from lightleak.core.errors import LightLeakError
 from lightleak.experiments.campaign import Pack, run_packs
-from lightleak.experiments.kinds.vertical.run import SUMMARY_KEYS as VERTICAL_KEYS
+from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.results import write_results
 from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
 from lightleak.metrics.summary import Summary, summarise
@@ -31,7 +31,7 @@ Outcome = tuple[list[Compared], Rows, list[str]]
 """Cells beside our values, rows of ``results.json``, notes on our values."""
 
 CPU = torch.device("cpu")
-SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VERTICAL_KEYS)
+SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
 """Columns of rows that separate the groups of a summary, besides those of every audit."""
 
 

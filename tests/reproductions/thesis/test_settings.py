@@ -9,8 +9,6 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.experiments.kinds.released.config import (
     USUAL,
     ReleasedConfig,
-    load_released_config,
-    parse_released_config,
 )
 from lightleak.reproductions.thesis.settings import SETTINGS, setting
 from lightleak.targets import NetworkSpec, build_network
@@ -20,7 +18,7 @@ CONFIGS = Path(__file__).parents[3] / "configs"
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_config_file_is_the_setting_of_the_reproduction(name: str) -> None:
-    written = load_released_config(CONFIGS / f"thesis_setting{name}.yaml")
+    written = ReleasedConfig.load(CONFIGS / f"thesis_setting{name}.yaml")
     assert written.to_dict() | {"title": ""} == setting(name).to_dict() | {"title": ""}
 
 
@@ -37,7 +35,7 @@ def test_the_networks_of_every_shipped_config_take_their_options() -> None:
     contents = {file: yaml.safe_load(file.read_text("utf-8")) for file in CONFIGS.glob("*.yaml")}
     released = [file for file, one in contents.items() if one.get("kind") == "released-model" and "study" not in one]
     assert {file.stem for file in released} >= {"released_model", "released_trees"}
-    for config in map(load_released_config, released):
+    for config in map(ReleasedConfig.load, released):
         require_networks(config)
 
 
@@ -49,7 +47,7 @@ def require_networks(config: ReleasedConfig) -> None:
 
 def test_options_of_the_usual_network_stay_with_it() -> None:
     data = {"data": {"name": "fair"}}
-    assert parse_released_config(data).target.options == USUAL["target"].options
-    assert parse_released_config(data | {"target": {"network": "resnet"}}).target.options == {}
-    kept = parse_released_config(data | {"target": {"network": "mlp"}})
+    assert ReleasedConfig.parse(data).target.options == USUAL["target"].options
+    assert ReleasedConfig.parse(data | {"target": {"network": "resnet"}}).target.options == {}
+    kept = ReleasedConfig.parse(data | {"target": {"network": "mlp"}})
     assert kept.target.options == USUAL["target"].options

@@ -78,8 +78,8 @@ class Training:
             parts.append(f"aux{self.auxiliary.size}")
         if self.auxiliary.misaligned != "none":
             parts.append(f"misaligned-{self.auxiliary.misaligned}")
-        if self.auxiliary.mislabelled:
-            parts.append(f"mislabelled{self.auxiliary.mislabelled}")
+        if self.auxiliary.mislabeled:
+            parts.append(f"mislabelled{self.auxiliary.mislabeled}")
         if self.concept is not None:
             parts.append(f"{self.concept}{self.parties.adversary}")
         return "_".join(parts)
@@ -114,7 +114,7 @@ def training_of(cell: PaperCell, as_published: bool) -> Training:
         case "auxiliary_size":
             auxiliary = AuxiliaryConfig(size=int(str(cell.value)))
         case "mislabelled":
-            auxiliary = AuxiliaryConfig(mislabelled=float(str(cell.value)))
+            auxiliary = AuxiliaryConfig(mislabeled=float(str(cell.value)))
     return Training(cell.dataset, active, parties, auxiliary)
 
 

@@ -13,8 +13,8 @@ from lightleak.attacks.property_inference.two_worlds import nearest_world, two_w
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.kinds.vertical.choices import attack_named
 from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig
-from lightleak.experiments.kinds.vertical.job import file_name, plan_jobs
-from lightleak.experiments.unit import write_whole
+from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.unit import file_name, write_whole
 from lightleak.metrics.summary import Summary, summarise
 from lightleak.report.estimate import Estimate
 from lightleak.report.vertical.bound import bound_page

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lightleak.experiments.kinds.released.run import gather_entries
+from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.unit import write_whole
 from lightleak.report.released.pictures import FILE_NAME, pictures_json
 from lightleak.reproductions.comparison import Compared

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig, parse_released_config
+from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduce import reproduction_of
 from lightleak.reproductions.reproduction import Outcome, run_stages
@@ -31,7 +31,7 @@ def run(settings: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         sizes = vars(samples or SamplesConfig(2, 20))
         small = SMALL if samples is tables.SEARCH_SAMPLES else SamplesConfig(min(2, sizes["evaluations"]), 20)
         trained = {label: ({} if label.startswith("public") else plgmi) | told for label, told in chosen.items()}
-        config = parse_released_config({**settings, "attacks": trained, "setting": name, "samples": vars(small)})
+        config = ReleasedConfig.parse({**settings, "attacks": trained, "setting": name, "samples": vars(small)})
         return ReleasedConfig(**{**vars(config), "seeds": seeds})
 
     def defaults(name: str, iterations: Any = None, seeds: Any = (0,), folder: Any = None, *rest: Any) -> Any:

@@ -1,70 +1,77 @@
-"""``lightleak audit`` of a defence frontier: train and attack under every defence, write the run folder."""
+"""``kind: defense-frontier``: the target is trained and attacked under every defense and strength."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import torch
 from rich.console import Console
 
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
-from lightleak.experiments.campaign import rows_of, run_packs
-from lightleak.experiments.environment import write_environment
 from lightleak.experiments.experiment import target_name
-from lightleak.experiments.finish import console_of_rank, leave_results
+from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.frontier_file import write_frontier
 from lightleak.experiments.kinds.frontier.plan import (
     SharedExperiment,
     attack_units,
+    frontier_packs,
     packs_of,
     plan_frontier,
     prepare_frontier,
 )
 from lightleak.experiments.kinds.frontier.summary import print_frontier
 from lightleak.experiments.kinds.frontier.training import TrainingJob, training_words
+from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.launch import check_one_device
 from lightleak.experiments.plan_text import print_estimate
-from lightleak.experiments.run import check_served, open_run_folder
 from lightleak.experiments.unit import kept_cells
 from lightleak.targets.trainer import quiet_lightning
 
-SUMMARY_KEYS = ("defense_label", "training")
 
+class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
+    """What every defense buys and costs."""
 
-def run_frontier_audit(
-    config: FrontierConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
-) -> dict[str, Any]:
-    """Run an audit, or what is left of one, and return the content of its ``results.json``.
+    name = "defense-frontier"
+    config = FrontierConfig
+    keys = ("defense_label", "training")
 
-    Args:
-        config: the audit.
-        folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued, and joined where the run is still on.
-        command: recorded in ``environment.json``.
-        console: where progress goes.
+    def check(self, config: FrontierConfig, pass_over: bool = False) -> Checked[FrontierConfig, SharedExperiment]:
+        """See `Kind.check`; every attack of a config is needed."""
+        return Checked(config, check_frontier(config))
 
-    Raises:
-        UsageError: the folder holds another run, or the config cannot be served; before any work.
-        KeyboardInterrupt: finished trainings and attacks are kept and written.
-    """
-    console = console_of_rank(console)
-    device = resolve_device(config.device)
-    experiment = check_frontier(config)
-    open_run_folder(folder, config)
-    write_environment(folder, device, command)
-    ids = [id for pack in packs_of(config, experiment, device) for id in pack.ids]
-    plan, quiet = partial(plan_frontier, config, folder), not console.is_interactive
-    try:
-        run_packs(plan, folder, device, config.workers, quiet, "trainings and attacks")
-    finally:
-        results = leave_results(
-            folder, partial(rows_of, ids, folder), config.redact, SUMMARY_KEYS, partial(write_frontier, folder)
+    def stages(
+        self, checked: Checked[FrontierConfig, SharedExperiment], folder: Path, device: torch.device, console: Console
+    ) -> Iterator[Stage]:
+        """See `Kind.stages`: every attack and every training, point by point."""
+        packs = frontier_packs(checked.config, checked.world, folder, device)
+        yield Stage(packs, "trainings and attacks", partial(plan_frontier, checked.config, folder))
+
+    def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
+        """Refuse: captures say what leaked, but nothing of what a defense costs.
+
+        Raises:
+            UsageError: always; the message names what attacks captures.
+        """
+        raise UsageError(
+            "a defense frontier trains and attacks by itself, and takes no captures; to attack those in "
+            f"{root} use a config of kind: updates with attacks: [{', '.join(config.attacks)}]"
         )
-    print_frontier(results, console)
-    return results
+
+    def describe(self, config: FrontierConfig, console: Console) -> None:
+        """See `Kind.describe`."""
+        describe_frontier_plan(config, console)
+
+    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
+        """See `Kind.print_summary`."""
+        print_frontier(dict(results), console)
+
+    def leave(self, folder: Path, rows: Rows) -> None:
+        """See `write_frontier`."""
+        write_frontier(folder, rows)
 
 
 def check_frontier(config: FrontierConfig) -> SharedExperiment:

@@ -1,9 +1,8 @@
-"""``lightleak audit`` of a released model: train it and its judge, attack it, write the run folder."""
+"""``kind: released-model``: a model and its judges are trained, and the model's classes are inverted."""
 
 import json
 import shutil
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,84 +12,68 @@ from rich.console import Console
 from lightleak.attacks.model_inversion.tpe_search import import_optuna
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.core.claims import Claims
-from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
-from lightleak.experiments.campaign import CLAIMS, run_packs
-from lightleak.experiments.environment import write_environment
-from lightleak.experiments.finish import console_of_rank, leave_results
+from lightleak.experiments.campaign import CLAIMS
+from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
-from lightleak.experiments.kinds.released.job import observe, plan_attacks, plan_models
+from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
 from lightleak.experiments.kinds.released.models import load_judge
 from lightleak.experiments.kinds.released.world import prepare_world
-from lightleak.experiments.launch import check_one_device
 from lightleak.experiments.released_summary import print_released_summary
-from lightleak.experiments.run import open_run_folder
-from lightleak.experiments.training import make_trainer
-from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.experiments.training import check_trainer
+from lightleak.experiments.unit import write_whole
 from lightleak.targets import build_network
 from lightleak.targets.spec import is_differentiable
-from lightleak.targets.trainer import quiet_lightning
-
-SUMMARY_KEYS = ("setting", "label", "latent_search", "class")
-PER = "seed"
-"""A measurement is a training: its evaluations are averaged, and intervals are over trainings."""
 
 
-def run_released_audit(
-    config: ReleasedConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
-) -> dict[str, Any]:
-    """Run an audit, or what is left of one, and return the content of its ``results.json``.
+class ReleasedKind(Kind[ReleasedConfig, None]):
+    """A released model: what it has memorized."""
 
-    Args:
-        config: the audit.
-        folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued, and joined where the run is still on.
-        command: recorded in ``environment.json``.
-        console: where progress goes.
+    name = "released-model"
+    config = ReleasedConfig
+    keys = ("setting", "label", "latent_search", "class")
+    per = "seed"  # a measurement is a training: its evaluations are averaged, and intervals are over trainings
+    private = ("models",)  # the evaluation model was trained on private rows and is never released
 
-    Raises:
-        UsageError: the folder holds another run, or the config cannot be served; before any training.
-        KeyboardInterrupt: finished trainings and evaluations are kept and written.
-    """
-    console = console_of_rank(console)
-    device = resolve_device(config.device)
-    check_released(config)
-    open_run_folder(folder, config)
-    write_environment(folder, device, command)
-    return run_stages(config, folder, device, console)
+    def check(self, config: ReleasedConfig, pass_over: bool = False) -> Checked[ReleasedConfig, None]:
+        """See `Kind.check`; every attack of a config is needed."""
+        check_released(config)
+        return Checked(config, None)
 
-
-def run_stages(config: ReleasedConfig, folder: Path, device: torch.device, console: Console) -> dict[str, Any]:
-    """Train what is not trained, attack what is not attacked, and write results and report."""
-    quiet = not console.is_interactive
-    try:
-        run_packs(partial(plan_models, config), folder, device, config.workers, quiet, "models trained")
+    def stages(
+        self, checked: Checked[ReleasedConfig, None], folder: Path, device: torch.device, console: Console
+    ) -> Iterator[Stage]:
+        """See `Kind.stages`: all models, and then all attacks."""
+        config = checked.config
+        yield Stage(plan_models(config), "trainings", has_rows=False)
         if config.keep_captures and not config.redact:
             with Claims(folder / CLAIMS).wait_for("observations"):
                 _keep_observations(config, folder)
-        run_packs(partial(plan_attacks, config), folder, device, config.workers, quiet, "evaluations of attacks")
-        shutil.rmtree(folder / "generators", ignore_errors=True)
-        if config.redact:  # the evaluation model was trained on private rows and is never released
-            shutil.rmtree(folder / "models", ignore_errors=True)
-    finally:
-        results = leave_results(
-            folder,
-            partial(finished_rows, config, folder),
-            config.redact,
-            SUMMARY_KEYS,
-            lambda rows: gather_entries(folder),
-            PER,
-        )
-    print_released_summary(results, console)
-    return results
+        yield from _attack(plan_attacks(config), folder)
+
+    def captured(self, config: ReleasedConfig, root: Path, pass_over: bool = False) -> Captured:
+        """See `Kind.captured`."""
+        packs = capture_packs(config, root)
+        return Captured(lambda folder, device: _attack(packs, folder))
+
+    def describe(self, config: ReleasedConfig, console: Console) -> None:
+        """See `Kind.describe`."""
+        describe_released_plan(config, console)
+
+    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
+        """See `Kind.print_summary`."""
+        print_released_summary(results, console)
+
+    def leave(self, folder: Path, rows: Rows) -> None:
+        """See `gather_entries`."""
+        gather_entries(folder)
 
 
-def finished_rows(config: ReleasedConfig, folder: Path) -> list[dict[str, Any]]:
-    """Rows of the evaluations that are finished, in the plan's order."""
-    files = (unit_file(folder, id) for pack in plan_attacks(config) for id in pack.ids)
-    return [row for file in files if file.is_file() for row in json.loads(file.read_text())]
+def _attack(packs: Sequence[AttackPack], folder: Path) -> Iterator[Stage]:
+    yield Stage(packs, "evaluations of attacks")
+    shutil.rmtree(folder / "generators", ignore_errors=True)
 
 
 def check_released(config: ReleasedConfig) -> None:
@@ -101,9 +84,7 @@ def check_released(config: ReleasedConfig) -> None:
         UnsupportedError: an attack that needs gradients which the target does not give.
     """
     plan_attacks(config)
-    check_one_device(config.training.trainer, config.device)
-    with quiet_lightning():
-        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+    check_trainer(config.training.trainer, config.device)
     _check_attacks(config)
     if "tpe" in config.samples.searches:
         import_optuna()  # before anything is trained
@@ -138,8 +119,7 @@ def _check_attacks(config: ReleasedConfig) -> None:
                 f"attacks.{label}.trainer cannot set {', '.join(spread)} in an audit, which runs attacks side by side; "
                 "call the attack's fit from a script of your own"
             )
-        with quiet_lightning():
-            make_trainer(attack.trainer, config.device, logger=False, enable_checkpointing=False)
+        check_trainer(attack.trainer, config.device, runs_beside_others=False)
 
 
 def describe_released_plan(config: ReleasedConfig, console: Console) -> None:

@@ -16,11 +16,12 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.private_files import private_files
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.experiments.attack_settings import label_setting, with_label_setting
-from lightleak.experiments.config import AuditConfig, parse_config
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import target_name
-from lightleak.experiments.offline import attack_units
+from lightleak.experiments.kinds.updates.kind import check_units
+from lightleak.experiments.kinds.updates.plan import capture_facts
+from lightleak.experiments.offline import attack_captured
 from lightleak.experiments.redaction import dropped
-from lightleak.experiments.run import capture_facts
 from lightleak.experiments.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.spec import NetworkSpec
@@ -63,7 +64,7 @@ def updates_config(
     protocol = "fedsgd" if updates[0].kind == "gradient" else "fedavg"
     tree = {"data": {"name": "updates"}, "attacks": usual, "labels": labels, "protocol": {"name": protocol}}
     # A module that was handed over is known in this process alone.
-    return parse_config({**tree, "workers": 1, **settings}, overrides, "settings")
+    return AuditConfig.parse({**tree, "workers": 1, **settings}, overrides, "settings")
 
 
 def run_updates(
@@ -111,7 +112,8 @@ def run_updates(
             _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
-        return attack_units(config, plan, origin, folder, command, console, when_open, pass_over, left_out)
+        captured = check_units(config, plan, pass_over, left_out)
+        return attack_captured(config, captured, origin, folder, command, console, when_open)
 
 
 def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping[str, Collection[int]]) -> list[Unit]:

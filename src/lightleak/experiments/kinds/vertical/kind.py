@@ -1,8 +1,7 @@
-"""``lightleak audit`` of vertical federated learning: train, attack, write the run folder."""
+"""``kind: vertical``: vertical federated learning is trained, and its parties infer properties."""
 
 import json
-from collections.abc import Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,70 +9,65 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
-from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData
 from lightleak.data.property import Property
-from lightleak.experiments.campaign import rows_of, run_packs
-from lightleak.experiments.environment import write_environment
-from lightleak.experiments.finish import console_of_rank, leave_results
+from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
+from lightleak.experiments.kinds.vertical.captures import capture_packs
 from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import observation_of, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
-from lightleak.experiments.launch import check_one_device
-from lightleak.experiments.run import open_run_folder
-from lightleak.experiments.training import make_trainer
+from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import write_whole
 from lightleak.experiments.vertical_summary import print_vertical_summary
-from lightleak.targets.trainer import quiet_lightning
-
-SUMMARY_KEYS = ("property", "adversary", "variant", "defense_strength")
 
 
-def run_vertical_audit(
-    config: VerticalConfig, folder: Path, command: Sequence[str] = (), console: Console | None = None
-) -> dict[str, Any]:
-    """Run an audit, or what is left of one, and return the content of its ``results.json``.
+class VerticalKind(Kind[VerticalConfig, None]):
+    """Vertical federated learning: what parties exchange."""
 
-    Args:
-        config: the audit.
-        folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued, and joined where the run is still on.
-        command: recorded in ``environment.json``.
-        console: where progress goes.
+    name = "vertical"
+    config = VerticalConfig
+    keys = ("property", "adversary", "variant", "defense_strength")
 
-    Raises:
-        UsageError: the folder holds another run, or the config cannot be served; before any training.
-        KeyboardInterrupt: finished trainings are kept and written.
-    """
-    console = console_of_rank(console)
-    device = resolve_device(config.device)
-    check_vertical(config)
-    open_run_folder(folder, config)
-    write_environment(folder, device, command)
-    return run_jobs(config, folder, device, console)
+    def check(self, config: VerticalConfig, pass_over: bool = False) -> Checked[VerticalConfig, None]:
+        """See `Kind.check`; every attack of a config is needed."""
+        check_vertical(config)
+        return Checked(config, None)
 
+    def stages(
+        self, checked: Checked[VerticalConfig, None], folder: Path, device: torch.device, console: Console
+    ) -> Iterator[Stage]:
+        """See `Kind.stages`: a pack is a training with all attacks on it."""
+        jobs = plan_jobs(checked.config)
+        for job in jobs:
+            job.forget_damaged(folder)
+        yield Stage(jobs, "attacks in split trainings")
 
-def run_jobs(config: VerticalConfig, folder: Path, device: torch.device, console: Console) -> dict[str, Any]:
-    """Train and attack what is not done yet, and write results and report."""
-    jobs, plan = plan_jobs(config), partial(plan_jobs, config)
-    ids = [id for job in jobs for id in job.ids]
-    for job in jobs:
-        job.forget_damaged(folder)
-    try:
-        run_packs(plan, folder, device, config.workers, not console.is_interactive, "attacks in split trainings")
-    finally:
-        results = leave_results(
-            folder,
-            lambda: beside_own_columns(rows_of(ids, folder)),
-            config.redact,
-            SUMMARY_KEYS,
-            lambda rows: _write_norms(folder),
-        )
-    print_vertical_summary(results, console)
-    return results
+    def captured(self, config: VerticalConfig, root: Path, pass_over: bool = False) -> Captured:
+        """See `Kind.captured`."""
+        packs = capture_packs(config, root)
+        return Captured(lambda folder, device: [Stage(packs, "attacks")])
+
+    def describe(self, config: VerticalConfig, console: Console) -> None:
+        """See `Kind.describe`."""
+        describe_vertical_plan(config, console)
+
+    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
+        """See `Kind.print_summary`."""
+        print_vertical_summary(results, console)
+
+    def rows(self, rows: Rows) -> Rows:
+        """See `beside_own_columns`."""
+        return beside_own_columns(rows)
+
+    def leave(self, folder: Path, rows: Rows) -> None:
+        """Gather what the trainings left of the norm distributions."""
+        files = sorted((folder / "norms").glob("*.json"))
+        if files:
+            entries = [entry for file in files for entry in json.loads(file.read_text())]
+            write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))
 
 
 def check_vertical(config: VerticalConfig) -> None:
@@ -85,9 +79,7 @@ def check_vertical(config: VerticalConfig) -> None:
     attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
     defenses = [defense_named(label, options) for label, options in config.defenses.items()]
     plan_jobs(config)
-    check_one_device(config.training.trainer, config.device)
-    with quiet_lightning():
-        make_trainer(config.training.trainer, config.device, logger=False, enable_checkpointing=False)
+    check_trainer(config.training.trainer, config.device)
     for text in config.properties:
         wanted = Property.parse(text)
         whole = prepare_world(config, wanted, config.seeds[0])
@@ -137,10 +129,3 @@ def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
     for name, text in lines.items():
         console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
     console.print("time and memory: not estimated for this kind of audit", soft_wrap=True, highlight=False)
-
-
-def _write_norms(folder: Path) -> None:
-    """Gather what the trainings left of the norm distributions."""
-    files = sorted((folder / "norms").glob("*.json"))
-    entries = [entry for file in files for entry in json.loads(file.read_text())]
-    write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))
