@@ -120,7 +120,7 @@ def shared(kind: str | None, n_nodes: int) -> Finding:
         return FILE_SYSTEM.note(f"{kind}: its content is lost at the next restart", fix)
     if kind in LOCAL:
         return FILE_SYSTEM.ok(f"{kind}: a disk of this machine alone")
-    return FILE_SYSTEM.ok(f"{kind or 'unknown'}: cannot tell whether other machines share it")
+    return FILE_SYSTEM.ok(f"{kind or 'unknown'}: unclear whether other machines share it")
 
 
 def owner_only(folder: Path) -> str | None:

@@ -23,7 +23,7 @@ class TrialPruning(lightning.Callback):
     The step is the number of epochs trained, as pruners count resources. Under DDP rank 0 alone reports its value of
     the metric and decides. A value that is not finite is not reported: it prunes the trial whatever the pruner, as
     no comparison with it means anything. What was reported is kept in checkpoints: a resumed training reports no epoch
-    twice, and tells a trial that takes over for one that was killed what that one had reported.
+    twice, and a trial that replaces a killed one receives all reports again.
 
     Call `raise_if_pruned` after ``trainer.fit``: Lightning would take an exception within it for a crash.
 

@@ -79,7 +79,7 @@ def run_tune(
         # Also after an interruption: the report then shows what is there.
         results = write_study(study, held_out, words)
         build_report(folder)
-    if checked.redact:  # trials and the held-out comparison are runs of their own
+    if checked.redact:  # trials and the held-out comparison are separate runs
         for run in {found.parent for name in ATTACKABLE for found in folder.rglob(name)}:
             redact_run(run, checked.redact)
     _summary(results["rows"], held_out, folder, console)

@@ -1,4 +1,4 @@
-"""The search space of a study: an experiment's config in which searches stand in place of values.
+"""The search space of a study: an experiment's config with searches in place of values.
 
 A search whose conditions do not hold is left out of the config. A list of searches that all have a ``when`` gives one
 setting other ranges under other conditions: the first whose conditions hold is taken.

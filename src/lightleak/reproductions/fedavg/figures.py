@@ -45,15 +45,15 @@ class PictureGrid(ImageStudy):
     """
 
     def choose_cells(self) -> list[PaperCell]:
-        """Cells of the chosen images; a stand-in stands beside the first dataset."""
+        """Cells of the chosen images; a stand-in is compared with the first dataset."""
         datasets, dataset = list(dict.fromkeys(cell.dataset for cell in self.table.drawn)), self.preset.dataset
         if not self.preset.is_stand_in and dataset not in datasets:
             raise UsageError(f"{self.table.name} shows {' and '.join(map(str, datasets))}, got --dataset {dataset}")
-        beside, attacks = dataset if dataset in datasets else datasets[0], self.selection.attacks
+        shown, attacks = dataset if dataset in datasets else datasets[0], self.selection.attacks
         cells = [
             replace(cell, batch_size=self.preset.rows)
             for cell in self.table.drawn
-            if cell.dataset == beside and (attacks is None or cell.attack in attacks)
+            if cell.dataset == shown and (attacks is None or cell.attack in attacks)
         ]
         if not cells:
             raise UsageError(f"nothing of {self.table.name} is left to run with {self.selection.chosen()}")

@@ -1,4 +1,4 @@
-"""The FedAvg paper's tables that attacks, restored labels and trainings stand behind."""
+"""The FedAvg paper's tables of attacks, restored labels and trainings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -46,7 +46,7 @@ def chosen_preset(selection: Selection) -> FedAvgPreset:
 
 
 class ImageStudy(Reproduction):
-    """A table or figure on images, which may be a stand-in for the paper's."""
+    """A table or figure on images, which may be stand-ins for the paper's."""
 
     def choose(self) -> list[PaperCell]:
         """See `Reproduction.choose`."""
@@ -54,11 +54,11 @@ class ImageStudy(Reproduction):
         return self.choose_cells()
 
     def choose_cells(self) -> list[PaperCell]:
-        """The cells that the preset stands beside."""
+        """The cells to compare the preset's results with."""
         raise NotImplementedError
 
     def compare(self, rows: Rows) -> list[Compared]:
-        """Cells beside ours, which on a stand-in, or in another machine's hours, are not judged."""
+        """Compare cells with ours; stand-ins, and hours of another machine, are not judged."""
         name = self.preset.stand_in
         return [
             replace(one, same_data=name is None and one.cell.unit != "hours", stand_in=name)
@@ -111,7 +111,7 @@ class ImageTable(ImageStudy):
             if self.updates * together > clients.size:
                 raise UsageError(
                     f"--batches must be at most {clients.size // together}: {self.preset.dataset} has {clients.size} "
-                    f"clients of {self.preset.rows} images, and {together} of them stand behind an update; got "
+                    f"clients of {self.preset.rows} images, and an update is of {together} of them; got "
                     f"{self.updates}"
                 )
 

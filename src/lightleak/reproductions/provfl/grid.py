@@ -55,7 +55,7 @@ class SplitTrainings(Reproduction):
                 self.problems.append(f"{training.dataset}: {error}")
 
     def trained_cells(self) -> Sequence[PaperCell]:
-        """The cells behind which an attack or a training stands."""
+        """The cells that need an attack or a training."""
         return self.cells
 
     def as_run(self, cell: PaperCell) -> PaperCell:
@@ -71,7 +71,7 @@ class SplitTrainings(Reproduction):
         return config
 
     def stages(self) -> Sequence[Stage]:
-        """One audit per training, in a folder of its own."""
+        """One audit per training, each in its own folder."""
         noun = "attacks in split trainings"
         return [
             Stage(partial(_jobs, config), noun, training.name, config=config, needs=training.dataset)

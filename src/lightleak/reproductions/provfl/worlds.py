@@ -1,4 +1,4 @@
-"""Two worlds told apart (Table VII), beside Theorem 1's bound on how well that can be done."""
+"""Distinguishing two worlds (Table VII), compared with Theorem 1's bound."""
 
 import math
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ class TwoWorlds(Reproduction):
         return _score(rows, str(cell.property_name), str(cell.value), str(cell.attack))
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Theorem 1's bound beside what was measured."""
+        """Write Theorem 1's bound with the measured accuracies."""
         _draw_bound(folder, rows)
 
     def notes(self, rows: Rows) -> list[str]:
@@ -133,7 +133,7 @@ def _game(
 
 
 def _draw_bound(folder: Path, rows: Rows) -> None:
-    """Theorem 1's bound over the gap, with what was measured, as a page of its own."""
+    """Return a page with Theorem 1's bound over the gap and the measured accuracies."""
     games = dict.fromkeys((str(row["attack"]), str(row["property"]), str(row["worlds"])) for row in rows)
     measured: dict[str, list[tuple[float, Estimate]]] = {}
     for attack, name, said in games:

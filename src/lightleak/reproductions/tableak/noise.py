@@ -131,7 +131,7 @@ def noisy_setting_of(cell: PaperCell) -> Setting:
 
 
 def _name(cell: PaperCell) -> str:
-    """A file name for what stands behind a cell."""
+    """Return a file name for the experiment behind a cell."""
     if cell.attack is not None:
         return noisy_setting_of(cell).name
     return "_".join([str(cell.dataset), cell.network or NETWORK, f"accuracy_noise-{float(cell.noise_scale or 0.0):g}"])

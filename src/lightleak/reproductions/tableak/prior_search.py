@@ -148,7 +148,7 @@ def has_prior(setting: Setting) -> bool:
 
 
 def weighted(setting: Setting, weight: float | None) -> Setting:
-    """The setting with a weight of the epoch prior; None leaves the attack as it is."""
+    """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
     if weight is None:
         return setting
     return replace(setting, options=options_of(dict(setting.options) | {"epoch_prior": weight}))

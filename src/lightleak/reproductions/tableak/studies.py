@@ -87,8 +87,8 @@ class NetworkAccuracy(Reproduction):
         record = _RecordAccuracy()
         train, test = data.train_dataloader(), data.test_dataloader()
         fit(model, device, EPOCHS, report, callbacks=[record], train_dataloaders=train, val_dataloaders=test)
-        told = {"dataset": cell.dataset, "target": cell.network, "seed": seed, "seed_index": index}
-        return [[{**told, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(record.curve, 1)]]
+        facts = {"dataset": cell.dataset, "target": cell.network, "seed": seed, "seed_index": index}
+        return [[{**facts, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(record.curve, 1)]]
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """The peak of every training, in percent."""

@@ -38,7 +38,7 @@ class ImageTargets(Reproduction):
     """Tables 5.1 and A.1: test accuracy of both targets."""
 
     def choose(self) -> list[PaperCell]:
-        """All of CelebA's cells, whatever dataset stands beside them."""
+        """All of CelebA's cells, whichever dataset is compared with them."""
         chosen = self.selection
         choice = self.table.options.get("choice", "first")
         self.study = image_study(chosen.dataset, choice, chosen.data_folder, chosen.iterations)
@@ -92,13 +92,13 @@ class ImageInversions(ImageTargets):
         """The selected cells, and those of the other searches and of the baselines without a printed value."""
         cells = super().choose()
         everywhere = replace(self.selection, dataset=None)
-        beside = [
+        added = [
             PaperCell(metric, unit, math.nan, dataset=cells[0].dataset, network=network, attack=attack, variant=variant)
             for attack, variant in list(SEARCHED)[1:]
             for network in dict.fromkeys(cell.network for cell in cells)
             for metric, unit in METRICS.items()
         ]
-        return cells + [cell for cell in beside if everywhere.keeps(cell)]
+        return cells + [cell for cell in added if everywhere.keeps(cell)]
 
     @property
     def networks(self) -> list[str]:

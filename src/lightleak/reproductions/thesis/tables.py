@@ -27,7 +27,7 @@ SEARCH_SAMPLES = SamplesConfig(searches=("random", "softmax", "gradient", "tpe",
 
 
 class ReleasedAudits(Reproduction):
-    """Audits of released models in one or several settings of the thesis, each in a folder of its own."""
+    """Audits of released models in one or several settings of the thesis, each in its own folder."""
 
     per = "seed"  # evaluations of one training are no trainings
     same_data = False
