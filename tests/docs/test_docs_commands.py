@@ -1,7 +1,6 @@
 """What the pages in docs/ show works: commands parse, configs are configs of ours, examples run.
 
-Python blocks are executed by a test of their own; those that include a file of docs/examples/ begin with
-``{ .py }``.
+Blocks of ``python`` are executed by a test of their own; blocks of ``py`` are files of docs/examples/.
 """
 
 import re
@@ -24,7 +23,7 @@ from lightleak.experiments.load import load_config, parse_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-LANGUAGES = {"bash", "yaml", "python", "text"}
+LANGUAGES = {"bash", "yaml", "python", "py", "text"}
 OTHER_COMMANDS = {"make", "export", "sbatch", "torchrun", "pip", "cd", "python", "source", "flwr", "nvflare"}
 OTHER_COMMANDS |= {"LIGHTLEAK_PLUGINS"}  # set for one command, which test_examples runs
 MADE_BY_THE_READER = {"mine.yaml"}
@@ -63,7 +62,7 @@ def test_there_are_pages_and_every_block_is_of_a_language_that_is_checked() -> N
 @pytest.mark.parametrize("line", OURS)
 def test_a_command_parses(line: str) -> None:
     words = [word.replace("NAME", "tableak") for word in shlex.split(line, comments=True)]
-    if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "reproduce", "data", "list"):
+    if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "compare", "reproduce", "data", "list"):
         return  # named in a sentence, without its arguments
     parsed, rest = build_parser().parse_known_args(words[1:])
     assert rest == [] or parsed.takes_settings
@@ -120,3 +119,11 @@ def test_files_named_in_the_text_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`((?:configs|src|benchmarks)/[\w./-]+)`", page.read_text("utf-8")):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_a_page_reads_well_in_the_checkout(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert "--8<--" not in text
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link} exists only on the site, if at all"
