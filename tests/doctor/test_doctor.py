@@ -45,7 +45,7 @@ def test_dependencies_in_range_make_one_line() -> None:
 def test_dependency_that_is_missing_or_too_old(version: str | None, said: str) -> None:
     found = install.dependencies(needs("rich", "torch>=2.5"), {"rich": "15", "torch": version}.get)
     assert states(found) == {"dependencies": OK, "torch": PROBLEM}
-    assert said in found[1].found and found[1].mend == "pip install 'torch>=2.5'"
+    assert said in found[1].found and found[1].fix == "pip install 'torch>=2.5'"
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_extra(version: str | None, state: State, said: str) -> None:
     groups = {"": (), "dev": needs("pytest"), "dp": needs("opacus>=1.5")}
     (finding,) = install.extras(groups, {"opacus": version}.get)
     assert (finding.check, finding.state) == ("extra dp", state) and said in finding.found
-    assert ("dp]" in finding.mend) == (state is not OK)
+    assert ("dp]" in finding.fix) == (state is not OK)
 
 
 def test_gandalf_says_what_it_would_bring_down() -> None:
@@ -114,7 +114,7 @@ def test_an_import_that_never_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_cores_and_threads() -> None:
     assert devices.cpu_threads(8, None, 8, None)[0].state is OK
     (crowded,) = devices.cpu_threads(8, 2.5, 8, "8")
-    assert crowded.state is NOTE and "OMP_NUM_THREADS=2" in crowded.mend and "allows 2.5" in crowded.found
+    assert crowded.state is NOTE and "OMP_NUM_THREADS=2" in crowded.fix and "allows 2.5" in crowded.found
     assert devices.cpu_threads(8, None, 1, "one")[0].state is PROBLEM
     assert devices.cpu_threads(1, 0.5, 1, "1")[0].state is OK  # no process has less than one thread
 
@@ -133,7 +133,7 @@ def test_cores_and_threads() -> None:
 )
 def test_cuda(build: str | None, driver: str | None, count: int, visible: str | None, state: State) -> None:
     finding = devices.cuda_seen(build, driver, count, visible)
-    assert finding.state is state and bool(finding.mend) == (state is not OK)
+    assert finding.state is state and bool(finding.fix) == (state is not OK)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_cpu_computes() -> None:
     loss = devices.loss_after_one_step(update, cpu)
     assert devices.inversion_step(cpu, update, loss).state is OK
     wrong = devices.inversion_step(cpu, update, 2 * loss)
-    assert wrong.state is PROBLEM and "do not use this device" in wrong.mend
+    assert wrong.state is PROBLEM and "do not use this device" in wrong.fix
 
 
 def test_a_device_that_does_not_compute() -> None:
@@ -210,13 +210,13 @@ def test_table_is_here(entry: Dataset, tmp_path: Path) -> None:
 def test_table_with_a_wrong_checksum(entry: Dataset, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"other rows")
     finding = tables.table(entry, tmp_path, " --data x")
-    assert finding.state is PROBLEM and finding.mend == "lightleak data prepare made --data x --force"
+    assert finding.state is PROBLEM and finding.fix == "lightleak data prepare made --data x --force"
 
 
 def test_table_that_is_missing(entry: Dataset, tmp_path: Path) -> None:
-    assert tables.table(entry, tmp_path).mend == "lightleak data prepare made"
+    assert tables.table(entry, tmp_path).fix == "lightleak data prepare made"
     by_hand = tables.table(replace(entry, downloads=()), tmp_path)
-    assert by_hand.state is NOTE and entry.card.urls[0] in by_hand.mend and str(tmp_path) in by_hand.mend
+    assert by_hand.state is NOTE and entry.card.urls[0] in by_hand.fix and str(tmp_path) in by_hand.fix
 
 
 def test_table_that_cannot_be_read(entry: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_a_read_only_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(storage.tempfile, "mkdtemp", refuse)  # root may write anywhere, so no mode stops it
     (finding,) = storage.tries(tmp_path, tmp_path)
-    assert finding.state is PROBLEM and "Permission denied" in finding.found and "--output" in finding.mend
+    assert finding.state is PROBLEM and "Permission denied" in finding.found and "--output" in finding.fix
 
 
 def _not_supported(*_: Any, **__: Any) -> None:
@@ -306,9 +306,9 @@ def test_a_file_system_that_lacks_something(
     where: Any, name: str, broken: Any, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(where, name, broken)
-    trial = {name: (try_, fine, mend) for name, try_, fine, mend in storage.TRIALS}[check]
+    trial = {name: (try_, fine, fix) for name, try_, fine, fix in storage.TRIALS}[check]
     finding = storage._try(check, *trial, tmp_path)
-    assert finding.state is PROBLEM and finding.mend
+    assert finding.state is PROBLEM and finding.fix
 
 
 @pytest.mark.parametrize(("free", "state"), [(2**33, OK), (2**30, NOTE), (2**27, PROBLEM)])
@@ -366,7 +366,7 @@ def test_variables_that_fit(variables: dict[str, str]) -> None:
 )
 def test_variables_that_contradict_each_other(variables: dict[str, str]) -> None:
     found = launcher.place(variables, 0, 64)
-    assert {finding.state for finding in found} == {PROBLEM} and all(finding.mend for finding in found)
+    assert {finding.state for finding in found} == {PROBLEM} and all(finding.fix for finding in found)
 
 
 def test_one_torchrun_on_each_node_of_srun_is_meant_to() -> None:
@@ -375,7 +375,7 @@ def test_one_torchrun_on_each_node_of_srun_is_meant_to() -> None:
 
 def test_a_job_whose_tasks_were_not_started() -> None:
     (finding,) = launcher.place({"SLURM_NTASKS": "8", "SLURM_JOB_NAME": "bash"}, 0, 8)
-    assert finding.state is NOTE and "srun lightleak" in finding.mend
+    assert finding.state is NOTE and "srun lightleak" in finding.fix
 
 
 @pytest.mark.parametrize(
@@ -456,6 +456,7 @@ def test_command(
     assert asked == [(Path("d"), Path("o"))]
     content = json.loads(file.read_text())
     assert content["problems"] == code and content["findings"] == [finding.to_dict() for finding in findings]
+    assert all(one["mend"] == one["fix"] for one in content["findings"])
     assert "3.12.1" in capsys.readouterr().out
 
 
@@ -464,7 +465,7 @@ def test_table_fits_100_columns_and_shows_all() -> None:
     doctor.print_findings([GOOD, BAD], console)
     text = console.export_text()
     assert max(map(len, text.splitlines())) <= doctor.WIDTH
-    assert "[bold]/here[/bold]" in text and "mend: chmod u+w /here" in text and "1 to mend" in text
+    assert "[bold]/here[/bold]" in text and "fix: chmod u+w /here" in text and "1 to fix" in text
 
 
 def test_a_check_that_breaks_is_a_problem_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

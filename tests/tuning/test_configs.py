@@ -23,4 +23,4 @@ def test_a_shipped_study_can_be_run(tmp_path: Path, file: Path) -> None:
     missing = [f for f in DATASETS.get(name).card.files if not (dataset_folder(name) / f).is_file()]
     if missing:
         pytest.skip(f"needs {', '.join(missing)} of {name}")
-    check_trial(config, trial_tree(config, config.space.values(config.space.defaults())), tmp_path / "trial.yaml")
+    check_trial(config, trial_tree(config, config.space.values(config.space.defaults())))

@@ -85,9 +85,9 @@ TWO = "of: [x, y], default: x"
         ),
         (
             f"a: {{search: choice, {TWO}, when: {{b: 0.5}}}}\nb: {{search: float, low: 0, high: 1, default: 0.5}}",
-            "a search of all numbers of a range, of which none is ever met",
+            "a search over a continuous range, of which no exact value is ever drawn",
         ),
-        (f"a: {{search: choice, {TWO}, when: {{a: x}}}}", "a: its when goes round in a circle: a -> a"),
+        (f"a: {{search: choice, {TWO}, when: {{a: x}}}}", "a: circular `when` condition: a -> a"),
         (
             "".join(f"{key}: {{search: choice, {TWO}, when: {{{other}: x}}}}\n" for key, other in ("ac", "ba", "cb")),
             "a -> c -> b -> a",

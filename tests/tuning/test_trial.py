@@ -86,7 +86,7 @@ def test_measured_steps_are_kept_for_whoever_goes_on(
 def test_seconds_need_fresh_clients_of_one_size(tmp_path: Path, tiny_study: Any, initial: dict[str, Any]) -> None:
     config = tiny_study(study__budget={"seconds": 1.0}, initial=initial, training={"epochs": 1})
     with pytest.raises(UsageError, match="fresh clients of one size"):
-        check_trial(config, trial_tree(config, VALUES), tmp_path / "default.yaml")
+        check_trial(config, trial_tree(config, VALUES))
 
 
 def test_folders_are_told_apart_by_settings_alone(tmp_path: Path, tiny_study: Any) -> None:
@@ -207,4 +207,4 @@ def test_what_the_default_trial_cannot_serve_is_refused_before_any_work(
     config = tiny_study(**changes, study__budget=None)
     with pytest.raises(UsageError, match=message):
         tree = trial_tree(config, config.space.values(config.space.defaults()))
-        check_trial(config, tree, tmp_path / "default.yaml")
+        check_trial(config, tree)

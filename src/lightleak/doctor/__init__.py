@@ -1,6 +1,7 @@
-"""``lightleak doctor``: is everything here that an audit needs, does it work, and what would mend it?
+"""``lightleak doctor``: check that everything an audit needs is here and works, and suggest fixes.
 
-A check is a function from facts to findings. Each file has those of one topic, and ``check`` that gathers the facts.
+A check is a function from facts to findings. Each module holds the checks of one topic and ``check``, which gathers the
+facts.
 """
 
 import importlib
@@ -18,7 +19,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lightleak import __version__
-from lightleak.doctor.finding import Facts, Finding, State, has_problem
+from lightleak.doctor.finding import Check, Facts, Finding, State, has_problem
 
 __all__ = ["Finding", "State", "examine", "has_problem", "print_findings", "write_findings"]
 
@@ -42,33 +43,33 @@ def examine(data: Path | None = None, output: Path = Path("runs")) -> list[Findi
 
 
 def guarded(topic: str, facts: Facts) -> list[Finding]:
-    """The findings of a topic; where its check cannot even run, a finding that says why."""
+    """Return the findings of a topic, or one that says why its check cannot run."""
     try:
         # Imported here: where torch or pandas are missing or broken, the other topics are examined all the same.
         findings: list[Finding] = importlib.import_module(f"{__name__}.{topic}").check(facts)
         return findings
-    except Exception as error:  # whatever is broken here: to say it is the doctor's task
-        mend = "mend the install first; if nothing is wrong there, report this message"
-        return [Finding(topic, topic, State.PROBLEM, f"cannot be examined: {type(error).__name__}: {error}", mend)]
+    except Exception as error:  # whatever is broken is reported as a finding
+        fix = "fix the installation first; if nothing is wrong there, report this message"
+        return [Check(topic, topic).problem(f"cannot be examined: {type(error).__name__}: {error}", fix)]
 
 
 def print_findings(findings: Sequence[Finding], console: Console) -> None:
-    """The findings as a table of at most 100 columns, and what they come to."""
-    grid = Grid("", "what", "found, and how to mend it", box=None, padding=(0, 1, 0, 0), header_style="bold")
+    """Print the findings as a table of at most 100 columns, and their summary."""
+    grid = Grid("", "what", "found, and how to fix it", box=None, padding=(0, 1, 0, 0), header_style="bold")
     for finding in findings:
         words = Text(finding.found)
-        if finding.mend:
-            words.append(f"\nmend: {finding.mend}", style="bold" if finding.state is State.PROBLEM else "dim")
+        if finding.fix:
+            words.append(f"\nfix: {finding.fix}", style="bold" if finding.state is State.PROBLEM else "dim")
         what = f"{finding.topic}: {finding.check}" if finding.check != finding.topic else finding.topic
         grid.add_row(Text(finding.state, style=STYLES[finding.state]), Text(what), words)
     console.print(grid, width=min(WIDTH, console.width), highlight=False)
     n_problems, n_notes = count(findings, State.PROBLEM), count(findings, State.NOTE)
-    verdict = "nothing needs to be mended" if not n_problems else f"{n_problems} to mend"
+    verdict = "nothing needs to be fixed" if not n_problems else f"{n_problems} to fix"
     console.print(f"{len(findings)} checks: {verdict}, {n_notes} notes", highlight=False)
 
 
 def write_findings(findings: Sequence[Finding], file: Path) -> None:
-    """The same as JSON."""
+    """Write the findings as JSON."""
     content = {
         "schema_version": SCHEMA_VERSION,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

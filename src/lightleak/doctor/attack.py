@@ -1,4 +1,4 @@
-"""Does everything work together? One audit of a made table, from the command line to the report."""
+"""Check that everything works together: one audit of a synthetic table, from the command line to the report."""
 
 import json
 import os
@@ -12,12 +12,11 @@ from typing import Any
 
 import yaml
 
-from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.doctor.finding import Check, Facts, Finding
 
-TOPIC = "attack"
-CHECK = "end to end"
+END_TO_END = Check("attack", "end to end")
 SECONDS = 600.0
-"""It takes two, and the imports before it; on a shared folder these can take minutes the first time."""
+"""Timeout: the audit takes two, but on a shared folder its imports can take minutes the first time."""
 
 CONFIG: dict[str, Any] = {
     "data": {"name": "synthetic", "options": {"n_discrete": 3, "n_continuous": 2, "n_rows": 100}},
@@ -29,7 +28,7 @@ CONFIG: dict[str, Any] = {
     "device": "cpu",
     "workers": 1,
 }
-"""The gradient of one row through a wide layer gives the row away: nearly all cells come back."""
+"""The gradient of one row through a wide layer gives the row away: nearly all cells are recovered."""
 
 EXPECTED_CELLS = 0.8
 
@@ -37,47 +36,47 @@ LAUNCHERS = ("SLURM_", "LOCAL_", "TORCHELASTIC_", "MASTER_", "GROUP_", "ROLE_", 
 """Beginnings of the variables that would make the audit wait for processes that do not take part in it."""
 
 Run = Callable[[Path, Path, Mapping[str, str]], tuple[int, str]]
-"""Audits a config into a folder under an environment; returns exit code and what was said on stderr."""
+"""Audits a config into a folder under an environment; returns exit code and stderr."""
 
 
 def check(facts: Facts) -> list[Finding]:
-    """The finding of an audit in a process and a folder of its own."""
+    """Return the finding of an audit in its own process and folder."""
     return [end_to_end(run_audit_command, facts.variables)]
 
 
 def end_to_end(run: Run, variables: Mapping[str, str]) -> Finding:
-    """Audit the made table and look at what is left behind."""
+    """Audit the synthetic table and judge the results."""
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lightleak-doctor-") as made:
         config, folder = Path(made) / "config.yaml", Path(made) / "run"
         config.write_text(yaml.safe_dump(CONFIG))
-        code, said = run(config, folder, alone(variables))
+        code, stderr = run(config, folder, alone(variables))
         seconds = time.monotonic() - began
         if code != 0:
-            last = (said.strip().splitlines() or ["it said nothing"])[-1]
-            mend = "mend the problems above first; if there are none, report this message"
-            return Finding(TOPIC, CHECK, State.PROBLEM, f"lightleak audit ended with code {code}: {last}", mend)
+            last = (stderr.strip().splitlines() or ["no error message"])[-1]
+            fix = "fix the problems above first; if there are none, report this message"
+            return END_TO_END.problem(f"lightleak audit ended with code {code}: {last}", fix)
         rows = json.loads((folder / "results.json").read_text())["rows"]
         report = (folder / "report.html").is_file()
     return judge(rows, report, seconds)
 
 
 def judge(rows: list[dict[str, Any]], report: bool, seconds: float) -> Finding:
-    """Whether an audit of the made table found what there is to find."""
+    """Check that an audit of the synthetic table recovered its cells."""
     cells = {
         attack: [row["cell_accuracy"] for row in rows if row["attack"] == attack and row["batch_size"] == 1]
         for attack in CONFIG["attacks"]
     }
     if not report or not all(cells.values()):
         missing = "report.html" if not report else "a result of " + ", ".join(a for a in cells if not cells[a])
-        mend = "report this: lightleak audit left out a part of its results"
-        return Finding(TOPIC, CHECK, State.PROBLEM, f"the audit ended well, but without {missing}", mend)
+        fix = "report this: lightleak audit left out a part of its results"
+        return END_TO_END.problem(f"the audit succeeded, but without {missing}", fix)
     mean = {attack: sum(values) / len(values) for attack, values in cells.items()}
     found = f"TabLeak {mean['tableak']:.0%} of cells, a guess {mean['random']:.0%}, in {seconds:.0f} s with imports"
     if mean["tableak"] < EXPECTED_CELLS:
-        mend = f"at least {EXPECTED_CELLS:.0%} was expected: is the install altered? Run its tests (make test)"
-        return Finding(TOPIC, CHECK, State.PROBLEM, found, mend)
-    return Finding(TOPIC, CHECK, State.OK, found)
+        fix = f"at least {EXPECTED_CELLS:.0%} was expected: is the installation altered? Run its tests (make test)"
+        return END_TO_END.problem(found, fix)
+    return END_TO_END.ok(found)
 
 
 def alone(variables: Mapping[str, str]) -> dict[str, str]:
@@ -91,7 +90,7 @@ def alone(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def run_audit_command(config: Path, folder: Path, variables: Mapping[str, str]) -> tuple[int, str]:
-    """``lightleak audit`` as a process of its own."""
+    """Run ``lightleak audit`` in its own process."""
     words = [sys.executable, "-m", "lightleak", "audit", str(config), "--output", str(folder)]
     try:
         done = subprocess.run(words, env=dict(variables), capture_output=True, text=True, timeout=SECONDS, cwd=os.sep)

@@ -1,4 +1,4 @@
-"""Which devices are there, do they compute, and how many threads does a process take?"""
+"""Check the devices: which there are, whether they compute, and how many threads a process uses."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,14 @@ from lightleak.attacks import ATTACKS
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
-from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.doctor.finding import Check, Facts, Finding
 from lightleak.experiments.machine import core_quota, nvidia_driver, usable_cores
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import NetworkSpec, build_network
 
 TOPIC = "devices"
+CORES, CUDA = Check(TOPIC, "cores"), Check(TOPIC, "cuda")
+UPDATE_DRIVER = "do not use this device: update its driver and torch, then try again"
 PRODUCT_SIZE = 256
 PRODUCT_TOLERANCE = 1e-2
 """Relative, of a product of 256 terms each: TF32 keeps 10 bits of a number, a broken kernel none."""
@@ -40,7 +42,7 @@ def check(facts: Facts) -> list[Finding]:
 
 
 def cpu_threads(usable: int, quota: float | None, threads: int, wanted: str | None) -> list[Finding]:
-    """Cores that this process may use, and the threads that torch takes.
+    """Check the cores that this process may use against the threads that torch takes.
 
     >>> cpu_threads(8, None, 8, "8")[0].found
     '8 usable, torch takes 8 threads (OMP_NUM_THREADS=8)'
@@ -50,23 +52,15 @@ def cpu_threads(usable: int, quota: float | None, threads: int, wanted: str | No
     limit = "" if quota is None else f", of which the control group allows {quota:g}"
     found = f"{usable} usable{limit}, torch takes {threads} threads ({named})"
     if wanted is not None and not wanted.split(",")[0].strip().isdigit():
-        mend = "export OMP_NUM_THREADS as a whole number, such as 1"
-        return [Finding(TOPIC, "cores", State.PROBLEM, found, mend)]
+        return [CORES.problem(found, "export OMP_NUM_THREADS as a whole number, such as 1")]
     if threads > max(1.0, allowed):
-        return [
-            Finding(
-                TOPIC,
-                "cores",
-                State.NOTE,
-                f"{found}: more threads than cores slow each other down",
-                f"export OMP_NUM_THREADS={max(1, int(allowed))}, or 1 where one process runs for each core",
-            )
-        ]
-    return [Finding(TOPIC, "cores", State.OK, found)]
+        fix = f"export OMP_NUM_THREADS={max(1, int(allowed))}, or 1 where one process runs for each core"
+        return [CORES.note(f"{found}: more threads than cores slow each other down", fix)]
+    return [CORES.ok(found)]
 
 
 def cuda_seen(build: str | None, driver: str | None, count: int, visible: str | None) -> Finding:
-    """Whether torch sees the GPUs that this machine has.
+    """Check that torch sees the GPUs of this machine.
 
     Args:
         build: the CUDA version that torch was built for; ``None``: a build for CPUs alone.
@@ -75,23 +69,23 @@ def cuda_seen(build: str | None, driver: str | None, count: int, visible: str | 
         visible: ``CUDA_VISIBLE_DEVICES``.
     """
     if count:
-        return Finding(TOPIC, "cuda", State.OK, f"{count} seen, torch is built for CUDA {build}, driver {driver}")
+        return CUDA.ok(f"{count} seen, torch is built for CUDA {build}, driver {driver}")
     if driver is None:
-        return Finding(TOPIC, "cuda", State.OK, "no GPU here (no NVIDIA driver); work runs on the CPU")
+        return CUDA.ok("no GPU here (no NVIDIA driver); work runs on the CPU")
     if build is None:
         found = f"the machine has NVIDIA driver {driver}, but this torch is built for CPUs alone"
-        mend = "install torch's default build (README, GPU, CPU, extras), or go on without the GPU"
-        return Finding(TOPIC, "cuda", State.PROBLEM, found, mend)
+        return CUDA.problem(
+            found, "install torch's default build (README, GPU, CPU, extras), or continue without the GPU"
+        )
     if visible is not None and visible.strip() in ("", "-1"):
-        found = f"hidden by CUDA_VISIBLE_DEVICES={visible!r}"
-        return Finding(TOPIC, "cuda", State.NOTE, found, "unset CUDA_VISIBLE_DEVICES to use them")
+        return CUDA.note(f"hidden by CUDA_VISIBLE_DEVICES={visible!r}", "unset CUDA_VISIBLE_DEVICES to use them")
     found = f"none seen, though torch is built for CUDA {build} and driver {driver} is there"
-    mend = f"ask the scheduler for a GPU (--gpus-per-node), or take a driver that knows CUDA {build}; see nvidia-smi"
-    return Finding(TOPIC, "cuda", State.PROBLEM, found, mend)
+    fix = f"request a GPU from the scheduler (--gpus-per-node), or use a driver for CUDA {build}; see nvidia-smi"
+    return CUDA.problem(found, fix)
 
 
 def built(device: torch.device, capability: tuple[int, int], architectures: Sequence[str]) -> Finding:
-    """Whether torch was built for a device: code for its own generation, or code that its driver can translate.
+    """Check that torch was built for a device: code for its own generation, or code that its driver can translate.
 
     >>> built(torch.device("cuda:0"), (9, 0), ["sm_80", "sm_90"]).state
     <State.OK: 'ok'>
@@ -104,16 +98,15 @@ def built(device: torch.device, capability: tuple[int, int], architectures: Sequ
     runs = runs or any(code <= 10 * major + minor for code in portable)
     found = f"capability {major}.{minor}, torch has code for {', '.join(architectures)}"
     if runs:
-        return Finding(TOPIC, str(device), State.OK, found)
-    mend = "install a build of torch that has code for this GPU"
-    return Finding(TOPIC, str(device), State.PROBLEM, found, mend)
+        return Check(TOPIC, str(device)).ok(found)
+    return Check(TOPIC, str(device)).problem(found, "install a build of torch that has code for this GPU")
 
 
 def matrix_product(device: torch.device) -> Finding:
-    """Whether a product of two matrices comes out as on the CPU in float64."""
+    """Check a product of two matrices against the CPU in float64."""
     draw = torch.Generator().manual_seed(0)
     left, right = torch.randn(2, PRODUCT_SIZE, PRODUCT_SIZE, generator=draw, dtype=torch.float64)
-    check = f"{device} product"
+    check = Check(TOPIC, f"{device} product")
     try:
         got = (left.float().to(device) @ right.float().to(device)).double().cpu()
     except (RuntimeError, AssertionError) as error:
@@ -122,27 +115,25 @@ def matrix_product(device: torch.device) -> Finding:
     off = float((got - true).norm() / true.norm())
     found = f"{PRODUCT_SIZE} x {PRODUCT_SIZE}, relative error {off:.1e}"
     if off < PRODUCT_TOLERANCE:
-        return Finding(TOPIC, check, State.OK, found)
-    mend = "do not use this device: update its driver and torch, then try again"
-    return Finding(TOPIC, check, State.PROBLEM, f"{found}: wrong", mend)
+        return check.ok(found)
+    return check.problem(f"{found}: wrong", UPDATE_DRIVER)
 
 
 def inversion_step(device: torch.device, update: ClientUpdate, reference: float) -> Finding:
-    """Whether one step of TabLeak on a made update runs, with the loss that it has on the CPU."""
-    check = f"{device} inversion"
+    """Check that one step of TabLeak on a small update has the same loss as on the CPU."""
+    check = Check(TOPIC, f"{device} inversion")
     try:
         loss = loss_after_one_step(update, device)
     except (RuntimeError, AssertionError) as error:
         return _broken(check, error)
     found = f"one step of TabLeak, loss {loss:.4g}"
     if abs(loss - reference) <= LOSS_TOLERANCE * abs(reference):
-        return Finding(TOPIC, check, State.OK, found)
-    mend = "do not use this device: update its driver and torch, then try again"
-    return Finding(TOPIC, check, State.PROBLEM, f"{found}, on the CPU {reference:.4g}", mend)
+        return check.ok(found)
+    return check.problem(f"{found}, on the CPU {reference:.4g}", UPDATE_DRIVER)
 
 
 def small_update() -> ClientUpdate:
-    """What a client of four made rows sends to a small network."""
+    """Return the update of a client with four synthetic rows, for a small network."""
     table = load_dataset("synthetic", n_discrete=2, n_continuous=2, n_rows=40)
     encoder = TableEncoder(table.schema).fit(table.train)
     spec = NetworkSpec("mlp", table.schema.n_classes, encoder.layout, {"hidden": [16]})
@@ -155,10 +146,10 @@ def loss_after_one_step(update: ClientUpdate, device: torch.device) -> float:
     return float(ATTACKS.get("tableak")(restarts=1, steps=1).run(update, device=device).loss)
 
 
-def _broken(check: str, error: Exception) -> Finding:
+def _broken(check: Check, error: Exception) -> Finding:
     first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-    mend = "see nvidia-smi: is the device free, and does its driver fit torch? CUDA_VISIBLE_DEVICES can leave it out"
-    return Finding(TOPIC, check, State.PROBLEM, first, mend)
+    fix = "see nvidia-smi: is the device free, and does its driver fit torch? CUDA_VISIBLE_DEVICES can leave it out"
+    return check.problem(first, fix)
 
 
 def _number(architecture: str) -> int:

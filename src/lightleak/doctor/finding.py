@@ -1,4 +1,4 @@
-"""What a check of the doctor says."""
+"""Findings of the doctor's checks, and the facts that the checks start from."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class State(StrEnum):
-    """How a finding is to be taken."""
+    """Severity of a finding."""
 
     OK = "ok"
     NOTE = "note"
@@ -20,27 +20,51 @@ class Finding:
     """One line of the doctor's table.
 
     Attributes:
-        topic: what is examined: install, devices, memory, data, storage, launcher, attack.
-        check: which part of it.
-        state: whether it is as it should be; a note needs no action, a problem does.
-        found: what is there.
-        mend: what to do about it; empty where nothing is to be done.
+        topic: install, devices, memory, data, storage, launcher or attack.
+        check: which part of the topic.
+        state: a note needs no action, a problem does.
+        found: what was found.
+        fix: what to do about it; empty where there is nothing to do.
     """
 
     topic: str
     check: str
     state: State
     found: str
-    mend: str = ""
+    fix: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready."""
-        return asdict(self)
+        """JSON-ready form; ``mend`` is the former name of ``fix``."""
+        return asdict(self) | {"mend": self.fix}
+
+
+@dataclass(frozen=True)
+class Check:
+    """A named check of a topic, which makes its findings.
+
+    >>> Check("data", "adult").note("not here", "lightleak data prepare adult").state
+    <State.NOTE: 'note'>
+    """
+
+    topic: str
+    name: str
+
+    def ok(self, found: str) -> Finding:
+        """A finding that all is well."""
+        return Finding(self.topic, self.name, State.OK, found)
+
+    def note(self, found: str, fix: str = "") -> Finding:
+        """A finding that needs no action."""
+        return Finding(self.topic, self.name, State.NOTE, found, fix)
+
+    def problem(self, found: str, fix: str) -> Finding:
+        """A finding that needs action."""
+        return Finding(self.topic, self.name, State.PROBLEM, found, fix)
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the checks of all topics start from.
+    """The input of all checks.
 
     Attributes:
         data: folder with one subfolder per dataset; ``None``: where every command looks.
@@ -54,7 +78,7 @@ class Facts:
 
 
 def has_problem(findings: Iterable[Finding]) -> bool:
-    """Whether something needs to be mended.
+    """Whether something needs to be fixed.
 
     >>> has_problem([Finding("data", "adult", State.NOTE, "not here")])
     False

@@ -1,4 +1,4 @@
-"""Is what the project asks for installed, in versions that go together, and can it be imported?"""
+"""Check that the dependencies are installed, in compatible versions, and can be imported."""
 
 import json
 import platform
@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, metadata, requires
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
-from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.doctor.finding import Check, Facts, Finding
 from lightleak.experiments.installed import (
     PROJECT,
     VersionOf,
@@ -31,13 +31,13 @@ MODULES = {
     "scikit-learn": "sklearn",
     "xgboost-cpu": "xgboost",
 }
-"""Modules that are not called as their package."""
+"""Modules whose names differ from their packages."""
 
 GANDALF_PINS = {"pandas": SpecifierSet("<3"), "torchmetrics": SpecifierSet("<1.9")}
-"""What pytorch-tabular 1.2 holds back, and with it everything else in its environment."""
+"""Version limits of pytorch-tabular 1.2, which apply to everything else in its environment."""
 
 IMPORT_SECONDS = 300.0
-"""The first import after an install compiles thousands of files, on a shared folder one request each."""
+"""Timeout: the first import after an installation compiles thousands of files, on a shared folder one request each."""
 
 _IMPORT_EACH = """
 import importlib, json, sys
@@ -52,13 +52,13 @@ for name in sys.argv[1:]:
 """
 
 Groups = Mapping[str, Sequence[Requirement]]
-"""Requirements by extra; ``""`` is asked for always."""
+"""Requirements by extra; those of ``""`` are always needed."""
 
 RequirementsOf = Callable[[str], Sequence[Requirement]]
 
 
 def check(facts: Facts) -> list[Finding]:
-    """All findings about the install of this process; imports are tried in a process of their own."""
+    """Check the installation; imports are tried in a separate process."""
     groups = declared_requirements()
     names = [need.name for extra in ("", *user_extras(groups)) for need in groups[extra]]
     here = sorted({name for name in names if installed_version(name)})
@@ -74,24 +74,19 @@ def check(facts: Facts) -> list[Finding]:
 
 
 def python_version(version: str, wanted: str) -> Finding:
-    """Whether this Python is one that the project supports.
+    """Check that the project supports this Python.
 
     >>> python_version("3.10.2", ">=3.11").state
     <State.PROBLEM: 'problem'>
     """
+    check = Check(TOPIC, "python")
     if SpecifierSet(wanted).contains(version, prereleases=True):
-        return Finding(TOPIC, "python", State.OK, version)
-    return Finding(
-        TOPIC,
-        "python",
-        State.PROBLEM,
-        f"{version}, but {wanted} is needed",
-        f"make a new environment with Python {wanted}",
-    )
+        return check.ok(version)
+    return check.problem(f"{version}, but {wanted} is needed", f"create a new environment with Python {wanted}")
 
 
 def metadata_lag(declared: Groups, installed: Groups) -> list[Finding]:
-    """A checkout that was changed after it was installed; pip then knows nothing of the newer extras."""
+    """Check whether a checkout was changed after its installation; pip then does not know the newer extras."""
 
     def lines(groups: Groups) -> dict[str, set[tuple[str, str]]]:
         return {extra: {(need.name.lower(), str(need.specifier)) for need in groups[extra]} for extra in groups}
@@ -102,74 +97,65 @@ def metadata_lag(declared: Groups, installed: Groups) -> list[Finding]:
         found = "pyproject.toml was changed since the last install"
     else:
         return []
-    return [Finding(TOPIC, "checkout", State.NOTE, found, install_line())]
+    return [Check(TOPIC, "checkout").note(found, install_line())]
 
 
 def dependencies(needs: Sequence[Requirement], version_of: VersionOf) -> list[Finding]:
-    """What the project cannot do without: one line for all that fits, one for each that does not."""
+    """Check the required packages: one finding for all that fit, one for each that does not."""
     bad = [need for need in needs if not is_met(need, version_of)]
     good = [f"{need.name} {version_of(need.name)}" for need in needs if need not in bad]
-    findings = [Finding(TOPIC, "dependencies", State.OK, ", ".join(good))] if good else []
+    findings = [Check(TOPIC, "dependencies").ok(", ".join(good))] if good else []
     for need in bad:
-        line = f"pip install '{need.name}{need.specifier}'"
-        findings.append(Finding(TOPIC, need.name, State.PROBLEM, _what_is_wrong(need, version_of), line))
+        findings.append(Check(TOPIC, need.name).problem(_what_is_wrong(need, version_of), _pip_install(need)))
     return findings
 
 
 def extras(groups: Groups, version_of: VersionOf) -> list[Finding]:
-    """Every extra: there, missing (which is no problem), or there in a version that does not fit."""
+    """Check every extra: installed, missing (no problem), or installed in a version that does not fit."""
     findings = []
     for extra in user_extras(groups):
         needs = groups[extra]
         absent = [need for need in needs if version_of(need.name) is None]
         wrong = [need for need in needs if need not in absent and not is_met(need, version_of)]
-        check, line = f"extra {extra}", install_line(extra)
+        check, line = Check(TOPIC, f"extra {extra}"), install_line(extra)
         if wrong:
             text = "; ".join(_what_is_wrong(need, version_of) for need in wrong)
-            findings.append(Finding(TOPIC, check, State.PROBLEM, text, line))
+            findings.append(check.problem(text, line))
         elif absent:
             text = f"not installed: {', '.join(need.name for need in absent)}{_pins_of(extra, version_of)}"
-            findings.append(Finding(TOPIC, check, State.NOTE, text, line))
+            findings.append(check.note(text, line))
         else:
-            text = ", ".join(f"{need.name} {version_of(need.name)}" for need in needs)
-            findings.append(Finding(TOPIC, check, State.OK, text))
+            findings.append(check.ok(", ".join(f"{need.name} {version_of(need.name)}" for need in needs)))
     return findings
 
 
 def conflicts(names: Iterable[str], requirements_of: RequirementsOf, version_of: VersionOf) -> list[Finding]:
-    """Packages that cannot stand a version of another that is installed, such as pytorch-tabular and pandas 3."""
+    """Find packages that conflict with installed versions of others, such as pytorch-tabular and pandas 3."""
     findings = []
     for name in names:
         for need in requirements_of(name):
             if version_of(need.name) is not None and not is_met(need, version_of):
                 text = f"{name} {version_of(name)} needs {need.name}{need.specifier}, got {version_of(need.name)}"
-                line = f"pip install '{need.name}{need.specifier}'"
-                findings.append(Finding(TOPIC, f"{name} and {need.name}", State.PROBLEM, text, line))
-    if findings:
-        return findings
-    return [Finding(TOPIC, "versions", State.OK, "no installed package contradicts another")]
+                findings.append(Check(TOPIC, f"{name} and {need.name}").problem(text, _pip_install(need)))
+    return findings or [Check(TOPIC, "versions").ok("no installed package contradicts another")]
 
 
 def imports(modules: Sequence[str], errors: Mapping[str, str]) -> list[Finding]:
-    """Modules that are installed but cannot be imported."""
+    """Find modules that are installed but cannot be imported."""
     findings = [
-        Finding(
-            TOPIC,
-            f"import {module}",
-            State.PROBLEM,
-            error,
-            f"install its package again: pip install --force-reinstall --no-deps {_package_of(module)}",
+        Check(TOPIC, f"import {module}").problem(
+            error, f"reinstall its package: pip install --force-reinstall --no-deps {_package_of(module)}"
         )
         for module, error in errors.items()
     ]
     if len(errors) < len(modules):
         text = f"{len(modules) - len(errors)} of {len(modules)} installed packages can be imported"
-        findings.insert(0, Finding(TOPIC, "imports", State.OK, text))
+        findings.insert(0, Check(TOPIC, "imports").ok(text))
     return findings
 
 
 def import_errors(modules: Sequence[str], timeout: float = IMPORT_SECONDS) -> dict[str, str]:
-    """What importing each module, in a process of its own, ended with; those that could be imported are left out.
+    """Import each module in a separate process and return the errors by module.
 
     A module that ends the process is named, and those after it are tried in another one.
     """
@@ -180,10 +166,10 @@ def import_errors(modules: Sequence[str], timeout: float = IMPORT_SECONDS) -> di
             done = subprocess.run(
                 [sys.executable, "-c", _IMPORT_EACH, *left], capture_output=True, text=True, timeout=timeout
             )
-            said, ended = done.stdout, f"ended the process with code {done.returncode}"
+            output, ended = done.stdout, f"ended the process with code {done.returncode}"
         except subprocess.TimeoutExpired as error:
-            said, ended = _decoded(error.stdout), f"took more than {timeout:g} seconds"
-        results = dict(_reports(said))
+            output, ended = _decoded(error.stdout), f"took more than {timeout:g} seconds"
+        results = dict(_reports(output))
         errors |= {name: text for name, text in results.items() if text}
         stuck = [name for name, text in results.items() if text is None]
         errors |= dict.fromkeys(stuck, ended)
@@ -194,7 +180,7 @@ def import_errors(modules: Sequence[str], timeout: float = IMPORT_SECONDS) -> di
 
 
 def requirements_of(name: str) -> list[Requirement]:
-    """What an installed distribution asks for on this machine, without its extras."""
+    """Return the requirements of an installed distribution on this machine, without its extras."""
     try:
         needs = [Requirement(line) for line in requires(name) or []]
     except PackageNotFoundError:
@@ -203,7 +189,7 @@ def requirements_of(name: str) -> list[Requirement]:
 
 
 def install_line(extra: str = "") -> str:
-    """The line that installs the project, or an extra of it, as this copy was installed."""
+    """Return the command that installs the project, or an extra of it, the way this copy was installed."""
     if checkout() is None:
         return f"pip install '{PROJECT}[{extra}]'" if extra else f"pip install --force-reinstall {PROJECT}"
     return f'pip install -c constraints.txt -e ".[{extra}]"' if extra else "pip install -c constraints.txt -e ."
@@ -225,6 +211,10 @@ def _what_is_wrong(need: Requirement, version_of: VersionOf) -> str:
     return f"{need.name}{need.specifier} is needed, " + ("got none" if found is None else f"got {found}")
 
 
+def _pip_install(need: Requirement) -> str:
+    return f"pip install '{need.name}{need.specifier}'"
+
+
 def _package_of(module: str) -> str:
     return next((package for package, name in MODULES.items() if name == module), module)
 
@@ -236,8 +226,8 @@ def _wanted_python() -> str:
         return ">=3.11"
 
 
-def _reports(said: str) -> Iterable[tuple[str, str | None]]:
-    for line in said.splitlines():
+def _reports(output: str) -> Iterable[tuple[str, str | None]]:
+    for line in output.splitlines():
         try:
             name, text = json.loads(line)
         except (ValueError, TypeError):  # a module that prints while it is imported

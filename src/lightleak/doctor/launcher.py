@@ -1,33 +1,34 @@
-"""Do the variables of torchrun and srun fit each other, the devices and the cores?"""
+"""Check that the variables of torchrun and srun agree with each other, the devices and the cores."""
 
 from collections.abc import Mapping
 
 from lightleak.core.ranks import Ranks, detect_ranks
-from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.doctor.finding import Check, Facts, Finding
 from lightleak.experiments.machine import launcher, usable_cores
 
 TOPIC = "launcher"
+RANKS = Check(TOPIC, "ranks")
 
 TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 SRUN = ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID")
 NUMBERS = (*TORCHRUN, *SRUN, "NODE_RANK", "NUM_NODES", "SLURM_NNODES")
 
 PAIRS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"))
-"""A place, and how many places there are."""
+"""An index, and the number of indices."""
 
 SAME = (("RANK", "SLURM_PROCID"), ("WORLD_SIZE", "SLURM_NTASKS"), ("LOCAL_RANK", "SLURM_LOCALID"))
-"""What torchrun and srun each have a name for."""
+"""The same value under torchrun's name and under srun's."""
 
 
 def check(facts: Facts) -> list[Finding]:
-    """The findings about how this process was started."""
+    """Check how this process was started."""
     import torch
 
     return place(facts.variables, torch.cuda.device_count(), usable_cores())
 
 
 def place(variables: Mapping[str, str], devices: int, cores: int) -> list[Finding]:
-    """The place of this process among others, and what contradicts it.
+    """Return the rank of this process, and contradictions to it.
 
     Args:
         variables: the environment.
@@ -42,86 +43,82 @@ def place(variables: Mapping[str, str], devices: int, cores: int) -> list[Findin
         return wrong
     ranks = detect_ranks(variables)
     if ranks.world == 1:
-        return not_started_by_srun(variables) or [Finding(TOPIC, "ranks", State.OK, "one process, no launcher")]
+        return not_started_by_srun(variables) or [RANKS.ok("one process, no launcher")]
     found = f"rank {ranks.rank} of {ranks.world}, {ranks.local_world} on this machine, started by {launcher(variables)}"
-    return [Finding(TOPIC, "ranks", State.OK, found), *crowded(ranks, variables, devices, cores)]
+    return [RANKS.ok(found), *crowded(ranks, variables, devices, cores)]
 
 
 def not_numbers(variables: Mapping[str, str]) -> list[Finding]:
-    """Variables that should be whole numbers."""
+    """Find variables that should be whole numbers."""
     return [
-        _problem(name, f"{name}={variables[name]!r} is no whole number", f"unset {name}, or start again")
+        Check(TOPIC, name).problem(f"{name}={variables[name]!r} is not a whole number", f"unset {name}, or start again")
         for name in NUMBERS
         if name in variables and not variables[name].isdigit()
     ]
 
 
 def out_of_range(variables: Mapping[str, str]) -> list[Finding]:
-    """Places beyond the last one."""
+    """Find ranks beyond the last one."""
     return [
-        _problem(place, f"{place}={variables[place]}, but {size}={variables[size]}", f"unset {place} and {size}")
+        Check(TOPIC, place).problem(
+            f"{place}={variables[place]}, but {size}={variables[size]}", f"unset {place} and {size}"
+        )
         for place, size in PAIRS
         if place in variables and size in variables and int(variables[place]) >= int(variables[size])
     ]
 
 
 def incomplete(variables: Mapping[str, str]) -> list[Finding]:
-    """Some of torchrun's variables without the others: left over in a shell, or set by hand."""
+    """Find some of torchrun's variables without the others: left over in a shell, or set by hand."""
     if "RANK" not in variables and "WORLD_SIZE" not in variables:
         return []
     absent = [name for name in ("WORLD_SIZE", "LOCAL_RANK") if name not in variables]
     if not absent:
         return []
     set_ = [name for name in TORCHRUN if name in variables]
-    mend = f"unset {' '.join(set_)}, or let torchrun set them all"
-    return [_problem("ranks", f"{', '.join(set_)} set, but not {', '.join(absent)}", mend)]
+    fix = f"unset {' '.join(set_)}, or let torchrun set them all"
+    return [RANKS.problem(f"{', '.join(set_)} set, but not {', '.join(absent)}", fix)]
 
 
 def contradictions(variables: Mapping[str, str]) -> list[Finding]:
-    """Where torchrun within a step of srun says something else than srun does.
+    """Find disagreements between torchrun and the srun step that it runs in.
 
-    One torchrun on each node is meant to: there srun starts as many tasks as there are nodes.
+    With one torchrun per node they disagree by design: there srun starts as many tasks as there are nodes.
     """
     if not ("WORLD_SIZE" in variables and "SLURM_PROCID" in variables):
         return []
     if variables.get("SLURM_NTASKS") == variables.get("SLURM_NNODES", "1") and "RANK" in variables:
         return []
-    mend = "start with srun or with torchrun, not both; or one task of srun per node (--ntasks-per-node=1)"
+    fix = "start with srun or with torchrun, not both; or one task of srun per node (--ntasks-per-node=1)"
     return [
-        _problem("ranks", f"{one}={variables[one]}, but {other}={variables[other]}", mend)
+        RANKS.problem(f"{one}={variables[one]}, but {other}={variables[other]}", fix)
         for one, other in SAME
         if one in variables and other in variables and variables[one] != variables[other]
     ]
 
 
 def not_started_by_srun(variables: Mapping[str, str]) -> list[Finding]:
-    """A job of several tasks in which this process is none of them: the script of the job, or a shell in it."""
+    """Find a process outside the tasks of its job: the script of the job, or a shell in it."""
     tasks = variables.get("SLURM_NTASKS", "1")
     if int(tasks) < 2:
         return []
     found = f"the job has {tasks} tasks, but srun did not start this process: it works alone"
-    return [Finding(TOPIC, "ranks", State.NOTE, found, f"srun lightleak ... starts all {tasks}")]
+    return [RANKS.note(found, f"srun lightleak ... starts all {tasks}")]
 
 
 def crowded(ranks: Ranks, variables: Mapping[str, str], devices: int, cores: int) -> list[Finding]:
-    """More processes on a machine than it has devices, or more threads than cores."""
+    """Find more processes on a machine than it has devices, or more threads than cores."""
     findings = []
     # Under srun with --gpus-per-task each process sees one device, which is its own.
     own = devices == 1 and "RANK" not in variables
     if devices and not own and ranks.local_world != devices:
         found = f"{ranks.local_world} processes on this machine see {devices} CUDA devices"
-        mend = f"start {devices} for each machine (torchrun --nproc-per-node, srun --ntasks-per-node): one per device"
-        findings.append(Finding(TOPIC, "devices", State.NOTE, found, mend))
+        fix = f"start {devices} per machine (torchrun --nproc-per-node, srun --ntasks-per-node): one per device"
+        findings.append(Check(TOPIC, "devices").note(found, fix))
     threads = variables.get("OMP_NUM_THREADS", "1")
     # Under srun with --cpus-per-task the cores are this process's own; torchrun's processes share what there is.
     sharing = 1 if "SLURM_CPUS_PER_TASK" in variables and "RANK" not in variables else ranks.local_world
     if threads.isdigit() and int(threads) * sharing > cores:
         found = f"{sharing} processes of {threads} threads share {cores} cores"
-        findings.append(
-            Finding(TOPIC, "threads", State.NOTE, found, f"export OMP_NUM_THREADS={max(1, cores // sharing)}")
-        )
+        findings.append(Check(TOPIC, "threads").note(found, f"export OMP_NUM_THREADS={max(1, cores // sharing)}"))
     return findings
-
-
-def _problem(check: str, found: str, mend: str) -> Finding:
-    return Finding(TOPIC, check, State.PROBLEM, found, mend)

@@ -1,9 +1,9 @@
-"""Is there memory for the processes that are started on this machine?"""
+"""Check that there is memory for the processes on this machine."""
 
-from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.doctor.finding import Check, Facts, Finding
 from lightleak.experiments.machine import available_memory, memory_in_group, memory_limit, total_memory
 
-TOPIC = "memory"
+MEMORY = Check("memory", "memory")
 NEEDED_BYTES = 2**30
 """A process that has loaded torch and lightning takes about half of it before any work."""
 EASY_BYTES = 3 * 2**30
@@ -19,10 +19,10 @@ def check(facts: Facts) -> list[Finding]:
 def memory(
     total: int | None, limit: int | None, available: int | None, in_group: int | None, processes: int
 ) -> Finding:
-    """Whether every process of this machine finds room.
+    """Check that there is room for every process of this machine.
 
     Args:
-        total: bytes of the machine; ``None`` where the system does not tell, here and below.
+        total: bytes of the machine; ``None`` where the system does not report it, here and below.
         limit: bytes that the control group (a container, a job of the scheduler) allows; ``None`` also without one.
         available: bytes that are free on the machine.
         in_group: bytes that the control group has left.
@@ -30,18 +30,18 @@ def memory(
     """
     free = min((bytes_ for bytes_ in (available, in_group) if bytes_ is not None), default=None)
     if total is None or free is None:
-        return Finding(TOPIC, "memory", State.NOTE, "this system does not tell how much is free")
+        return MEMORY.note("this system does not report how much is free")
     limited = "" if limit is None else f", {_gib(limit)} allowed by the control group"
     shared = "" if processes == 1 else f", for {processes} processes"
     found = f"{_gib(free)} free of {_gib(total)}{limited}{shared}"
     each = free / processes
     if each < NEEDED_BYTES:
-        mend = f"a process needs {_gib(NEEDED_BYTES)} and more: ask for more memory (--mem), or start fewer"
-        return Finding(TOPIC, "memory", State.PROBLEM, found, mend)
+        more = f"a process needs {_gib(NEEDED_BYTES)} or more: request more memory (--mem), or start fewer processes"
+        return MEMORY.problem(found, more)
     if each < EASY_BYTES:
-        mend = f"less than {_gib(EASY_BYTES)} each is little: lower --workers or an attack's memory_mb if it runs out"
-        return Finding(TOPIC, "memory", State.NOTE, found, mend)
-    return Finding(TOPIC, "memory", State.OK, found)
+        lower = f"less than {_gib(EASY_BYTES)} each is little: lower --workers or an attack's memory_mb if it runs out"
+        return MEMORY.note(found, lower)
+    return MEMORY.ok(found)
 
 
 def _gib(bytes_: int) -> str:

@@ -1,6 +1,6 @@
-"""Can runs live in a folder, and can several processes share it there?
+"""Check that runs can be stored in a folder, and that several processes can share it.
 
-What is tried is what the code relies on: claims (`lightleak.core.claims`) create files exclusively and touch them,
+The checks try what the code relies on: claims (`lightleak.core.claims`) create files exclusively and touch them,
 results are renamed into place, and Optuna's journal takes a symbolic link as its lock and appends.
 """
 
@@ -11,9 +11,10 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.doctor.finding import Check, Facts, Finding
 
 TOPIC = "storage"
+FOLDER, SPACE, FILE_SYSTEM = (Check(TOPIC, name) for name in ("folder", "space", "file system"))
 
 NETWORK = frozenset(("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4"))
 NETWORK |= {"orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs", "wekafs"}
@@ -33,7 +34,7 @@ MOUNTS = Path("/proc/self/mounts")
 
 
 def check(facts: Facts) -> list[Finding]:
-    """All findings about the folder that runs are written to; what is tried there is removed again."""
+    """Check the folder that runs are written to; files of the checks are removed again."""
     folder = nearest_folder(facts.output)
     kind = file_system(folder, MOUNTS.read_text() if MOUNTS.is_file() else "")
     return [
@@ -44,7 +45,7 @@ def check(facts: Facts) -> list[Finding]:
 
 
 def nodes(variables: Mapping[str, str]) -> int:
-    """Machines that take part, as far as the launcher tells.
+    """Return the number of nodes that take part, as far as the launcher says.
 
     >>> nodes({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"})
     2
@@ -55,42 +56,39 @@ def nodes(variables: Mapping[str, str]) -> int:
 
 
 def nearest_folder(path: Path) -> Path:
-    """The folder itself, or the deepest one above it that exists: the one in which it would be made."""
+    """Return the folder, or its deepest existing parent, in which it would be created."""
     path = path.expanduser().absolute()
     return next(folder for folder in (path, *path.parents) if folder.is_dir())
 
 
 def tries(output: Path, folder: Path) -> list[Finding]:
-    """Do in ``folder`` what a run in ``output`` does there, in a folder of its own."""
+    """Try the operations of a run in ``output`` in a temporary folder within ``folder``."""
     if output.exists() and not output.is_dir():
-        return [Finding(TOPIC, "folder", State.PROBLEM, f"{output} is a file", "name a folder with --output")]
+        return [FOLDER.problem(f"{output} is a file", "name a folder with --output")]
     try:
         inside = Path(tempfile.mkdtemp(prefix=".lightleak-doctor-", dir=folder))
     except OSError as error:
-        found = f"nothing can be written in {folder}: {error.strerror}"
-        mend = "name a folder of your own with --output, or ask for the right to write (chmod u+w)"
-        return [Finding(TOPIC, "folder", State.PROBLEM, found, mend)]
+        fix = "name a folder of your own with --output, or get write permission (chmod u+w)"
+        return [FOLDER.problem(f"nothing can be written in {folder}: {error.strerror}", fix)]
     try:
-        where = str(folder) if folder == output.expanduser().absolute() else f"{output} would be made in {folder}"
-        findings = [Finding(TOPIC, "folder", State.OK, where)]
-        return findings + [_try(*trial, inside) for trial in TRIALS]
+        where = str(folder) if folder == output.expanduser().absolute() else f"{output} would be created in {folder}"
+        return [FOLDER.ok(where), *(_try(*trial, inside) for trial in TRIALS)]
     finally:
         shutil.rmtree(inside, ignore_errors=True)
 
 
 def free_space(free: int, folder: Path) -> Finding:
-    """Whether there is room for runs; quotas of a cluster are often known to its own commands alone."""
+    """Check that there is room for runs; quotas of a cluster are often known only to its own commands."""
     found = f"{free / 2**30:.1f} GiB free"
     if free < NO_SPACE_BYTES:
-        mend = f"make room in {folder}, or name another folder with --output"
-        return Finding(TOPIC, "space", State.PROBLEM, found, mend)
+        return SPACE.problem(found, f"free space in {folder}, or name another folder with --output")
     if free < LITTLE_SPACE_BYTES:
-        return Finding(TOPIC, "space", State.NOTE, found, "enough for small runs; --redact true keeps runs smaller")
-    return Finding(TOPIC, "space", State.OK, found)
+        return SPACE.note(found, "enough for small runs; --redact true keeps runs smaller")
+    return SPACE.ok(found)
 
 
 def file_system(folder: Path, mounts: str) -> str | None:
-    r"""The type of the file system a folder is on, by the table of mounts; ``None`` where that does not tell.
+    r"""Return the type of the file system of a folder from the table of mounts; ``None`` if it is not listed.
 
     >>> file_system(Path("/data/runs"), "/dev/sda / ext4 rw 0 0\nserver:/x /data nfs4 rw 0 0\n")
     'nfs4'
@@ -109,25 +107,24 @@ def file_system(folder: Path, mounts: str) -> str | None:
 
 
 def shared(kind: str | None, n_nodes: int) -> Finding:
-    """Whether the kind of file system fits the number of nodes that share the folder."""
-    check = "file system"
+    """Check that the kind of file system fits the number of nodes that share the folder."""
     if kind in NETWORK or (kind or "").startswith("fuse."):
         found = f"{kind}: looks like a network file system, which other machines may share"
-        mend = "databases such as SQLite break on it: studies use a journal file there, which is the default"
-        return Finding(TOPIC, check, State.NOTE, found, mend)
+        fix = "databases such as SQLite break on it: use a journal file for studies, which is the default"
+        return FILE_SYSTEM.note(found, fix)
     if n_nodes > 1 and kind in LOCAL:
-        mend = "name a folder that all nodes see with --output, often below /scratch or /project"
-        return Finding(TOPIC, check, State.PROBLEM, f"{kind}: other nodes do not see it, and there are {n_nodes}", mend)
+        fix = "name a folder that all nodes see with --output, often below /scratch or /project"
+        return FILE_SYSTEM.problem(f"{kind}: other nodes do not see it, and there are {n_nodes}", fix)
     if kind in IN_MEMORY:
-        mend = "name a folder on a disk with --output if the run is to be kept"
-        return Finding(TOPIC, check, State.NOTE, f"{kind}: what is in it is lost at the next restart", mend)
+        fix = "name a folder on a disk with --output if the run is to be kept"
+        return FILE_SYSTEM.note(f"{kind}: its content is lost at the next restart", fix)
     if kind in LOCAL:
-        return Finding(TOPIC, check, State.OK, f"{kind}: a disk of this machine alone")
-    return Finding(TOPIC, check, State.OK, f"{kind or 'unknown'}: cannot tell whether other machines share it")
+        return FILE_SYSTEM.ok(f"{kind}: a disk of this machine alone")
+    return FILE_SYSTEM.ok(f"{kind or 'unknown'}: unclear whether other machines share it")
 
 
 def owner_only(folder: Path) -> str | None:
-    """What is wrong with permissions: run folders hold private rows and must be readable by their owner alone."""
+    """Return what is wrong with permissions: run folders hold private rows, for their owner alone."""
     inner = folder / "private"
     inner.mkdir()
     inner.chmod(0o700)
@@ -136,7 +133,7 @@ def owner_only(folder: Path) -> str | None:
 
 
 def exclusive_creation(folder: Path) -> str | None:
-    """What is wrong with creating a file that only one process may create."""
+    """Return what is wrong with exclusive creation of a file."""
     file = folder / "one.claim"
     os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
@@ -147,7 +144,7 @@ def exclusive_creation(folder: Path) -> str | None:
 
 
 def signs_of_life(folder: Path) -> str | None:
-    """What is wrong with touching a file so that others see it."""
+    """Return what is wrong with touching a file so that others see it."""
     file = folder / "touched.claim"
     file.write_text("")
     os.utime(file, (1, 1))
@@ -156,7 +153,7 @@ def signs_of_life(folder: Path) -> str | None:
 
 
 def locks(folder: Path) -> str | None:
-    """What is wrong with the lock of Optuna's journal, a symbolic link that only one process may create."""
+    """Return what is wrong with the lock of Optuna's journal, a symbolic link that only one process may create."""
     journal, lock = folder / "journal.log", folder / "journal.log.lock"
     with journal.open("ab") as file:
         file.write(b"one\n")
@@ -175,7 +172,7 @@ def locks(folder: Path) -> str | None:
 
 
 def renaming(folder: Path) -> str | None:
-    """What is wrong with putting a finished file in the place of another."""
+    """Return what is wrong with replacing a file by a finished one."""
     old, new = folder / "results.json", folder / "results.json.part"
     old.write_text("old")
     new.write_text("new")
@@ -186,7 +183,7 @@ def renaming(folder: Path) -> str | None:
 _ELSEWHERE = "name a folder on another file system with --output"
 
 TRIALS: tuple[tuple[str, Callable[[Path], str | None], str, str], ...] = (
-    ("owner only", owner_only, "folders can be closed to others", f"{_ELSEWHERE}: this one keeps no permissions"),
+    ("owner only", owner_only, "folders can be closed to others", f"{_ELSEWHERE}: this one ignores permissions"),
     ("claims", exclusive_creation, "only one process can create a file", f"{_ELSEWHERE}, or start one process"),
     ("heartbeat", signs_of_life, "touching a file changes its time", f"{_ELSEWHERE}, or start one process"),
     ("journal", locks, "links lock, appends are kept", f"{_ELSEWHERE}, or give studies a database (study.storage)"),
@@ -194,11 +191,9 @@ TRIALS: tuple[tuple[str, Callable[[Path], str | None], str, str], ...] = (
 )
 
 
-def _try(check: str, trial: Callable[[Path], str | None], fine: str, mend: str, folder: Path) -> Finding:
+def _try(check: str, trial: Callable[[Path], str | None], fine: str, fix: str, folder: Path) -> Finding:
     try:
         wrong = trial(folder)
     except OSError as error:
         wrong = f"{error.strerror}"
-    if wrong is None:
-        return Finding(TOPIC, check, State.OK, fine)
-    return Finding(TOPIC, check, State.PROBLEM, wrong, mend)
+    return Check(TOPIC, check).ok(fine) if wrong is None else Check(TOPIC, check).problem(wrong, fix)

@@ -1,16 +1,16 @@
-"""Are the files of the public tables here, and are they the right ones?"""
+"""Check that the files of the public tables are here, with the known checksums."""
 
 from pathlib import Path
 
 from lightleak.data.datasets import DATASETS, Dataset
 from lightleak.data.sources import DATA_DIR_VARIABLE, data_root, sha256_of
-from lightleak.doctor.finding import Facts, Finding, State
+from lightleak.doctor.finding import Check, Facts, Finding
 
 TOPIC = "data"
 
 
 def check(facts: Facts) -> list[Finding]:
-    """The folder of tables, and every dataset whose files have to be fetched."""
+    """Check the folder of tables, and every dataset whose files have to be fetched."""
     root = data_root(facts.data)
     asked = facts.data is not None or bool(facts.variables.get(DATA_DIR_VARIABLE))
     findings = [data_folder_is_there(root, asked)]
@@ -19,23 +19,24 @@ def check(facts: Facts) -> list[Finding]:
     into = "" if facts.data is None else f" --data {facts.data}"
     findings += [table(entry, root / entry.card.name, into) for entry in with_files]
     without = [entry.card.name for entry in entries if not entry.card.files]
-    findings.append(Finding(TOPIC, "no files needed", State.OK, ", ".join(without)))
+    findings.append(Check(TOPIC, "no files needed").ok(", ".join(without)))
     return findings
 
 
 def data_folder_is_there(root: Path, asked: bool) -> Finding:
-    """Whether the folder of tables exists; one that nobody named need not."""
+    """Check that the folder of tables exists; the default folder need not."""
+    check = Check(TOPIC, "folder")
     if root.is_dir():
-        return Finding(TOPIC, "folder", State.OK, str(root))
+        return check.ok(str(root))
     if asked:
-        mend = f"make it, or let --data or {DATA_DIR_VARIABLE} name the folder that holds adult/, german/, ..."
-        return Finding(TOPIC, "folder", State.PROBLEM, f"{root} is no folder", mend)
-    mend = f"export {DATA_DIR_VARIABLE} as the folder of your tables, on a cluster one that all nodes see"
-    return Finding(TOPIC, "folder", State.NOTE, f"{root} is not there yet", mend)
+        fix = f"create it, or name the folder that holds adult/, german/, ... by --data or {DATA_DIR_VARIABLE}"
+        return check.problem(f"{root} is no folder", fix)
+    fix = f"export {DATA_DIR_VARIABLE} as the folder of your tables, on a cluster one that all nodes see"
+    return check.note(f"{root} does not exist yet", fix)
 
 
 def table(entry: Dataset, folder: Path, into: str = "") -> Finding:
-    """Whether the files of a dataset are in its folder, readable and with the known checksums.
+    """Check that the files of a dataset are in its folder, readable and with the known checksums.
 
     Args:
         entry: the dataset.
@@ -43,6 +44,7 @@ def table(entry: Dataset, folder: Path, into: str = "") -> Finding:
         into: the flag that makes ``lightleak data prepare`` fetch into the folder that is examined.
     """
     card, here = entry.card, []
+    check = Check(TOPIC, card.name)
     prepare = f"lightleak data prepare {card.name}{into}"
     for file in card.files:
         path = folder / file
@@ -51,19 +53,16 @@ def table(entry: Dataset, folder: Path, into: str = "") -> Finding:
         try:
             got = sha256_of(path)
         except OSError as error:
-            found = f"{path} cannot be read: {error.strerror}"
-            return Finding(TOPIC, card.name, State.PROBLEM, found, f"chmod u+r {path}, or ask its owner")
+            return check.problem(f"{path} cannot be read: {error.strerror}", f"chmod u+r {path}, or ask its owner")
         if (expected := card.sha256.get(file)) not in (None, got):
             found = f"{path} is another file: SHA-256 {got[:12]}..., expected {str(expected)[:12]}..."
             again = f"{prepare} --force" if entry.downloads else f"get it from {card.urls[0]}"
-            return Finding(TOPIC, card.name, State.PROBLEM, found, again)
+            return check.problem(found, again)
         here.append(file)
     if len(here) < len(card.files):
         absent = [file for file in card.files if file not in here]
         found = f"{len(here)} of {len(card.files)} files here, no {', '.join(absent[:2])}"
         by_hand = f"get {'them' if len(absent) > 1 else 'it'} from {card.urls[0]} into {folder} ({card.license})"
-        mend = prepare if entry.downloads else by_hand
-        return Finding(TOPIC, card.name, State.NOTE, found, mend)
+        return check.note(found, prepare if entry.downloads else by_hand)
     known = sum(file in card.sha256 for file in here)
-    found = f"{len(here)} files here, " + (f"{known} checksums right" if known else "no checksum known")
-    return Finding(TOPIC, card.name, State.OK, found)
+    return check.ok(f"{len(here)} files here, " + (f"{known} checksums right" if known else "no checksum known"))

@@ -1,4 +1,4 @@
-"""A paper's cells beside ours: ``comparison.md``."""
+"""Comparison of a paper's cells with ours: ``comparison.md``."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from lightleak.reproductions.paper.values import PaperCell, PaperTable
 TOLERANCE_POINTS = 3.0
 PAPER_BATCHES = 50
 FEWEST = 5
-"""Measurements below which a cell is not judged: so few agree with almost anything, or with nothing, by chance."""
+"""Measurements below which a cell is not judged: with so few, agreement is a matter of chance."""
 ERROR_TOLERANCE = {"C1": 0.015, "C2": 0.02}
 """How far apart two mean absolute errors of a fraction may lie and still agree, by adversary.
 
@@ -24,8 +24,8 @@ UTILITY_TOLERANCE = 0.01
 0.9039."""
 UTILITIES = ("auc", "accuracy")
 NOT_COMPARED = ("correlation", "distance", "seconds")
-"""Units of which nothing says how far apart two values may lie: another machine's seconds, distances of histograms
-whose bins are not stated."""
+"""Units without a criterion for agreement: seconds on another machine, distances of histograms whose bins are not
+stated."""
 DECIMALS = {"count": 0, "fraction": 4, "distance": 4}
 """Decimals of the units that papers print to a fixed number of them."""
 SHOWN = (
@@ -71,8 +71,8 @@ class Compared:
     Attributes:
         cell: the paper's.
         ours: our result.
-        same_data: ours was measured on the paper's table; on another one nothing says how far the two may lie.
-        stand_in: what ours was measured on instead, for the heads of the two columns; their difference is not told.
+        same_data: ours was measured on the paper's table; otherwise there is no criterion for agreement.
+        stand_in: what ours was measured on instead, for the heads of the two columns; their difference is left out.
         is_fact: ours was read off a table or a network, not measured on samples: one value is all there is.
     """
 
@@ -203,8 +203,8 @@ def _verdict(compared: Sequence[Compared]) -> str:
         ),
         ("our 95% interval (where the paper prints no deviation)", any(cell.std is None for cell in cells)),
     ]
-    told = ", ".join(rule for rule, applies in rules if applies)
-    found = f"{sum(answers)} of {len(answers)} cells agree: within {told}, or the last digit of any other number."
+    criteria = ", ".join(rule for rule, applies in rules if applies)
+    found = f"{sum(answers)} of {len(answers)} cells agree: within {criteria}, or the last digit of any other number."
     return found + (f" {few} more were measured fewer than {FEWEST} times, too few to judge." if few else "")
 
 

@@ -1,4 +1,4 @@
-"""``lightleak reproduce``: run what stands behind a paper's table and print paper and ours side by side."""
+"""``lightleak reproduce``: run the experiments behind a paper's table and compare the paper's numbers with ours."""
 
 import json
 from collections.abc import Sequence

@@ -28,7 +28,7 @@ Row = dict[str, Any]
 Rows = list[Row]
 Report = Callable[[float], None]
 Outcome = tuple[list[Compared], Rows, list[str]]
-"""Cells beside our values, rows of ``results.json``, notes on our values."""
+"""Cells with our values, rows of ``results.json``, notes on our values."""
 
 CPU = torch.device("cpu")
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
@@ -133,7 +133,7 @@ class Reproduction:
         return summarize(self.values(cell, rows))
 
     def compare(self, rows: Rows) -> list[Compared]:
-        """Every cell beside our value."""
+        """Compare every cell with our value."""
         return [Compared(cell, self.measured(cell, rows), same_data=self.same_data) for cell in self.cells]
 
     def notes(self, rows: Rows) -> list[str]:

@@ -57,14 +57,14 @@ class Selection:
         sizes = self.batch_sizes and ",".join(map(str, self.batch_sizes))
         attacks = self.attacks and ",".join(self.attacks)
         settings = self.settings and ",".join(self.settings)
-        told = {
+        chosen = {
             "dataset": self.dataset,
             "batch sizes": sizes,
             "attacks": attacks,
             "labels": self.labels,
             "settings": settings,
         }
-        return ", ".join(f"{name} {value}" for name, value in told.items() if value is not None)
+        return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None)
 
     def keeps(self, cell: PaperCell) -> bool:
         """Whether the selection contains this cell."""

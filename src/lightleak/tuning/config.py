@@ -1,4 +1,4 @@
-"""A study as typed data: an audit's config in which searches stand in place of values, and the section ``study``."""
+"""A study as typed data: an audit's config with searches in place of values, and the section ``study``."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -63,7 +63,7 @@ class StudyConfig:
             training alone is tuned, trainings from other seeds, judged on the test rows; in other kinds of audit,
             other seeds. Of several objectives the first is compared. 0: no comparison.
         storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder, which all processes share
-            in either case. ``$NAME`` stands for an environment variable, so that no password is written down.
+            in either case. ``$NAME`` is replaced by an environment variable, so that no password is stored.
         seed: root seed of the sampler.
     """
 

@@ -1,4 +1,4 @@
-"""What a trial is judged by: numbers of its results rows, or of its training's validation."""
+"""Objectives of a study: metrics of results rows, or of a training's validation."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from lightleak.core.errors import UsageError
+from lightleak.tuning.parameter import is_number
 
 Direction = Literal["maximize", "minimize"]
 
@@ -23,7 +24,7 @@ BASELINE = "random"
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
-    """One number to make large or small.
+    """One metric to maximize or minimize.
 
     Attributes:
         metric: a number of the results rows (``cell_accuracy``, ``rmse``, ...), averaged over them; ``leakage``, cell
@@ -38,7 +39,7 @@ class ObjectiveConfig:
     where: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for a number that must not choose settings."""
+        """Raise `UsageError` for a metric of the test rows."""
         if self.metric.startswith("test/"):
             raise UsageError(
                 f"study.objectives: {self.metric!r} is of the test rows, which must not choose settings; use "
@@ -47,7 +48,7 @@ class ObjectiveConfig:
 
     @property
     def is_of_training(self) -> bool:
-        """Whether the training alone decides it."""
+        """Whether it is measured on the training alone."""
         return self.metric.startswith(VALIDATION)
 
     @property
@@ -60,9 +61,9 @@ class ObjectiveConfig:
         return f"{named}{of}"
 
     def of_rows(self, rows: Iterable[Mapping[str, Any]]) -> float | None:
-        """Mean over the rows that count; ``None`` where none holds the number.
+        """Return the mean over the rows that count; ``None`` if none has the metric.
 
-        A mean leakage below 0 is 0: an attacker that does better by guessing guesses.
+        A mean leakage below 0 is 0: an attacker can always guess.
 
         >>> rows = [{"unit": i, "attack": name, "rmse": 4.0 - i} for i, name in enumerate("aab")]
         >>> ObjectiveConfig("rmse", "minimize", {"attack": "a"}).of_rows(rows)
@@ -80,7 +81,7 @@ class ObjectiveConfig:
         counted = {
             str(row["unit"]): (row, float(row[metric]))
             for row in rows
-            if _is_number(row.get(metric))
+            if is_number(row.get(metric))
             and all(row.get(name) == value for name, value in self.where.items())
             and not (self.metric == LEAKAGE and row.get("attack") == BASELINE)
         }
@@ -93,7 +94,7 @@ class ObjectiveConfig:
 
 
 def of_training(metric: str, folder: Path) -> float | None:
-    """What a training logged last under a name; ``None`` where it logged nothing, NaN where it logged that."""
+    """Return the last logged value of a metric: ``None`` if nothing was logged, NaN if NaN was."""
     file = folder / "metrics.csv"
     if not file.is_file() or not file.stat().st_size:
         return None
@@ -103,9 +104,5 @@ def of_training(metric: str, folder: Path) -> float | None:
 
 
 def _update(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells the attacked updates of one run apart."""
+    """Return what identifies an attacked update within a run."""
     return tuple(row.get(name) for name in ("source", "epoch", "batch_size", "batch_index", "seed"))
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

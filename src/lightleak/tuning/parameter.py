@@ -1,14 +1,14 @@
-"""One searched setting: its range, its default, when it applies, and how Optuna knows it.
+"""One searched setting: its range, its default, when it applies, and how Optuna stores its values.
 
-Optuna stores scalars alone. A choice among other values, or among scalars that Python calls equal (1 and true), goes by
-the JSON text of its values.
+Optuna stores scalars only. A choice among other values, or among scalars that Python calls equal (1 and true), is
+stored as the JSON text of its values.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeAlias
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal, TypeAlias
 
 from lightleak.core.errors import UsageError
 
@@ -16,23 +16,10 @@ Kind = Literal["float", "int", "choice"]
 Scalar: TypeAlias = str | int | float | bool | None
 
 MISSING: Final = object()
-"""The default of a search that names none; ``None`` may be a choice."""
+"""The default of a search without one; ``None`` may be a choice."""
 
 SLACK = 1e-9
-"""What rounding may do to a value on its way through a logarithm, relative to the bounds."""
-
-
-class SuggestsValues(Protocol):
-    """What of ``optuna.Trial``, ``FixedTrial`` or ``FrozenTrial`` is used."""
-
-    def suggest_float(self, name: str, low: float, high: float, *, step: float | None = ..., log: bool = ...) -> float:
-        """A number of the range."""
-
-    def suggest_int(self, name: str, low: int, high: int, *, step: int = ..., log: bool = ...) -> int:
-        """A whole number of the range."""
-
-    def suggest_categorical(self, name: str, choices: Any) -> Any:
-        """One of the choices."""
+"""Rounding error allowed for a value that went through a logarithm, relative to the bounds."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +34,7 @@ class Condition:
     allowed: tuple[Any, ...]
 
     def holds_for(self, value: Any) -> bool:
-        """Whether ``value`` is one of the allowed."""
+        """Return whether ``value`` is one of the allowed values."""
         return any(canonical(value) == canonical(one) for one in self.allowed)
 
     def __str__(self) -> str:
@@ -60,12 +47,12 @@ class Parameter:
 
     Attributes:
         key: dotted place in the config.
-        name: what Optuna calls it: the key, with a number behind it where ranges of one key differ.
+        name: its name in Optuna: the key, followed by a number where ranges of one key differ.
         kind: ``float``, ``int`` or ``choice``.
         low: least number; ``None`` for a choice.
         high: largest number, included.
-        log: whether factors count, not differences.
-        step: distance between neighbours; ``None`` for all numbers between.
+        log: whether the scale is logarithmic.
+        step: distance between neighbors; ``None`` for a continuous range.
         of: the choices.
         default: value of the default trial; `MISSING` where there is none.
         when: conditions that must all hold.
@@ -78,24 +65,30 @@ class Parameter:
     high: float | None = None
     log: bool = False
     step: float | None = None
-    of: tuple[Any, ...] | None = None
+    of: tuple[Any, ...] = ()
     default: Any = MISSING
     when: tuple[Condition, ...] = ()
 
     @property
     def stored_choices(self) -> tuple[Scalar, ...]:
-        """The choices as Optuna knows them."""
-        choices = self.of or ()
-        scalars = all(value is None or isinstance(value, str | int | float) for value in choices)
-        return choices if scalars and len(set(choices)) == len(choices) else tuple(map(canonical, choices))
+        """The choices as Optuna stores them."""
+        scalars = all(value is None or isinstance(value, str | int | float) for value in self.of)
+        return self.of if scalars and len(set(self.of)) == len(self.of) else tuple(map(canonical, self.of))
 
     @property
     def range(self) -> tuple[Any, ...]:
-        """What two searches must share to be one parameter of Optuna's."""
+        """What two searches must have in common to be one parameter in Optuna."""
         return (self.kind, self.low, self.high, self.log, self.step, self.stored_choices)
 
-    def suggest(self, trial: SuggestsValues) -> Any:
-        """A value of the range, which ``trial`` chooses."""
+    @property
+    def fallback(self) -> Any:
+        """The default, or where there is none the first value of the range."""
+        if self.default is not MISSING:
+            return self.default
+        return self.of[0] if self.kind == "choice" else self.low
+
+    def suggest(self, trial: Any) -> Any:
+        """Return a value of the range, chosen by an ``optuna.Trial``, ``FixedTrial`` or ``FrozenTrial``."""
         if self.kind == "choice":
             return self.decode(trial.suggest_categorical(self.name, self.stored_choices))
         low, high = self._bounds
@@ -104,7 +97,7 @@ class Parameter:
         return trial.suggest_int(self.name, int(low), int(high), log=self.log, step=int(self.step or 1))
 
     def encode(self, value: Any) -> Scalar:
-        """``value`` as Optuna stores it.
+        """Return ``value`` as Optuna stores it.
 
         Raises:
             UsageError: it is outside the range.
@@ -115,16 +108,16 @@ class Parameter:
         return self.stored_choices[self._index(value)]
 
     def decode(self, stored: Any) -> Any:
-        """The value that Optuna stores as ``stored``.
+        """Return the value that Optuna stores as ``stored``.
 
         Raises:
-            UsageError: it is none of this parameter's: the study was made with another space.
+            UsageError: it is not in the range: the study was made with another space.
         """
         if self.kind != "choice":
             value = float(stored) if self.kind == "float" else int(stored)
             self.check(value)
             return value
-        for value, known in zip(self.of or (), self.stored_choices, strict=True):
+        for value, known in zip(self.of, self.stored_choices, strict=True):
             if known == stored:
                 return value
         raise UsageError(f"{self.key}: must be one of {self._choices}, got {stored!r}")
@@ -135,7 +128,7 @@ class Parameter:
             raise UsageError(f"{self.key}: must be {self.allowed}, got {value!r}")
 
     def contains(self, value: Any) -> bool:
-        """Whether ``value`` is in the range."""
+        """Return whether ``value`` is in the range."""
         if self.kind == "choice":
             return self._index(value) >= 0
         if not is_number(value) or (self.kind == "int" and value != int(value)):
@@ -149,7 +142,7 @@ class Parameter:
 
     @property
     def allowed(self) -> str:
-        """The range in words, as errors name it."""
+        """The range in words, for error messages."""
         if self.kind == "choice":
             return f"one of {self._choices}"
         number = "a number" if self.kind == "float" else "a whole number"
@@ -157,15 +150,8 @@ class Parameter:
 
     def describe(self) -> dict[str, Any]:
         """JSON-ready form."""
-        return {
-            "key": self.key,
-            "name": self.name,
-            "kind": self.kind,
-            "low": self.low,
-            "high": self.high,
-            "log": self.log,
-            "step": self.step,
-            "of": None if self.of is None else list(self.of),
+        return asdict(self) | {
+            "of": list(self.of) or None,
             "default": None if self.default is MISSING else self.default,
             "when": " and ".join(map(str, self.when)) or None,
         }
@@ -177,21 +163,21 @@ class Parameter:
 
     @property
     def _choices(self) -> str:
-        return ", ".join(map(words, self.of or ()))
+        return ", ".join(map(words, self.of))
 
     def _index(self, value: Any) -> int:
-        """Place of a choice; -1 where it is none."""
-        choices = [canonical(one) for one in self.of or ()]
+        """Index of a choice, -1 if it is not one."""
+        choices = [canonical(one) for one in self.of]
         return choices.index(canonical(value)) if canonical(value) in choices else -1
 
 
 def is_number(value: object) -> bool:
-    """Whether ``value`` is a finite number, and no truth value."""
+    """Return whether ``value`` is a finite number, not a boolean."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def canonical(value: Any) -> str:
-    """One text for values that YAML holds equal: ``1.0`` is ``1``, ``true`` is not.
+    """Return the same text for values that are equal in YAML: ``1.0`` is ``1``, ``true`` is not.
 
     >>> canonical({"b": [1.0, True], "a": None})
     '{"a": null, "b": [1, true]}'
@@ -200,7 +186,7 @@ def canonical(value: Any) -> str:
 
 
 def words(value: Any) -> str:
-    """A value as a YAML file would hold it.
+    """Return a value as a YAML file shows it.
 
     >>> words("clipping"), words(True), words([100, 100])
     ('clipping', 'true', '[100, 100]')
@@ -209,7 +195,7 @@ def words(value: Any) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """``value`` with whole floats as integers, and keys of mappings as texts."""
+    """Return ``value`` with whole floats as integers, and keys of mappings as strings."""
     if isinstance(value, Mapping):
         return {str(key): _whole(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

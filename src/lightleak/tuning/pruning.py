@@ -1,7 +1,7 @@
-"""Ends the training of a trial that its pruner gives up. One process talks to the study, all stop at the same epoch."""
+"""Ends the training of a pruned trial: one process reports to the study, all stop at the same epoch."""
 
 import math
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import lightning
 
@@ -9,22 +9,8 @@ from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.tuning.samplers import import_optuna
 
 
-class JudgedTrial(Protocol):
-    """What of ``optuna.Trial`` is used."""
-
-    @property
-    def number(self) -> int:
-        """Of the trial in its study."""
-
-    def report(self, value: float, step: int) -> None:
-        """Note the value after a step."""
-
-    def should_prune(self) -> bool:
-        """Whether the pruner gives the trial up."""
-
-
 class _Verdict(NamedTuple):
-    """What rank 0 tells the others: go on, stop for a reason, or fail with a message."""
+    """The message of rank 0 to the others: continue, stop for a reason, or fail."""
 
     stop: str | None = None
     unlogged: str | None = None
@@ -37,21 +23,21 @@ class TrialPruning(lightning.Callback):
     The step is the number of epochs trained, as pruners count resources. Under DDP rank 0 alone reports its value of
     the metric and decides. A value that is not finite is not reported: it prunes the trial whatever the pruner, as
     no comparison with it means anything. What was reported is kept in checkpoints: a resumed training reports no epoch
-    twice, and tells a trial that takes over for one that was killed what that one had reported.
+    twice, and a trial that replaces a killed one receives all reports again.
 
     Call `raise_if_pruned` after ``trainer.fit``: Lightning would take an exception within it for a crash.
 
     Args:
-        trial: the trial; needed on rank 0 alone.
+        trial: the Optuna trial; needed on rank 0 only.
         monitor: name of the metric among ``trainer.callback_metrics``, synchronised over ranks by whoever logs it.
     """
 
-    def __init__(self, trial: JudgedTrial | None, monitor: str) -> None:
+    def __init__(self, trial: Any | None, monitor: str) -> None:
         self.trial, self.monitor = trial, monitor
         self.pruned: str | None = None
         """Why the training was stopped."""
         self._values: dict[int, float] = {}
-        self._told: set[int] = set()
+        self._reported: set[int] = set()
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Raise `UsageError` where there is nothing to report, or more than once an epoch."""
@@ -98,14 +84,14 @@ class TrialPruning(lightning.Callback):
             raise import_optuna().TrialPruned(self.pruned)
 
     def state_dict(self) -> dict[str, Any]:
-        """What was reported, and to which trial."""
+        """Return the reported values, and the number of the trial."""
         return {"trial": None if self.trial is None else self.trial.number, "values": dict(self._values)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up where a checkpoint ends."""
+        """Resume from a checkpoint."""
         self._values = dict(state_dict["values"])
         same = self.trial is not None and self.trial.number == state_dict["trial"]
-        self._told = set(self._values) if same else set()
+        self._reported = set(self._values) if same else set()
 
     def _judge(self, trainer: lightning.Trainer) -> _Verdict:
         assert self.trial is not None  # checked when the training began
@@ -117,7 +103,7 @@ class TrialPruning(lightning.Callback):
         if not math.isfinite(value):
             return _Verdict(stop=f"{self.monitor} is {value} after epoch {step}")
         self._values.setdefault(step, value)
-        for earlier in sorted(set(self._values) - self._told):
+        for earlier in sorted(set(self._values) - self._reported):
             self.trial.report(self._values[earlier], earlier)
-            self._told.add(earlier)
+            self._reported.add(earlier)
         return _Verdict(stop=f"pruned after epoch {step}" if self.trial.should_prune() else None)

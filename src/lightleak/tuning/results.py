@@ -1,4 +1,4 @@
-"""What a study leaves: results.json, trials.parquet, and the best trial's config, which ``lightleak audit`` runs."""
+"""Files of a study: results.json, trials.parquet, and the best trial's config, for ``lightleak audit``."""
 
 import json
 import math
@@ -17,6 +17,7 @@ from lightleak.experiments.results import SCHEMA_VERSION
 from lightleak.experiments.settings import plain
 from lightleak.experiments.unit import without_nan, write_whole
 from lightleak.tuning.front import knee, pareto_front
+from lightleak.tuning.parameter import is_number
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, SharedStudy
 from lightleak.tuning.trial import settled, trial_folder, trial_tree
 
@@ -26,7 +27,7 @@ IMPORTANCE_TRIALS = 4
 
 
 def trial_rows(study: SharedStudy) -> list[dict[str, Any]]:
-    """A row of results.json for each trial that was begun."""
+    """Return a row of results.json for each trial that has started."""
     best, front = best_and_front(study)
     several, chosen = len(study.config.study.objectives) > 1, None if best is None else best.number
     return [
@@ -42,8 +43,8 @@ def trial_rows(study: SharedStudy) -> list[dict[str, Any]]:
 
 
 def trial_row(study: SharedStudy, trial: Any) -> dict[str, Any]:
-    """What a trial says by itself."""
-    resumed = trial.user_attrs.get(RESUMED)  # then the time since, without that in which nobody worked on it
+    """Return the part of a row that depends on the trial alone."""
+    resumed = trial.user_attrs.get(RESUMED)  # seconds then count from there, without the time between
     began = trial.datetime_start if resumed is None else datetime.fromisoformat(resumed)
     lasted = None if trial.datetime_complete is None else trial.datetime_complete - began
     named = None
@@ -64,7 +65,7 @@ def trial_row(study: SharedStudy, trial: Any) -> dict[str, Any]:
 
 
 def best_and_front(study: SharedStudy) -> tuple[Any | None, set[int]]:
-    """The best complete trial, or of several objectives the knee of their front, and the front's trial numbers."""
+    """Return the best complete trial (for several objectives the knee of their front), and the front's numbers."""
     complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
     if not complete:
         return None, set()
@@ -77,21 +78,21 @@ def best_and_front(study: SharedStudy) -> tuple[Any | None, set[int]]:
 
 
 def default_trial(study: SharedStudy) -> Any | None:
-    """The complete trial of the defaults."""
+    """Return the complete trial of the defaults."""
     return next((one for one in study.trials if one.user_attrs.get(DEFAULT) and one.state.name == "COMPLETE"), None)
 
 
 def tree_of(study: SharedStudy, trial: Any) -> dict[str, Any]:
-    """The audit that a trial ran, its steps included."""
+    """Return the audit that a trial ran, including its steps."""
     tree = trial_tree(study.config, study.config.space.values(trial.params))
     folder = trial_folder(study.folder, tree)
     return settled(study.config.study, tree, folder) if folder.with_suffix(".yaml").is_file() else tree
 
 
 def importance(study: SharedStudy) -> dict[str, dict[str, float]]:
-    """Share of each objective's variance that each searched setting explains (fANOVA, of complete trials).
+    """Return the share of each objective's variance that each searched setting explains (fANOVA, complete trials).
 
-    Settings that apply in some trials alone are left out. Empty where the trials are too few or all alike.
+    Settings that apply only in some trials are left out. Empty if the trials are too few or all alike.
     """
     import optuna
 
@@ -148,16 +149,16 @@ def write_study(study: SharedStudy, held_out: Mapping[str, Any] | None, words: M
 
 
 def write_best(file: Path, config: Any) -> None:
-    """Write an audit's config so that ``lightleak audit`` runs it as it is."""
+    """Write an audit's config for ``lightleak audit``."""
     write_whole(file, yaml.safe_dump(plain(config.to_dict()), sort_keys=False))
 
 
 def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """One row a trial; lists and mixed values as JSON text, which every reader of Parquet takes."""
+    """Write one row per trial; lists and mixed values as JSON text, which every reader of Parquet accepts."""
     flat = [
         {name: value for name, value in row.items() if name not in ("kind", "values", "parameters", "intermediate")}
         | {f"value {name}": value for name, value in (row["values"] or {}).items()}
-        | {name: value if _is_number(value) else json.dumps(value) for name, value in row["parameters"].items()}
+        | {name: value if is_number(value) else json.dumps(value) for name, value in row["parameters"].items()}
         | {"intermediate": json.dumps(row["intermediate"])}
         for row in rows
     ]
@@ -171,7 +172,3 @@ def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     content = BytesIO()
     table.to_parquet(content, index=False)
     write_whole(file, content.getvalue())
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

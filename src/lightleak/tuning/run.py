@@ -1,11 +1,10 @@
-"""``lightleak tune``: open or join the study in a folder, work on it, compare the best with the defaults, report."""
+"""``lightleak tune``: open or join the study in a folder, run trials, compare the best with the defaults, report."""
 
 import json
 import os
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -40,7 +39,7 @@ BEST_FILE = "best.yaml"
 def run_tune(
     config: TuneConfig, folder: Path, workers: int = 0, command: Sequence[str] = (), console: Console | None = None
 ) -> dict[str, Any]:
-    """Run a study, or what is left of one, alone or beside others on the same folder; return its ``results.json``.
+    """Run or resume a study, alone or with other processes on the same folder; return its ``results.json``.
 
     Args:
         config: the study.
@@ -50,7 +49,7 @@ def run_tune(
         console: where progress goes.
 
     Raises:
-        UsageError: the folder holds something else, or the default trial cannot be served; before any work.
+        UsageError: the folder holds something else, or the default trial cannot be run; before any work.
         UnsupportedError: Optuna is not installed.
         KeyboardInterrupt: finished trials are kept and written.
     """
@@ -60,8 +59,7 @@ def run_tune(
     quiet_optuna()
     tree = trial_tree(config, config.space.values(config.space.defaults()))
     device = resolve_device(str(tree.get("device", "auto")))
-    with TemporaryDirectory() as place:  # a study that cannot be leaves no folder behind
-        checked = check_trial(config, tree, Path(place) / "default.yaml")
+    checked = check_trial(config, tree)  # before a folder is created
     build_sampler(config.study.sampler, config.study.seed, len(config.study.objectives))
     build_pruner(config.study.pruner, len(config.study.objectives))
     open_study_folder(folder, config)
@@ -69,19 +67,19 @@ def run_tune(
     study = SharedStudy(config, folder)
     words = words_of(checked, prepare_experiment(checked) if isinstance(checked, AuditConfig) else None)
     ended = {trial.number for trial in study.trials if trial.state.is_finished()}
-    told, held_out = partial(_tell, study, console, ended), None
+    report_ended, held_out = partial(_print_ended, study, console, ended), None
     try:
         lanes = lanes_here(device, workers, config.study.trials)
         if len(lanes) == 1 and device.type == "cpu":
-            work(config, folder, told)
+            work(config, folder, report_ended)
         else:
-            work_in_processes(config, folder, [_visible(lane) for lane in lanes], told)
+            work_in_processes(config, folder, [_visible(lane) for lane in lanes], report_ended)
         held_out = _hold_out(study, len(lanes))
     finally:
         # Also after an interruption: the report then shows what is there.
         results = write_study(study, held_out, words)
         build_report(folder)
-    if checked.redact:  # trials and the held-out comparison are runs of their own
+    if checked.redact:  # trials and the held-out comparison are separate runs
         for run in {found.parent for name in ATTACKABLE for found in folder.rglob(name)}:
             redact_run(run, checked.redact)
     _summary(results["rows"], held_out, folder, console)
@@ -98,12 +96,12 @@ def open_study_folder(folder: Path, config: TuneConfig) -> None:
     """
     saved, asked = folder / CONFIG_FILE, read_yaml(yaml.safe_dump(config.to_dict()))
     begin_folder(folder, saved, "study", lambda: write_whole(saved, yaml.safe_dump(asked, sort_keys=False)))
-    held = read_settings(saved)
-    if SECTION not in held:
+    stored = read_settings(saved)
+    if SECTION not in stored:
         raise UsageError(f"{folder} holds an audit; choose another --output")
-    if _without_trials(held) != _without_trials(asked):
+    if _without_trials(stored) != _without_trials(asked):
         raise UsageError(f"{folder} holds another study; choose another --output")
-    if held != asked:
+    if stored != asked:
         write_whole(saved, yaml.safe_dump(asked, sort_keys=False))
 
 
@@ -116,7 +114,7 @@ def _visible(lane: torch.device) -> str | None:
 
 
 def _hold_out(study: SharedStudy, workers: int) -> dict[str, Any] | None:
-    """Write ``best.yaml`` and compare the best trial with the default on what no trial saw; once for all processes."""
+    """Write ``best.yaml`` and compare the best trial with the default on held-out data; once for all processes."""
     best, _ = best_and_front(study)
     if best is None:
         return None
@@ -139,28 +137,28 @@ def _hold_out(study: SharedStudy, workers: int) -> dict[str, Any] | None:
     return compared
 
 
-def _tell(study: SharedStudy, console: Console, told: set[int]) -> None:
-    """A line for every trial that has ended since the last call."""
+def _print_ended(study: SharedStudy, console: Console, printed: set[int]) -> None:
+    """Print a line for every trial that has ended since the last call."""
     for trial in study.trials:
-        if trial.number in told or not trial.state.is_finished():
+        if trial.number in printed or not trial.state.is_finished():
             continue
-        told.add(trial.number)
+        printed.add(trial.number)
         row = trial_row(study, trial)
         values = ", ".join(f"{name} {value:.4g}" for name, value in (row["values"] or {}).items())
-        said = values or row["error"] or ("its process died" if row["state"] == "failed" else "stopped early")
+        outcome = values or row["error"] or ("its process died" if row["state"] == "failed" else "stopped early")
         chosen = ", ".join(f"{key} {_short(value)}" for key, value in row["parameters"].items())
         default = " (the defaults)" if row["is_default"] else ""
-        line = f"trial {row['trial']}{default}: {said}  [{chosen}]"
+        line = f"trial {row['trial']}{default}: {outcome}  [{chosen}]"
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _summary(
     rows: Sequence[Mapping[str, Any]], held_out: Mapping[str, Any] | None, folder: Path, console: Console
 ) -> None:
-    """What was chosen, and what it is worth.
+    """Print the chosen settings and their values.
 
     Raises:
-        LightLeakError: nothing was, as no trial is complete.
+        LightLeakError: no trial is complete.
     """
     chosen = next((row for row in rows if row["is_best"] or row["is_knee"]), None)
     if chosen is None:

@@ -52,7 +52,7 @@ class PrunerConfig:
         n_warmup_steps: of ``median``: steps of a trial before it may be stopped.
         min_resource: of ``hyperband``: steps of a trial before it may be stopped.
         max_resource: of ``hyperband``: steps of a whole trial; left out, those of the first that finishes.
-        reduction_factor: of ``hyperband``: one in this many goes on.
+        reduction_factor: of ``hyperband``: one in this many continues.
     """
 
     name: Literal["none", "median", "hyperband"] = "none"
@@ -73,7 +73,7 @@ class PrunerConfig:
 
 
 def build_sampler(config: SamplerConfig, seed: int, n_objectives: int = 1) -> "BaseSampler":
-    """Optuna's sampler. The same seed asks for the same settings, so every worker of a study needs a seed of its own.
+    """Optuna's sampler. The same seed gives the same settings, so every worker of a study needs its own seed.
 
     Raises:
         UsageError: ``nsga2`` for one objective.

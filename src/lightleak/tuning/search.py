@@ -1,6 +1,6 @@
-"""A search as YAML writes it, ``{search: float, low: .., high: .., default: ..}``, checked and made a `Parameter`."""
+"""Reading a search from YAML, ``{search: float, low: .., high: .., default: ..}``, as a checked `Parameter`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from difflib import get_close_matches
@@ -19,9 +19,9 @@ _NEEDS = {kind: ("of",) if kind == "choice" else ("low", "high") for kind in KIN
 
 
 def is_search(node: Any) -> bool:
-    """Whether a node of a config stands for a search.
+    """Return whether a node of a config is a search.
 
-    A setting may itself be called ``search``: a kind of search, or a word that only searches have, tells them apart.
+    A setting may itself be called ``search``; a search has a known kind, or a key that only searches have.
 
     >>> is_search({"search": "int", "low": 1, "high": 5}), is_search({"search": "tpe", "steps": 300})
     (True, False)
@@ -32,19 +32,19 @@ def is_search(node: Any) -> bool:
 
 
 def read_search(key: str, node: Mapping[str, Any]) -> Parameter:
-    """The search at ``key``, with its key for a name.
+    """Return the search at ``key``, named by its key.
 
     Raises:
-        UsageError: a word is unknown or missing, or a value is none that the kind of search allows.
+        UsageError: a key of the search is unknown or missing, or a value is not allowed for its kind.
     """
     kind = node["search"]
     if kind not in KINDS:
-        raise UsageError(f"{key}: unknown search {kind!r}{_close(kind, KINDS)}; known: {', '.join(KINDS)}")
+        raise UsageError(f"{key}: unknown search {kind!r}{close_match(kind, KINDS)}; known: {', '.join(KINDS)}")
     takes = _TAKES[kind]
     for word in node:
         if word not in ("search", *takes):
             raise UsageError(
-                f"{key}: a search of kind {kind} takes {', '.join(takes)}, got {word!r}{_close(word, takes)}"
+                f"{key}: a search of kind {kind} takes {', '.join(takes)}, got {word!r}{close_match(word, takes)}"
             )
     if missing := [word for word in _NEEDS[kind] if word not in node]:
         raise UsageError(f"{key}: a search of kind {kind} needs {' and '.join(missing)}")
@@ -56,8 +56,7 @@ def read_search(key: str, node: Mapping[str, Any]) -> Parameter:
 
 def _numbers(key: str, kind: Kind, node: Mapping[str, Any], when: tuple[Condition, ...]) -> Parameter:
     whole = kind == "int"
-    bounds = {word: _number(f"{key}: {word}", node[word], whole) for word in ("low", "high")}
-    low, high = bounds["low"], bounds["high"]
+    low, high = (_number(f"{key}: {word}", node[word], whole) for word in ("low", "high"))
     log = node.get("log", False)
     if not isinstance(log, bool):
         raise UsageError(f"{key}: log must be true or false, got {log!r}")
@@ -108,18 +107,15 @@ def _choices(key: str, of: Any) -> tuple[Any, ...]:
 
 
 def _check_plain(key: str, value: Any) -> None:
-    """Raise `UsageError` for what no JSON text holds, which is what studies are stored as, and for further searches."""
+    """Raise `UsageError` for values that JSON, in which studies are stored, cannot hold, and for nested searches."""
     if is_search(value):
         raise UsageError(f"{key}: a choice cannot hold a search; give the inner setting a search with a when instead")
-    if isinstance(value, Mapping):
-        for one in value.values():
-            _check_plain(key, one)
-    elif isinstance(value, list | tuple):
-        for one in value:
+    if isinstance(value, Mapping | list | tuple):
+        for one in value.values() if isinstance(value, Mapping) else value:
             _check_plain(key, one)
     elif not (value is None or isinstance(value, str | bool) or is_number(value)):
         raise UsageError(
-            f"{key}: a choice must be a finite number, a word, true, false, null, or lists and mappings of them, "
+            f"{key}: a choice must be a finite number, a string, true, false, null, or lists and mappings of them, "
             f"got {value!r}"
         )
 
@@ -129,7 +125,7 @@ def _with_default(parameter: Parameter, node: Mapping[str, Any]) -> Parameter:
         return parameter
     default = node["default"]
     low, high = parameter.low, parameter.high
-    # Optuna forgives no rounding of what it is told to try.
+    # Optuna tolerates no rounding in a trial that is enqueued.
     outside = low is not None and high is not None and is_number(default) and not low <= default <= high
     if outside or not parameter.contains(default) or (parameter.kind == "int" and not isinstance(default, int)):
         raise UsageError(f"{parameter.key}: default must be {parameter.allowed}, got {_of_yaml(default)}")
@@ -151,10 +147,11 @@ def _conditions(key: str, when: Any) -> tuple[Condition, ...]:
 
 
 def _of_yaml(value: Any) -> str:
-    """A value as an error shows it; an empty one in YAML's word."""
+    """Return a value for an error message, with YAML's word for None."""
     return "null" if value is None else repr(value)
 
 
-def _close(word: Any, known: tuple[str, ...]) -> str:
+def close_match(word: Any, known: Sequence[str]) -> str:
+    """Return a hint at the known word nearest to ``word``, empty if none is near."""
     close = get_close_matches(str(word), known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

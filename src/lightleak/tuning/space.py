@@ -1,18 +1,18 @@
-"""The search space of a study: an experiment's config in which searches stand in place of values.
+"""The search space of a study: an experiment's config with searches in place of values.
 
 A search whose conditions do not hold is left out of the config. A list of searches that all have a ``when`` gives one
 setting other ranges under other conditions: the first whose conditions hold is taken.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
+from functools import partial
 from typing import Any
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.settings import plain
-from lightleak.tuning.parameter import MISSING, Condition, Parameter, SuggestsValues, words
-from lightleak.tuning.search import is_search, read_search
+from lightleak.tuning.parameter import MISSING, Condition, Parameter, words
+from lightleak.tuning.search import close_match, is_search, read_search
 
 _LEFT_OUT = object()
 
@@ -31,12 +31,18 @@ class Space:
     parameters: tuple[Parameter, ...]
     searched: frozenset[str]
 
-    def suggest(self, trial: SuggestsValues) -> dict[str, Any]:
-        """A value for every search that applies, by dotted key, which ``trial`` chooses."""
+    def suggest(self, trial: Any) -> dict[str, Any]:
+        """Return a value for every search that applies, by dotted key, chosen by an Optuna trial."""
         return self._decide(lambda parameter: parameter.suggest(trial))
 
+    def each_choice(self) -> Iterator[dict[str, Any]]:
+        """Yield values in which one choice after the other is taken, everything else at its default."""
+        for chosen in self.parameters:
+            for value in chosen.of:
+                yield self._decide(partial(_chosen_or_fallback, chosen, value))
+
     def defaults(self) -> dict[str, Any]:
-        """The default trial, as ``study.enqueue_trial`` takes it: stored values by Optuna's names."""
+        """Return the default trial as ``study.enqueue_trial`` takes it: stored values by Optuna's names."""
         stored: dict[str, Any] = {}
 
         def default(parameter: Parameter) -> Any:
@@ -47,7 +53,7 @@ class Space:
         return stored
 
     def values(self, optuna_params: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by dotted key of a trial's ``params``; a trial that was cut short gives those it had.
+        """Return values by dotted key from a trial's ``params``; a trial that was cut short has only some.
 
         Raises:
             UsageError: a name or value that this space does not know.
@@ -61,7 +67,7 @@ class Space:
         return {by_name[name].key: by_name[name].decode(stored) for name, stored in optuna_params.items()}
 
     def fill(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """The config with every search replaced by its value, or left out where its conditions do not hold.
+        """Return the config with every search replaced by its value, or left out where its conditions do not hold.
 
         Raises:
             UsageError: a value is missing, outside its range, or of a search that does not apply.
@@ -81,11 +87,11 @@ class Space:
         return plain(filled)
 
     def describe(self) -> list[dict[str, Any]]:
-        """The parameters, JSON-ready."""
+        """Return the parameters, JSON-ready."""
         return [parameter.describe() for parameter in self.parameters]
 
     def _decide(self, choose: Callable[[Parameter], Any]) -> dict[str, Any]:
-        """Values by key of the searches that apply: under one key, the first whose conditions hold."""
+        """Return values by key of the searches that apply: of those of one key, the first whose conditions hold."""
         values: dict[str, Any] = {}
         for parameter in self.parameters:
             if parameter.key not in values and all(self._holds(one, values) for one in parameter.when):
@@ -99,11 +105,11 @@ class Space:
 
 
 def read_space(tree: Mapping[str, Any]) -> Space:
-    """The space of a config; without searches it has no parameters.
+    """Return the space of a config; without searches it has no parameters.
 
     Raises:
-        UsageError: a search is wrong (see `read_search`), a condition names no setting, can never hold or goes round in
-            a circle, or a search that applies in the default trial has no default.
+        UsageError: a search is wrong (see `read_search`), a condition names no setting, can never hold or is
+            circular, or a search that applies in the default trial has no default.
     """
     copy: dict[str, Any] = plain(tree)
     searches: dict[str, list[Parameter]] = {}
@@ -125,6 +131,10 @@ def read_space(tree: Mapping[str, Any]) -> Space:
     space = Space(copy, tuple(possible), frozenset(searches))
     space._decide(_require_default)
     return space
+
+
+def _chosen_or_fallback(chosen: Parameter, value: Any, parameter: Parameter) -> Any:
+    return value if parameter is chosen else parameter.fallback
 
 
 def _require_default(parameter: Parameter) -> Any:
@@ -166,7 +176,7 @@ def _is_alternatives(node: Any, path: tuple[str, ...]) -> bool:
 
 
 def _settings(node: Any, path: tuple[str, ...]) -> Iterable[tuple[str, Any]]:
-    """Every fixed value by dotted key; sections, and lists that hold searches, are no values."""
+    """Yield every fixed value by dotted key; sections, and lists that hold searches, are no values."""
     if is_search(node) or _is_alternatives(node, path):
         return
     if isinstance(node, Mapping):
@@ -188,11 +198,8 @@ def _holds_search(node: Any) -> bool:
 
 
 def _named(alternatives: list[Parameter]) -> list[Parameter]:
-    """Ranges of one key that differ get a number behind their name: Optuna knows one range by one name."""
-    ranges: list[tuple[Any, ...]] = []
-    for one in alternatives:
-        if one.range not in ranges:
-            ranges.append(one.range)
+    """Number the names of ranges of one key that differ: a name in Optuna has one range."""
+    ranges = list(dict.fromkeys(one.range for one in alternatives))
     if len(ranges) == 1:
         return alternatives
     return [replace(one, name=f"{one.key}#{ranges.index(one.range) + 1}") for one in alternatives]
@@ -205,8 +212,7 @@ def _check_condition(
     place = f"{parameter.key}: when names {condition.key!r}"
     if condition.key not in searches:
         if condition.key not in fixed:
-            close = get_close_matches(condition.key, [*searches, *fixed], n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = close_match(condition.key, (*searches, *fixed))
             raise UsageError(
                 f"{place}, which is no setting of this config{hint}; a condition needs the dotted key of a search or "
                 "of a value that is written out"
@@ -214,24 +220,26 @@ def _check_condition(
         return
     others = searches[condition.key]
     if all(one.kind == "float" and one.step is None for one in others):
-        raise UsageError(f"{place}, a search of all numbers of a range, of which none is ever met; name a choice")
+        raise UsageError(
+            f"{place}, a search over a continuous range, of which no exact value is ever drawn; name a choice"
+        )
     for value in condition.allowed:
         if not any(one.contains(value) for one in others):
             raise UsageError(f"{place}, which must be {' or '.join(one.allowed for one in others)}, got {words(value)}")
 
 
 def _ordered(searches: Mapping[str, list[Parameter]]) -> list[str]:
-    """Keys as the config names them, but each behind those that its conditions name.
+    """Return keys in the order of the config, but each after those that its conditions name.
 
     Raises:
-        UsageError: conditions go round in a circle.
+        UsageError: conditions are circular.
     """
     order: list[str] = []
 
     def visit(key: str, behind: tuple[str, ...]) -> None:
         if key in behind:
             circle = " -> ".join((*behind[behind.index(key) :], key))
-            raise UsageError(f"{key}: its when goes round in a circle: {circle}")
+            raise UsageError(f"{key}: circular `when` condition: {circle}")
         if key not in order:
             for one in searches[key]:
                 for condition in one.when:

@@ -1,8 +1,8 @@
-"""One Optuna study that many processes share: who takes which trial, and what becomes of the trials of the dead.
+"""One Optuna study shared by many processes: assignment of trials, and recovery of trials whose process died.
 
-Optuna's records lie in a journal file, which network file systems serve where they break SQLite; who is alive is told
-by claims in the same folder. Every decision about the study is taken under one lock, so that as many trials are asked
-for as the config says, and a trial whose process died is gone on with by one of the living.
+Optuna's records are in a journal file, which works on network file systems that break SQLite; claims in the same folder
+show which processes are alive. Every decision about the study is made under one lock, so that the number of trials is
+exactly that of the config, and a trial whose process died is resumed by another.
 """
 
 import logging
@@ -27,14 +27,14 @@ JOURNAL = "journal.log"
 STUDY_NAME = "lightleak"
 
 MAX_RETRIES = 3
-"""How often a trial is resumed whose process died: one that kills every process must not be tried for ever."""
+"""Maximum retries after a process dies: a trial that kills every process must not be tried forever."""
 
 RETRIES, RESUMED, DEFAULT, WORKER, ERROR = "retries", "resumed", "is_default", "worker", "error"
 """Names of the user attributes of a trial."""
 
 
 def quiet_optuna() -> Any:
-    """Optuna, which tells of every trial in the log; the command speaks for itself.
+    """Return Optuna with its log, a line for every trial, turned off.
 
     Raises:
         UnsupportedError: it is not installed.
@@ -82,10 +82,10 @@ class SharedStudy:
 
     @contextmanager
     def next_trial(self) -> Iterator[tuple[Any, dict[str, Any]] | None]:
-        """Within the block a new trial and its values are ours; ``None`` where there is none to begin just now."""
-        with ExitStack() as held:
+        """Claim a new trial and its values within the block; ``None`` if there is none to start at the moment."""
+        with ExitStack() as claimed:
             with self.claims.wait_for("study"):
-                begun = self._begin(held)
+                begun = self._begin(claimed)
             try:
                 yield begun
             except KeyboardInterrupt:
@@ -94,19 +94,19 @@ class SharedStudy:
                 raise
 
     def tell(self, trial: Any, values: Sequence[float]) -> None:
-        """A trial is complete."""
+        """Record a complete trial."""
         self._end(trial.number, values=list(values))
 
     def tell_pruned(self, trial: Any) -> None:
-        """A trial was stopped by the pruner."""
+        """Record a pruned trial."""
         self._end(trial.number, state=self._state.PRUNED)
 
     def tell_failed(self, trial: Any, error: str) -> None:
-        """A trial cannot be run with these settings; it counts, and is not repeated."""
+        """Record a trial that cannot be run with its settings; it counts, and is not repeated."""
         self._end(trial.number, {ERROR: error}, state=self._state.FAIL)
 
     def _end(self, number: int, attributes: Mapping[str, Any] | None = None, **how: Any) -> None:
-        """Of a trial that was taken over while its process was only slow, the first to end counts."""
+        """End a trial; if it was taken over from a slow process, the first end counts."""
         from optuna.trial import Trial
 
         with self.claims.wait_for("study"):
@@ -116,19 +116,19 @@ class SharedStudy:
                     Trial(self.optuna, frozen._trial_id).set_user_attr(name, value)
                 self.optuna.tell(number, **how)
 
-    def _begin(self, held: ExitStack) -> tuple[Any, dict[str, Any]] | None:
+    def _begin(self, claimed: ExitStack) -> tuple[Any, dict[str, Any]] | None:
         from optuna.trial import Trial
 
         dead = self._left_by_the_dead()
         if dead is None and self._counted(self.trials) >= self.config.study.trials:
             return None
-        # A sampler of its own for every trial: a study that one process resumes goes on as if it had never ended.
+        # A new sampler for every trial: a study resumed by one process continues as if it had never stopped.
         number = len(self.trials) if dead is None else max(1, dead.number)  # trial 0 is queued before it is asked for
         study = self.config.study
         seed = derive_seed(study.seed, "sampler", number)
         self.optuna.sampler = build_sampler(study.sampler, seed, len(study.objectives))
         trial = self.optuna.ask() if dead is None else Trial(self.optuna, dead._trial_id)
-        held.enter_context(self.claims.hold(_claim(trial.number)))
+        claimed.enter_context(self.claims.hold(_claim(trial.number)))
         trial.set_user_attr(WORKER, f"{socket.gethostname()} {os.getpid()}")
         return trial, self.config.space.suggest(trial)
 
@@ -146,7 +146,7 @@ class SharedStudy:
         return sum(trial.state != self._state.WAITING for trial in trials)
 
     def _left_by_the_dead(self) -> Any | None:
-        """The first trial whose process died, to be gone on with under its number: the sampler sees no difference."""
+        """Return the first trial whose process died, to be resumed under its number: the sampler sees no difference."""
         from optuna.trial import Trial
 
         for frozen in self._running(self.trials):

@@ -1,4 +1,4 @@
-"""One trial: an audit with the searched settings filled in, run as far as the pruner lets it, and its values."""
+"""One trial: an audit with the searched settings filled in, run until it ends or is pruned, and its values."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.load import kind_of, load_config
+from lightleak.experiments.load import kind_of, load_config, parse_config
 from lightleak.experiments.run import open_run_folder, run_audit
 from lightleak.experiments.settings import named_settings, plain, read_settings
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
@@ -29,19 +29,18 @@ from lightleak.targets.trainer import quiet_lightning
 from lightleak.tuning.budget import steps_within, with_steps
 from lightleak.tuning.config import StudyConfig, TuneConfig
 from lightleak.tuning.objective import BASELINE, LEAKAGE, ObjectiveConfig, of_training
-from lightleak.tuning.parameter import MISSING
 from lightleak.tuning.pruning import TrialPruning
 
 TRIALS = "trials"
 PLACE = ("device", "workers")
-"""Settings that say where a trial runs, not what it is."""
+"""Settings of the place where a trial runs; they do not change its result."""
 
 Report = Callable[[int, float], None]
-"""Told the objective after so many clients; raises `optuna.TrialPruned` where the pruner stops the trial."""
+"""Receives the number of clients so far and the objective; raises `optuna.TrialPruned` if the trial is pruned."""
 
 
 def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "validation") -> dict[str, Any]:
-    """The audit of these values: searches filled in, steps within the budget, clients of the given training rows.
+    """Return the audit for ``values``: searches filled in, steps within the budget, clients of the given rows.
 
     Args:
         config: the study.
@@ -58,14 +57,14 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "valid
 
 
 def trial_folder(root: Path, tree: Mapping[str, Any]) -> Path:
-    """Where a trial runs: the same for the same settings, so that one which died goes on where it stopped."""
+    """Return the run folder of a trial; it depends on the settings alone, so that an interrupted trial resumes."""
     settings = {name: value for name, value in plain(tree).items() if name not in PLACE}
     text = json.dumps(settings, sort_keys=True, default=str)
     return root / TRIALS / hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def load_trial(tree: Mapping[str, Any], file: Path) -> Any:
-    """Write an audit's config to ``file`` and read it as its kind does.
+    """Write an audit's config to ``file`` and parse it.
 
     Raises:
         UsageError: the audit refuses a setting.
@@ -75,22 +74,22 @@ def load_trial(tree: Mapping[str, Any], file: Path) -> Any:
 
 
 def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """The trial's config with the steps that a budget of seconds leaves its attacks.
+    """Return the trial's config with the steps that a budget of seconds allows its attacks.
 
-    They are measured once and kept beside the folder: a trial that is resumed, and the best one's config, take as many
-    again.
+    They are measured once and stored next to the folder, so that a resumed trial and the best config take the same
+    number.
     """
     file = folder.with_suffix(".yaml")
     if file.is_file():
         try:
-            if _without_steps(held := read_settings(file)) == _without_steps(plain(tree)):
-                return held
+            if _without_steps(stored := read_settings(file)) == _without_steps(plain(tree)):
+                return stored
         except UsageError:
             pass
-        set_aside(file, "it is not of this trial; it is made again")
+        set_aside(file, "it belongs to another trial; it is written again")
     filled: dict[str, Any] = plain(tree)
     if study.budget.seconds is not None:
-        config = load_trial(tree, folder.with_suffix(".asked.yaml"))
+        config = parse_config(tree)
         filled["attacks"] = named_settings("attacks", filled["attacks"])
         for unit in plan_units(config, prepare_experiment(config), Path(os.devnull)):
             options = filled["attacks"][unit.attack]
@@ -101,23 +100,21 @@ def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[s
 
 
 def _without_steps(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """A trial's config without what a budget decides, and without its place."""
+    """Return a trial's config without the steps that a budget sets, and without `PLACE`."""
     attacks = named_settings("attacks", tree.get("attacks"))
     bare = {name: {key: one for key, one in options.items() if key != "steps"} for name, options in attacks.items()}
     return {**{name: value for name, value in tree.items() if name not in PLACE}, "attacks": bare}
 
 
-def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
-    """The config of the default trial, after a look at everything that could fail in the middle of a study.
+def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
+    """Return the config of the default trial, after checking everything that could fail in the middle of a study.
 
     Raises:
-        UsageError: what cannot be served, and why.
+        UsageError: the study cannot be run.
     """
-    for parameter in config.space.parameters:
-        for stored in parameter.stored_choices:
-            values = config.space.suggest(_Chosen(config, {parameter.name: stored}))
-            load_trial(trial_tree(config, values), file)
-    loaded = load_trial(tree, file)
+    for values in config.space.each_choice():
+        parse_config(trial_tree(config, values))
+    loaded = parse_config(tree)
     if not isinstance(loaded, AuditConfig):
         if wrong := [one.metric for one in config.study.objectives if one.is_of_training]:
             raise UsageError(f"study.objectives: {wrong[0]!r} needs an audit of updates, got {loaded.kind}")
@@ -145,23 +142,6 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
     return loaded
 
 
-class _Chosen:
-    """Stands in for Optuna's trial: the given values, otherwise defaults, otherwise the least of a range."""
-
-    def __init__(self, config: TuneConfig, given: Mapping[str, Any]) -> None:
-        known = {one.name: one.encode(one.default) for one in config.space.parameters if one.default is not MISSING}
-        self.values = {**known, **given}
-
-    def suggest_float(self, name: str, low: float, high: float, **_: Any) -> float:
-        return float(self.values.get(name, low))
-
-    def suggest_int(self, name: str, low: int, high: int, **_: Any) -> int:
-        return int(self.values.get(name, low))
-
-    def suggest_categorical(self, name: str, choices: Sequence[Any]) -> Any:
-        return self.values.get(name, choices[0])
-
-
 def _check_objective(objective: ObjectiveConfig, config: AuditConfig) -> None:
     name, attacks = objective.metric, sorted(config.attacks)
     if objective.is_of_training:
@@ -182,18 +162,18 @@ def _check_objective(objective: ObjectiveConfig, config: AuditConfig) -> None:
 def run_trial(
     study: StudyConfig, tree: Mapping[str, Any], folder: Path, report: Report, trial: Any = None
 ) -> tuple[float, ...]:
-    """Run one trial, or what is left of one, and return a value per objective.
+    """Run or resume one trial and return a value per objective.
 
     Args:
         study: how it is judged.
         tree: the audit.
         folder: its run folder.
         report: see `Report`.
-        trial: Optuna's, which a training reports its epochs to.
+        trial: the Optuna trial to which a training reports its epochs.
 
     Raises:
-        optuna.TrialPruned: the pruner stopped it.
-        LightLeakError: the audit cannot be run, or gives no such number.
+        optuna.TrialPruned: the trial was pruned.
+        LightLeakError: the audit cannot be run, or has no value for an objective.
     """
     config = load_trial({**settled(study, tree, folder), "workers": 1}, folder.with_suffix(".yaml"))
     with quiet_lightning():
@@ -209,8 +189,8 @@ def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder
     if value is not None and not math.isfinite(value):
         raise LightLeakError(f"study.objectives: {objective.metric!r} is {value}")
     if value is None:
-        there = sorted({name for row in rows for name, held in row.items() if isinstance(held, float)})
-        raise UsageError(f"study.objectives: no row has {objective.metric!r} {objective.where}; rows have {there}")
+        known = sorted({name for row in rows for name, entry in row.items() if isinstance(entry, float)})
+        raise UsageError(f"study.objectives: no row has {objective.metric!r} {objective.where}; rows have {known}")
     return value
 
 
@@ -223,11 +203,11 @@ def _run_horizontal(
     open_run_folder(folder, config)
     if config.rounds and not (folder / TRAINING_FILE).is_file():
         prunes = first.is_of_training and not several and trial is not None
-        pruning = TrialPruning(trial, first.metric) if prunes else None
-        if pruning is None:
-            train(config, experiment, folder, quiet)
-        else:
+        if prunes:
+            pruning = TrialPruning(trial, first.metric)
             train(config, experiment, folder, quiet, (pruning,), pruning.raise_if_pruned)
+        else:
+            train(config, experiment, folder, quiet)
     if all(objective.is_of_training for objective in study.objectives):
         return []
     units = judged_units(config, plan_units(config, experiment, folder))
@@ -236,15 +216,15 @@ def _run_horizontal(
         run_units(lambda stage=stage: stage, folder, device, 1, "nothing", quiet=True)  # type: ignore[misc]
         rows = finished_rows(units, folder)
         value = None if several or first.is_of_training else first.of_rows(rows)
-        if value is not None and stage is not stages[-1]:  # nothing is left to be saved there
+        if value is not None and stage is not stages[-1]:  # after the last stage pruning saves nothing
             report(len({_update(row) for row in rows}), value)
     return rows
 
 
 def judged_units(config: AuditConfig, units: Sequence[Unit]) -> list[Unit]:
-    """The units that a trial is judged by: where there are fresh clients, those alone.
+    """Return the units that a trial is judged by: where there are fresh clients, only those.
 
-    What is captured in a training comes from all training rows, the held-out clients' among them.
+    Captures of a training come from all training rows, including those of the held-out clients.
     """
     return [unit for unit in units if not config.initial.batches or unit.facts["source"] == "initial"]
 
@@ -254,7 +234,7 @@ def _update(facts: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _stages(units: Sequence[Unit], clients: int) -> Iterator[list[Unit]]:
-    """Units of so many updates at a time, all attacks on them together."""
+    """Yield the units of so many updates at a time, all attacks on them together."""
     order = sorted({_update(unit.facts) for unit in units})
     for begin in range(0, len(order), clients):
         taken = set(order[begin : begin + clients])

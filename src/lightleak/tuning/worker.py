@@ -1,4 +1,4 @@
-"""Processes that work on one study: in this one, or several on this machine, each with a core or a GPU of its own."""
+"""Workers of a study: this process, or several on this machine, each with its own core or GPU."""
 
 import os
 import time
@@ -16,18 +16,18 @@ from lightleak.tuning.study import DEFAULT, SharedStudy
 from lightleak.tuning.trial import run_trial, trial_folder, trial_tree
 
 WAIT_SECONDS = 0.5
-"""Between two looks for a trial, where others run the last ones."""
+"""Between two checks for a new trial while others run the last ones."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-Told = Callable[[], None]
-"""Called after every trial, and while there is nothing to do."""
+OnProgress = Callable[[], None]
+"""Called after every trial, and while waiting."""
 
 
-def work(config: TuneConfig, folder: Path, told: Told = lambda: None) -> None:
-    """Run trials until the study is over; returns when all of them have ended, whoever ran them.
+def work(config: TuneConfig, folder: Path, on_progress: OnProgress = lambda: None) -> None:
+    """Run trials until all trials of the study have ended, in whichever process.
 
-    One thread: a trial's values do not depend on what runs beside it.
+    Uses one thread, so that a trial's values do not depend on other processes.
     """
     study = SharedStudy(config, folder)
     with one_thread():
@@ -35,7 +35,7 @@ def work(config: TuneConfig, folder: Path, told: Told = lambda: None) -> None:
             with study.next_trial() as begun:
                 if begun is not None:
                     _run(study, *begun)
-            told()
+            on_progress()
             if begun is None:
                 time.sleep(WAIT_SECONDS)
 
@@ -56,23 +56,23 @@ def _run(study: SharedStudy, trial: Any, values: dict[str, Any]) -> None:
     try:
         tree = trial_tree(study.config, values)
         folder = trial_folder(study.folder, tree)
-        # Trials with the same settings share a folder: the second finds what the first has done.
+        # Trials with the same settings share a folder: the second reuses the results of the first.
         with study.claims.wait_for(f"settings-{folder.name}"):
             found = run_trial(settings, tree, folder, report, judged)
     except TrialPruned:
         study.tell_pruned(trial)
     except OSError:
-        raise  # of this machine, not of the settings: another process may repeat the trial
+        raise  # a fault of this machine, not of the settings: another process may repeat the trial
     except Exception as error:
         study.tell_failed(trial, f"{type(error).__name__}: {error}")
         if (trial.user_attrs.get(DEFAULT) and isinstance(error, UsageError)) or "CUDA error" in str(error):
-            raise  # the study asks for what is not there; after a CUDA error this process can do nothing more
+            raise  # the study cannot be run; after a CUDA error this process is unusable
     else:
         study.tell(trial, found)
 
 
 class _Spared:
-    """The trial of the defaults, which no pruner stops: everything else is compared with it."""
+    """The default trial, which is never pruned, as all others are compared with it."""
 
     def __init__(self, trial: Any) -> None:
         self.number, self.report = trial.number, trial.report
@@ -81,20 +81,20 @@ class _Spared:
         return False
 
 
-def work_in_processes(config: TuneConfig, folder: Path, devices: Sequence[str | None], told: Told) -> None:
+def work_in_processes(config: TuneConfig, folder: Path, devices: Sequence[str | None], on_progress: OnProgress) -> None:
     """As `work`, by one process for each entry of ``devices``.
 
     Args:
         config: the study.
         folder: its folder.
         devices: for each worker the GPU it sees, or None for a core.
-        told: called now and then.
+        on_progress: called now and then.
 
     Raises:
-        LightLeakError: every worker was killed and the study is not over; the same command goes on.
+        LightLeakError: every worker was killed and the study is not over; rerun the command to resume.
     """
     given = [(config, folder, device) for device in devices]
-    codes = run_in_processes(_start, given, lambda *_: None, idle=told)
+    codes = run_in_processes(_start, given, lambda *_: None, idle=on_progress)
     if not SharedStudy(config, folder).is_over:
         listed = ", ".join(map(str, codes))
         raise LightLeakError(f"every worker ended before the study was over (exit codes {listed})")

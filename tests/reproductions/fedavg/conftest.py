@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.preset import DIGITS, PRESETS, FedAvgPreset
+from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
 
 pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
 
@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 @pytest.fixture(scope="session")
 def tiny() -> FedAvgPreset:
     """The digits' preset with little work."""
-    return replace(DIGITS, channels=(4, 6), hidden=12, rows=4, steps=3, rounds=2, clients_per_round=2)
+    return replace(PRESETS["digits"], channels=(4, 6), hidden=12, rows=4, steps=3, rounds=2, clients_per_round=2)
 
 
 @pytest.fixture

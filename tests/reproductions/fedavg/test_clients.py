@@ -9,16 +9,16 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.data.image_scale import ImageScale
 from lightleak.protocols import fedavg
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.preset import DIGITS, FedAvgPreset
+from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
 from lightleak.reproductions.fedavg.setting import ClientSetting
 
 
 def test_no_two_clients_share_an_image() -> None:
-    clients = ImageClients(DIGITS, seed=0)
+    clients = ImageClients(PRESETS["digits"], seed=0)
     held = torch.cat([clients.positions(client) for client in range(clients.size)])
     # A fifth of the 1,797 digits is held out for accuracy; 50 images each.
     assert clients.size == 28 and len(held.unique()) == len(held) == 28 * 50
-    assert not torch.equal(ImageClients(DIGITS, seed=1).positions(0), clients.positions(0))
+    assert not torch.equal(ImageClients(PRESETS["digits"], seed=1).positions(0), clients.positions(0))
 
 
 def test_rows_are_standardised_images(clients: ImageClients) -> None:

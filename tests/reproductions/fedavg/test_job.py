@@ -24,7 +24,7 @@ from lightleak.reproductions.fedavg.job import (
     label_work,
     restored_counts,
 )
-from lightleak.reproductions.fedavg.preset import DIGITS
+from lightleak.reproductions.fedavg.preset import PRESETS
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
 from lightleak.reproductions.reproduction import Work
 from lightleak.targets.spec import build_network
@@ -135,7 +135,7 @@ def test_packs_do_not_depend_on_the_number_of_updates() -> None:
     big = AttackSetting(ClientSetting(10, 5, n_clients=1), "fedavg_prior")  # 500 rows each; a pack takes 1,024
 
     def indices(setting: AttackSetting, number: int) -> list[list[int]]:
-        packs = attack_work(ImageClients(DIGITS, 0), setting, number, CPU)
+        packs = attack_work(ImageClients(PRESETS["digits"], 0), setting, number, CPU)
         return [[int(unit.rpartition("-")[2]) for unit in pack.ids] for pack in packs]
 
     assert indices(big, 5) == [[0, 1], [2, 3], [4]]

@@ -6,8 +6,10 @@ import pytest
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
-from lightleak.reproductions.fedavg.preset import CIFAR100, DIGITS, FEMNIST, PRESETS, local_settings, preset_of
+from lightleak.reproductions.fedavg.preset import PRESETS, local_settings, preset_of
 from lightleak.targets.spec import build_network
+
+DIGITS, FEMNIST, CIFAR100 = (PRESETS[name] for name in ("digits", "femnist", "cifar100"))
 
 
 def test_hyperparameters_are_those_of_appendix_b2() -> None:

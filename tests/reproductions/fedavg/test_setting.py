@@ -5,7 +5,7 @@ import pytest
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES
 from lightleak.reproductions.fedavg.each_image import EachImage
-from lightleak.reproductions.fedavg.preset import FEMNIST
+from lightleak.reproductions.fedavg.preset import PRESETS
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, clients_of, setting_of
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
 
@@ -15,7 +15,7 @@ def settings(number: int, attack: str, **coordinates: object) -> set[AttackSetti
     cells = [c for c in load_paper_table(f"fedavg-table{number}").cells if (c.attack, c.dataset) == (attack, "femnist")]
     kept = [c for c in cells if all(getattr(c, key) == value for key, value in coordinates.items())]
     assert kept
-    return {setting_of(cell, FEMNIST) for cell in kept}
+    return {setting_of(cell, PRESETS["femnist"]) for cell in kept}
 
 
 def test_both_metrics_of_a_cell_are_one_experiment() -> None:
@@ -35,7 +35,7 @@ def test_restored_labels_are_not_shared() -> None:
 def test_labels_of_batches_go_to_the_attacks_that_know_batches() -> None:
     [told] = settings(8, "fedavg_shared", known_batch_counts=True, random_batches=False)
     assert told.clients == ClientSetting(10, 5, share_labels="batches", reshuffle=False)
-    assert told.options(FEMNIST)["label_order"] == "batches"
+    assert told.options(PRESETS["femnist"])["label_order"] == "batches"
     [untold] = settings(8, "fedavg_epoch", random_batches=False)  # one run for both
     assert untold.clients == ClientSetting(10, 5, reshuffle=False) and untold.changed == ()
 
@@ -43,15 +43,15 @@ def test_labels_of_batches_go_to_the_attacks_that_know_batches() -> None:
 def test_attack_without_knowledge_of_epochs() -> None:
     [setting] = settings(9, "fedavg_prior", assumed_epochs=25)
     assert setting.clients == ClientSetting(5, 5, tells_epochs=False)
-    options = setting.options(FEMNIST)
+    options = setting.options(PRESETS["femnist"])
     assert options["assumed_epochs"] == 25 and options["matching_weight"] == 2 / 50
     [shared] = settings(9, "fedavg_shared", assumed_epochs=25)
-    assert shared.options(FEMNIST)["matching_weight"] == 2 / 2  # two batches an epoch
+    assert shared.options(PRESETS["femnist"])["matching_weight"] == 2 / 2  # two batches an epoch
 
 
 def test_priors_rounds_and_aggregates() -> None:
     [prior] = settings(4, "fedavg_prior", prior_statistic="conv_max", prior_distance="l1")
-    assert prior.options(FEMNIST)["epoch_prior"] == 81.365
+    assert prior.options(PRESETS["femnist"])["epoch_prior"] == 81.365
     assert {setting.clients.round for setting in settings(7, "fedavg_prior")} == {1, 6, 11}
     assert {setting.clients.n_clients for setting in settings(10, "fedavg_prior")} == {1, 2, 4}
 

@@ -26,9 +26,11 @@ from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.thesis import image_models, images
 from lightleak.reproductions.thesis.image_job import ATTACKS, ImageJudge, public_samples
 from lightleak.reproductions.thesis.image_models import load_image_model
-from lightleak.reproductions.thesis.image_study import CELEBA, DIGITS, ImageStudy, image_study
+from lightleak.reproductions.thesis.image_study import STUDIES, ImageStudy, image_study
 from lightleak.reproductions.thesis.images import METRICS
 from lightleak.targets.image_resnet import build_resnet
+
+DIGITS, CELEBA = STUDIES["digits"], STUDIES["celeba"]
 
 pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
 CPU = torch.device("cpu")
@@ -44,7 +46,13 @@ def tiny() -> ImageStudy:
         generator_widths=(8, 8),
         critic_widths=(8,),
     )
-    return replace(DIGITS, networks=dict.fromkeys(DIGITS.networks, "resnet-6"), attack=attack, epochs=2, per_class=6)
+    return replace(
+        DIGITS,
+        networks=dict.fromkeys(DIGITS.networks, "resnet-6"),
+        attack=attack,
+        epochs=2,
+        per_class=6,
+    )
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ class ImageClients:
     def observe(
         self, setting: ClientSetting, index: int, network: nn.Module | None = None
     ) -> tuple[ClientUpdate, GroundTruth]:
-        """Update ``index``: of one client, or the mean of several. The same images stand behind it in every setting.
+        """Update ``index``: of one client, or the mean of several. Its images are the same in every setting.
 
         Args:
             setting: what leaves the clients.
@@ -105,11 +105,11 @@ class ImageClients:
             )
             updates.append(update)
             truths.append(truth)
-        return told(updates, setting), joined(truths)
+        return as_received(updates, setting), joined(truths)
 
 
-def told(updates: Sequence[ClientUpdate], setting: ClientSetting) -> ClientUpdate:
-    """What the server is told of one client's update, or of the mean of several."""
+def as_received(updates: Sequence[ClientUpdate], setting: ClientSetting) -> ClientUpdate:
+    """Return what the server receives of one client's update, or of the mean of several."""
     update = updates[0] if len(updates) == 1 else aggregate_updates(updates)
     if setting.tells_epochs:
         return update

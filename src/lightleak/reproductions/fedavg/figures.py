@@ -23,6 +23,7 @@ from lightleak.reproductions.fedavg.notes import attack_note, stand_in
 from lightleak.reproductions.fedavg.pictures import PictureBlock, order_of, to_bytes, write_figure
 from lightleak.reproductions.fedavg.setting import AttackSetting, setting_of
 from lightleak.reproductions.fedavg.tables import ImageStudy
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import CPU, Report, Row, Rows, Stage, Work
 
@@ -44,15 +45,15 @@ class PictureGrid(ImageStudy):
     """
 
     def choose_cells(self) -> list[PaperCell]:
-        """Cells of the chosen images; a stand-in stands beside the first dataset."""
+        """Cells of the chosen images; a stand-in is compared with the first dataset."""
         datasets, dataset = list(dict.fromkeys(cell.dataset for cell in self.table.drawn)), self.preset.dataset
         if not self.preset.is_stand_in and dataset not in datasets:
             raise UsageError(f"{self.table.name} shows {' and '.join(map(str, datasets))}, got --dataset {dataset}")
-        beside, attacks = dataset if dataset in datasets else datasets[0], self.selection.attacks
+        shown, attacks = dataset if dataset in datasets else datasets[0], self.selection.attacks
         cells = [
             replace(cell, batch_size=self.preset.rows)
             for cell in self.table.drawn
-            if cell.dataset == beside and (attacks is None or cell.attack in attacks)
+            if cell.dataset == shown and (attacks is None or cell.attack in attacks)
         ]
         if not cells:
             raise UsageError(f"nothing of {self.table.name} is left to run with {self.selection.chosen()}")
@@ -78,15 +79,12 @@ class PictureGrid(ImageStudy):
 
     def notes(self, rows: Rows) -> list[str]:
         """Where the pictures are."""
-        found = [stand_in(self.preset)] if self.preset.is_stand_in else []
-        found.append("One client; pictures of it and of what was made of it are in figure.html.")
-        return [*found, attack_note(self.preset)]
+        return [*stand_in(self.preset), note("fedavg", "figure"), attack_note(self.preset)]
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """The pictures on a page."""
-        notes = [stand_in(self.preset)] if self.preset.is_stand_in else []
         blocks = _blocks(folder, [row["unit"] for row in rows], self.table.options.get("shown"))
-        write_figure(folder, self.table.title, notes, blocks)
+        write_figure(folder, self.table.title, stand_in(self.preset), blocks)
 
 
 def picture_work(clients: ImageClients, setting: AttackSetting, by_epoch: bool = False) -> Work:

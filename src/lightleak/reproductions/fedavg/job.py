@@ -180,13 +180,13 @@ def restored_counts(
     update: ClientUpdate, method: FedAvgLabelMethod, seed: int, index: int, device: torch.device
 ) -> Tensor:
     """Whole label counts, LongTensor ``[classes]``, from the same random images for every method."""
-    told, network = update.facts, client_network(update).to(device)
-    steps, rate = told.local_steps, told.learning_rate
+    facts, network = update.facts, client_network(update).to(device)
+    steps, rate = facts.local_steps, facts.learning_rate
     assert steps is not None and rate is not None  # a client's own update states both
-    before, buffers = ({k: v.to(device) for k, v in held.items()} for held in (update.parameters, update.buffers))
+    before, buffers = ({k: v.to(device) for k, v in tensors.items()} for tensors in (update.parameters, update.buffers))
     after = {name: value + update.update[name].to(device) for name, value in before.items()}
     width = NetworkSpec.from_dict(update.network).layout.width
     dummy = torch.randn(DUMMY_IMAGES, width, generator=generator(seed, "label images", index)).to(device)
-    sgd = told.momentum, told.weight_decay
-    counts = restore_fedavg_counts(network, before, after, buffers, told.n_rows, rate, steps, dummy, method, *sgd)
-    return round_counts(counts.cpu(), told.n_rows)
+    sgd = facts.momentum, facts.weight_decay
+    counts = restore_fedavg_counts(network, before, after, buffers, facts.n_rows, rate, steps, dummy, method, *sgd)
+    return round_counts(counts.cpu(), facts.n_rows)

@@ -9,19 +9,20 @@ from torch import nn
 
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.fedavg.notes import stand_in
-from lightleak.reproductions.fedavg.preset import CIFAR100, FEMNIST, FedAvgPreset, preset_of
+from lightleak.reproductions.fedavg.preset import FedAvgPreset, preset_of
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import FactTable, Row, Rows
 from lightleak.targets.spec import build_network
 
 
 class NetworkFacts(FactTable):
-    """Sizes of every layer of the paper's two networks, or of the digits' beside FEMNIST's; as printed or as coded."""
+    """Sizes of every layer of the paper's two networks, or of a stand-in's network; as printed or as coded."""
 
     def choose(self) -> list[PaperCell]:
         """Cells of the chosen networks, one network after the other."""
         dataset = self.selection.dataset
-        self.presets = [FEMNIST, CIFAR100] if dataset is None else [preset_of(dataset)]
+        self.presets = [preset_of(name) for name in (("femnist", "cifar100") if dataset is None else (dataset,))]
         return [cell for preset in self.presets for cell in self.table.cells if cell.dataset == preset.stands_for]
 
     def fact(self, cell: PaperCell, rows: Rows) -> float:
@@ -35,17 +36,13 @@ class NetworkFacts(FactTable):
 
     def compare(self, rows: Rows) -> list[Compared]:
         """Facts of a stand-in are not judged."""
-        names = {
-            str(preset.stands_for): f"{preset.dataset} (stand-in)" for preset in self.presets if preset.is_stand_in
-        }
-        found = [(one, names.get(str(one.cell.dataset))) for one in super().compare(rows)]
+        found = [(one, self._preset(one.cell).stand_in) for one in super().compare(rows)]
         return [replace(one, same_data=name is None, stand_in=name) for one, name in found]
 
     def notes(self, rows: Rows) -> list[str]:
         """Which network it is."""
         which = "the published code's, which is attacked" if self.selection.as_published else "the printed one"
-        note = f"The network is {which}; --as-published shows that of the code, whose second kernel is 3 x 3."
-        return [*(stand_in(preset) for preset in self.presets if preset.is_stand_in), note]
+        return [*(text for preset in self.presets for text in stand_in(preset)), note("fedavg", "network", which=which)]
 
     def _preset(self, cell: PaperCell) -> FedAvgPreset:
         return next(preset for preset in self.presets if preset.stands_for == cell.dataset)
@@ -59,8 +56,7 @@ def layers_of(preset: FedAvgPreset, second_kernel: int) -> dict[str, Mapping[str
         preset: settings of the dataset.
         second_kernel: side of the second convolution's kernel.
 
-    >>> from lightleak.reproductions.fedavg.preset import FEMNIST
-    >>> layers_of(FEMNIST, second_kernel=1)["linear1"]
+    >>> layers_of(preset_of("femnist"), second_kernel=1)["linear1"]
     {'in_features': 4096, 'out_features': 100}
     """
     found: dict[str, Mapping[str, int]] = {}

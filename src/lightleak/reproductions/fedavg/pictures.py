@@ -1,4 +1,4 @@
-"""Picture grids as one self-contained HTML page: private images above what attacks make of them (Fig. 2 to 11)."""
+"""Picture grids as one self-contained HTML page: private images above their reconstructions (Fig. 2 to 11)."""
 
 import base64
 from collections.abc import Sequence
@@ -56,10 +56,10 @@ def figure_page(title: str, notes: Sequence[str], blocks: Sequence[PictureBlock]
         blocks: at least one; with images of one size.
     """
     shown = "".join(_figure(block) for block in blocks)
-    told = "".join(f"<p>{escape(note)}</p>" for note in notes)
+    paragraphs = "".join(f"<p>{escape(note)}</p>" for note in notes)
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{told}{shown}</body></html>\n"
+        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{paragraphs}{shown}</body></html>\n"
     )
 
 

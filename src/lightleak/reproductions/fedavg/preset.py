@@ -1,4 +1,4 @@
-"""What the FedAvg paper sets per dataset (Dimitrov et al. 2022, Sec. 5, App. B), under a name."""
+"""Settings of the FedAvg paper by dataset (Dimitrov et al. 2022, Sec. 5, App. B)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 from lightleak.attacks.gradient_inversion.fedavg.simulate.epoch_prior import PriorDistance, PriorStatistic
 from lightleak.core.errors import UsageError
 from lightleak.data.layout import EncodedLayout
+from lightleak.reproductions.paper.settings import paper_settings, with_tuples
 from lightleak.targets.spec import NetworkSpec
 
 StudyDataset = Literal["digits", "mnist", "femnist", "cifar100"]
@@ -15,35 +16,12 @@ SEPARATE = ("fedavg_prior", "fedavg_no_prior")
 """Attacks with variables of their own in every local epoch."""
 
 PUBLISHED_STEPS = 400
-"""Optimisation steps of the published code; App. B.2 says 200."""
+"""Optimization steps of the published code; App. B.2 says 200."""
 
 MATCHING_WEIGHT = 2.0
 """What the weight of the distance grows (FEMNIST) or shrinks (CIFAR100) to in the published code."""
 
 PriorWeights = tuple[tuple[PriorStatistic, PriorDistance, float], ...]
-
-_FEMNIST_WEIGHTS: PriorWeights = (
-    ("mean", "l1", 250.846),
-    ("conv_mean", "l1", 263.623),
-    ("max", "l1", 77.298),
-    ("conv_max", "l1", 81.365),
-    ("mean", "l2", 1000.0),
-    ("conv_mean", "l2", 1054.413),
-    ("max", "l2", 92.378),
-    ("conv_max", "l2", 97.776),
-)
-"""The published scripts of Table 4: lambda_inv by g and D_inv, all priors of one weight at the first step."""
-
-_CIFAR100_WEIGHTS: PriorWeights = (
-    ("mean", "l1", 15.708),
-    ("conv_mean", "l1", 16.206),
-    ("max", "l1", 4.848),
-    ("conv_max", "l1", 5.0),
-    ("mean", "l2", 62.675),
-    ("conv_mean", "l2", 65.573),
-    ("max", "l2", 5.814),
-    ("conv_max", "l2", 6.075),
-)
 
 
 @dataclass(frozen=True)
@@ -52,7 +30,7 @@ class FedAvgPreset:
 
     Attributes:
         dataset: ``femnist`` and ``cifar100`` (the paper's), or ``digits`` and ``mnist``, which stand in for them.
-        stands_for: dataset of the paper whose printed numbers stand beside ours.
+        stands_for: dataset of the paper whose printed numbers are compared with ours.
         shape: channels, height and width of an image.
         n_classes: classes.
         channels: of the network's two convolutions (Table 5).
@@ -66,7 +44,7 @@ class FedAvgPreset:
         learning_rate_decay: gamma_rec.
         decay_every: steps between two decays.
         threshold: PSNR in dB above which an image counts as reconstructed.
-        steps: optimisation steps of an attack.
+        steps: optimization steps of an attack.
         learning_rate: eta of the client.
         rows: images of a client (N).
         clients_per_round: clients of one round of a training.
@@ -101,7 +79,7 @@ class FedAvgPreset:
 
     @property
     def stand_in(self) -> str | None:
-        """What the images are called in the place of the paper's; None where they are the paper's."""
+        """Name of the images that replace the paper's; None where they are the paper's."""
         return f"{self.dataset} (stand-in)" if self.is_stand_in else None
 
     @property
@@ -171,62 +149,10 @@ class FedAvgPreset:
         return {"epoch_prior": weight, "prior_statistic": statistic, "prior_distance": distance}
 
 
-FEMNIST = FedAvgPreset(
-    "femnist",
-    "femnist",
-    shape=(1, 28, 28),
-    n_classes=62,
-    channels=(32, 64),
-    hidden=100,
-    prior_statistic="mean",
-    prior_distance="l2",
-    prior_weights=_FEMNIST_WEIGHTS,
-    total_variation=0.001,
-    clip=2.0,
-    attack_learning_rate=0.4,
-    learning_rate_decay=0.995,
-    decay_every=10,
-    threshold=20.0,
-)
-"""App. B.2, FEMNIST; the prior of Sec. 5.4."""
-
-CIFAR100 = FedAvgPreset(
-    "cifar100",
-    "cifar100",
-    shape=(3, 32, 32),
-    n_classes=100,
-    channels=(64, 128),
-    hidden=200,
-    prior_statistic="conv_max",
-    prior_distance="l2",
-    prior_weights=_CIFAR100_WEIGHTS,
-    total_variation=0.0002,
-    clip=10.0,
-    attack_learning_rate=0.1,
-    learning_rate_decay=0.997,
-    decay_every=20,
-    threshold=19.0,
-)
-"""App. B.2, CIFAR100; the prior of Sec. 5.4."""
-
-DIGITS = replace(
-    FEMNIST,
-    dataset="digits",
-    shape=(1, 8, 8),
-    n_classes=10,
-    attack_learning_rate=0.1,
-    prior_weights=tuple((statistic, distance, weight / 100) for statistic, distance, weight in _FEMNIST_WEIGHTS),
-    rounds=50,
-)
-"""scikit-learn's 8 x 8 digits with FEMNIST's settings but for the image, the classes, the rounds, and two that were
-searched for by PSNR on one client of seed 1000 with E = m = 5: the attack's learning rate among 0.05, 0.1, 0.2 and 0.4,
-and the weight of the prior among 10, 30, 100 and 1000. FEMNIST's weight costs 4 dB there: the prior is a mean over
-pixels, so each of 64 feels twelve times as much of it as each of 784."""
-
-MNIST = replace(FEMNIST, dataset="mnist", n_classes=10)
-"""MNIST's digits with FEMNIST's settings, a stand-in too."""
-
-PRESETS: dict[str, FedAvgPreset] = {preset.dataset: preset for preset in (DIGITS, MNIST, FEMNIST, CIFAR100)}
+PRESETS: dict[str, FedAvgPreset] = {
+    name: FedAvgPreset(**with_tuples(paper_settings("fedavg")["presets"][name])) for name in get_args(StudyDataset)
+}
+"""Presets by dataset; the reasons for their values are in ``reproductions/paper/fedavg.yaml``."""
 
 
 def preset_of(dataset: str | None, steps: int | None = None) -> FedAvgPreset:
@@ -234,7 +160,7 @@ def preset_of(dataset: str | None, steps: int | None = None) -> FedAvgPreset:
 
     Args:
         dataset: name of the dataset.
-        steps: optimisation steps of an attack, where they are not the paper's.
+        steps: optimization steps of an attack, where they are not the paper's.
 
     Raises:
         UsageError: an unknown dataset.

@@ -1,4 +1,4 @@
-"""Which clients and which attack stand behind a cell of the FedAvg paper."""
+"""The clients and the attack behind a cell of the FedAvg paper."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -56,15 +56,15 @@ class ClientSetting:
         >>> ClientSetting(10, 5, defense="gaussian_noise", strength=0.01).name
         '10x5_gaussian_noise-0.01'
         """
-        told = [f"{self.epochs}x{self.batch_size}"]
-        told += [] if self.share_labels == "counts" else [f"labels-{self.share_labels}"]
-        told += [] if self.reshuffle else ["same-batches"]
-        told += [f"{self.defense}-{self.strength:g}"] if self.strength is not None else []
-        told += ["each-image"] if self.each_image else []
-        told += [] if self.round is None else [f"round-{self.round}"]
-        told += [] if self.n_clients == 1 else [f"clients-{self.n_clients}"]
-        told += [] if self.tells_epochs else ["epochs-untold"]
-        return "_".join(told)
+        parts = [f"{self.epochs}x{self.batch_size}"]
+        parts += [] if self.share_labels == "counts" else [f"labels-{self.share_labels}"]
+        parts += [] if self.reshuffle else ["same-batches"]
+        parts += [f"{self.defense}-{self.strength:g}"] if self.strength is not None else []
+        parts += ["each-image"] if self.each_image else []
+        parts += [] if self.round is None else [f"round-{self.round}"]
+        parts += [] if self.n_clients == 1 else [f"clients-{self.n_clients}"]
+        parts += [] if self.tells_epochs else ["epochs-untold"]
+        return "_".join(parts)
 
     def training(self, preset: FedAvgPreset) -> LocalTraining:
         """Local training of every client."""
@@ -136,7 +136,7 @@ def setting_of(cell: PaperCell, preset: FedAvgPreset, each_image: bool = False) 
         preset: settings of the dataset.
         each_image: see `ClientSetting`.
     """
-    assert cell.attack is not None  # callers pass cells that an attack stands behind
+    assert cell.attack is not None  # callers pass cells of attacks
     by_batch = bool(cell.known_batch_counts) and cell.attack in SIMULATED
     clients = clients_of(cell, each_image, by_batch)
     changed: dict[str, Any] = {}

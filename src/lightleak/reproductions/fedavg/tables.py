@@ -1,4 +1,4 @@
-"""The FedAvg paper's tables that attacks, restored labels and trainings stand behind."""
+"""The FedAvg paper's tables of attacks, restored labels and trainings."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +14,7 @@ from lightleak.reproductions.fedavg.job import attack_work, label_work
 from lightleak.reproductions.fedavg.notes import attack_note, defense_note, stand_in
 from lightleak.reproductions.fedavg.preset import PUBLISHED_STEPS, FedAvgPreset, local_settings, preset_of
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, clients_of, setting_of
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Rows, Stage, Work
 from lightleak.reproductions.settings import Selection
@@ -45,7 +46,7 @@ def chosen_preset(selection: Selection) -> FedAvgPreset:
 
 
 class ImageStudy(Reproduction):
-    """A table or figure on images, which may be a stand-in for the paper's."""
+    """A table or figure on images, which may be stand-ins for the paper's."""
 
     def choose(self) -> list[PaperCell]:
         """See `Reproduction.choose`."""
@@ -53,11 +54,11 @@ class ImageStudy(Reproduction):
         return self.choose_cells()
 
     def choose_cells(self) -> list[PaperCell]:
-        """The cells that the preset stands beside."""
+        """The cells to compare the preset's results with."""
         raise NotImplementedError
 
     def compare(self, rows: Rows) -> list[Compared]:
-        """Cells beside ours, which on a stand-in, or in another machine's hours, are not judged."""
+        """Compare cells with ours; stand-ins, and hours of another machine, are not judged."""
         name = self.preset.stand_in
         return [
             replace(one, same_data=name is None and one.cell.unit != "hours", stand_in=name)
@@ -110,7 +111,7 @@ class ImageTable(ImageStudy):
             if self.updates * together > clients.size:
                 raise UsageError(
                     f"--batches must be at most {clients.size // together}: {self.preset.dataset} has {clients.size} "
-                    f"clients of {self.preset.rows} images, and {together} of them stand behind an update; got "
+                    f"clients of {self.preset.rows} images, and an update is of {together} of them; got "
                     f"{self.updates}"
                 )
 
@@ -164,29 +165,23 @@ class ImageTable(ImageStudy):
 
     def notes(self, rows: Rows) -> list[str]:
         """What a reader of the comparison must know, the most important first."""
-        preset = self.preset
-        found = [stand_in(preset)] if preset.is_stand_in else []
-        network = "" if self.table.name == "fedavg-table7" else "Each update has an untrained network of its own. "
-        found.append(
-            f"{network}Ours are {self.updates} updates a cell and seed (the paper: 100), with {preset.rows} images of "
-            "each client; n counts them, and the interval is over them."
-        )
-        if self.attack_settings():
-            found.append("All attacks see the same updates and begin with the same split of the labels.")
-            found.append(attack_note(preset))
-        found += [*self.told(), *super().notes(rows)]
-        if self.left_out:
-            names = list(dict.fromkeys(f"{cell.local_epochs}x{cell.local_batch_size}" for cell in self.left_out))
-            found.append(
-                f"Not run here: {', '.join(names)} (epochs x batch size), whose clients make {LONG_STEPS} steps; it is "
-                f"run on a GPU, or where --settings {','.join(names)} asks for it."
-            )
-        if other := {str(cell.dataset) for cell in self.table.cells} - {preset.stands_for}:
-            found.append(f"Cells of {', '.join(sorted(other))} are run with --dataset, from a folder of its files.")
-        return found
+        preset, attacked = self.preset, bool(self.attack_settings())
+        names = ",".join(dict.fromkeys(f"{cell.local_epochs}x{cell.local_batch_size}" for cell in self.left_out))
+        other = ", ".join(sorted({str(cell.dataset) for cell in self.table.cells} - {preset.stands_for}))
+        updates = note("fedavg", "updates", updates=self.updates, rows=preset.rows)
+        own = "" if self.table.name == "fedavg-table7" else note("fedavg", "own_network") + " "
+        return [
+            *stand_in(preset),
+            own + updates,
+            *([note("fedavg", "same_updates"), attack_note(preset)] if attacked else []),
+            *self.own_notes(),
+            *super().notes(rows),
+            *([note("fedavg", "left_out", names=names, steps=LONG_STEPS)] if names else []),
+            *([note("fedavg", "other_datasets", names=other)] if other else []),
+        ]
 
-    def told(self) -> list[str]:
-        """What is said of this table alone."""
+    def own_notes(self) -> list[str]:
+        """Notes on this table alone."""
         return []
 
 
@@ -208,7 +203,7 @@ class DefendedImages(ImageTable):
             return super().column_of(cell)
         return "test_accuracy", 100.0, f"training_{trained(self.client_setting(cell)).name}"
 
-    def told(self) -> list[str]:
+    def own_notes(self) -> list[str]:
         """Where defenses act."""
         return [defense_note(self.preset, self.selection.as_published)]
 

@@ -68,7 +68,7 @@ class PaperCell:
         variant: which parts of an attack act, such as ``LR``, ``MR`` or ``LR+MR``.
         option: the setting that the table varies, such as ``fraction_step``.
         value: its value.
-        gap: distance between the fractions of the two populations that are compared or told apart.
+        gap: distance between the fractions of the two populations that are compared or distinguished.
 
     Raises:
         DataError: on construction, when ``labels`` or ``adversary`` is no known setting, ``std`` is negative,

@@ -13,6 +13,7 @@ from lightleak.experiments.kinds.vertical.config import VerticalConfig, Vertical
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole
+from lightleak.reproductions.paper.settings import note, paper_settings
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.settings import (
     Training,
@@ -25,11 +26,10 @@ from lightleak.reproductions.provfl.settings import (
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
 
 COMPANIONS: dict[str, dict[str, Any]] = {"provfl_b_mixture": {}, "provfl_b_discriminant": {}, "aia_adjusted": {}}
-"""What attacks every training as well where a table has the option ``companions`` and splits are honest: what an
-attacker could do better. The null of what its own columns tell is part of every audit."""
+"""Attacks added to every training where a table has the option ``companions`` and splits are honest: what an attacker
+could do better. The baseline that uses the adversary's own columns is part of every audit."""
 
-TEXAS_FRACTIONS = {"T-u1": 0.5508, "T-u2": 0.7548}
-"""Fractions of the two features of Texas-100 that Table IV does not name."""
+TEXAS_FRACTIONS: dict[str, float] = paper_settings("provfl")["texas_fractions"]
 
 
 class SplitTrainings(Reproduction):
@@ -55,7 +55,7 @@ class SplitTrainings(Reproduction):
                 self.problems.append(f"{training.dataset}: {error}")
 
     def trained_cells(self) -> Sequence[PaperCell]:
-        """The cells behind which an attack or a training stands."""
+        """The cells that need an attack or a training."""
         return self.cells
 
     def as_run(self, cell: PaperCell) -> PaperCell:
@@ -71,7 +71,7 @@ class SplitTrainings(Reproduction):
         return config
 
     def stages(self) -> Sequence[Stage]:
-        """One audit per training, in a folder of its own."""
+        """One audit per training, each in its own folder."""
         noun = "attacks in split trainings"
         return [
             Stage(partial(_jobs, config), noun, training.name, config=config, needs=training.dataset)
@@ -92,27 +92,16 @@ class SplitTrainings(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """What a reader of these cells must know."""
-        options = {cell.option for cell in self.cells}
-        if self.selection.as_published:
-            notes = [
-                "As published: ProVFL's order of encoded columns, in which the adversary keeps the other one-hot "
-                "columns of the property's feature; one split for all seeds; epoch 18; active attacks on a 70/30 split."
-            ]
-            if options & {"victim_share", "parties"}:
-                notes.append("Other shares and more than two parties deal out whole features: its layout has one cut.")
-        else:
-            notes = [
-                "Features are never torn apart, every seed is another split shared by all attacks, the penultimate "
-                "epoch is attacked, AIA is mended, labels are replaced on auxiliary rows only. --as-published runs "
-                "what its code does."
-            ]
-        if any(cell.attack is None and cell.property_name is None for cell in self.cells):
-            notes.append(
-                "Where a cell names no property, its mean is over the trainings of all of the table's properties."
-            )
-        if any(cell.defense == "r3elu" for cell in self.cells):
-            notes.append("R3eLU's epsilon is a record's budget, which leaves an AUC of one half; see its docstring.")
-        return notes
+        splits = any(cell.option in ("victim_share", "parties") for cell in self.cells)
+        published = self.selection.as_published
+        concerned = {
+            "as_published": published,
+            "whole_features": published and splits,
+            "honest": not published,
+            "all_properties": any(cell.attack is None and cell.property_name is None for cell in self.cells),
+            "r3elu": any(cell.defense == "r3elu" for cell in self.cells),
+        }
+        return [note("provfl", topic) for topic, applies in concerned.items() if applies]
 
 
 class AttackSeconds(SplitTrainings):
@@ -136,10 +125,8 @@ class AttackSeconds(SplitTrainings):
 
     def notes(self, rows: Rows) -> list[str]:
         """What the seconds are of."""
-        told = "One thread; of ProVFL-M the attack and what it adds to a training without it."
-        if self.selection.as_published:
-            told += " That training has 80% of the rows, its own 70%, as in the published code."
-        return [*super().notes(rows), told]
+        names = ("seconds", "published_seconds") if self.selection.as_published else ("seconds",)
+        return [*super().notes(rows), " ".join(note("provfl", name) for name in names)]
 
 
 def _jobs(config: VerticalConfig, folder: Path, device: torch.device) -> list[Job]:

@@ -54,8 +54,8 @@ class NormStudy(Reproduction):
     ) -> tuple[Trained, Rows]:
         """Train, and keep the norms for the report."""
         done = plan_jobs(self.audit(seed, variant))[0].train(device, report)
-        told = {"dataset": "adult", "defense": "none", "seed": seed, "variant": variant}
-        entries = [entry | told for entry in norm_entries(done.observations[0], done.truth)]
+        facts = {"dataset": "adult", "defense": "none", "seed": seed, "variant": variant}
+        entries = [entry | facts for entry in norm_entries(done.observations[0], done.truth)]
         write_whole(folder / "norms" / f"{variant}-s{seed}.json", json.dumps(entries))
         return done, entries
 
@@ -79,9 +79,9 @@ class NormDistances(NormStudy):
             for gap in (0.25, 0.5, 0.75, 1.0):
                 draw = generator(seed, "populations", norm, str(gap))
                 populations = draw_populations(norms, done.truth.has_property, 1 - gap, draw)
-                told = {"dataset": "adult", "seed": seed, "norm": norm, "gap": gap}
-                rows.append(told | {"reading": "bins"} | norm_distances(*populations).to_dict())
-                rows.append(told | {"reading": "sorted"} | sorted_norm_distances(*populations).to_dict())
+                facts = {"dataset": "adult", "seed": seed, "norm": norm, "gap": gap}
+                rows.append(facts | {"reading": "bins"} | norm_distances(*populations).to_dict())
+                rows.append(facts | {"reading": "sorted"} | sorted_norm_distances(*populations).to_dict())
         return [rows]
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
@@ -106,8 +106,8 @@ class RefinedNorms(NormStudy):
         """Distances of the L1 norms of one training."""
         variant = str(cell.variant)
         _, entries = self.train(seed, variant, folder, device, report)
-        told = next(entry for entry in entries if entry["kind"] == "AO" and entry["norm"] == "l1")
-        return [{"dataset": "adult", "seed": seed, "variant": variant, **told["distances"]}]
+        norms = next(entry for entry in entries if entry["kind"] == "AO" and entry["norm"] == "l1")
+        return [{"dataset": "adult", "seed": seed, "variant": variant, **norms["distances"]}]
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """The overlap in every seed."""

@@ -1,4 +1,4 @@
-"""What stands behind a cell of ProVFL's tables: which training, and which attack on it."""
+"""The training and the attack behind a cell of ProVFL's tables."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,42 +13,39 @@ from lightleak.experiments.kinds.vertical.config import (
     VerticalConfig,
     VerticalDataConfig,
 )
+from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.targets.optimizers import OptimizerConfig
 
 
 @dataclass(frozen=True)
 class DatasetSettings:
-    """How ProVFL trains on a dataset (the ``config.json`` of its code): loader options, learning rate, epochs."""
+    """How ProVFL trains on a dataset.
 
-    options: Mapping[str, Any]
+    Attributes:
+        learning_rate: of SGD.
+        epochs: of the training.
+        property: the property to train with where a cell names none.
+        options: of the loader.
+        encoding: of the columns.
+    """
+
     learning_rate: float
     epochs: int
+    property: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     encoding: str = "onehot"
 
 
-DATASETS = {
-    "adult": DatasetSettings({"missing": "category", "final_weight": False, "duplicates": "drop"}, 0.01, 20),
-    # Its code draws 100,000 of the 299,285 rows in every trial; the test file alone has 99,762.
-    "census": DatasetSettings({"part": "test"}, 0.005, 30),
-    "bank": DatasetSettings({}, 0.05, 30),
-    "lawschool": DatasetSettings({}, 0.05, 30),
-    "health-heritage": DatasetSettings({}, 0.01, 30),
-    "texas100": DatasetSettings({}, 0.05, 30, "bits"),
-    "nus-wide": DatasetSettings({}, 0.05, 30, "minmax"),
-}
+DATASETS = {name: DatasetSettings(**settings) for name, settings in paper_settings("provfl")["datasets"].items()}
 PUBLISHED_EPOCH = 18
 """The epoch its code attacks, counted from 0, whatever the number of epochs; the text says the penultimate one."""
 
 PUBLISHED_SPLIT = 42
 """All its trials share one split, shuffled with this seed (by another generator than ours)."""
 
-PUBLISHED_ATTACKS: Mapping[str, dict[str, Any]] = {
-    "provfl_b": {"as_published": True},
-    "provfl_m": {"as_published": True},
-    "aia": {"as_published": True},
-    "aia_raw": {"as_published": True},
-}
+PUBLISHED_ATTACKS: list[str] = paper_settings("provfl")["published_attacks"]
+"""Attacks that have the setting ``as_published``."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,9 @@ def training_of(cell: PaperCell, as_published: bool) -> Training:
 def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]:
     """Label and settings of a cell's attack."""
     name = cell.attack or "provfl_b"
-    settings: dict[str, Any] = {"attack": name, **(PUBLISHED_ATTACKS.get(name, {}) if as_published else {})}
+    settings: dict[str, Any] = {"attack": name}
+    if as_published and name in PUBLISHED_ATTACKS:
+        settings["as_published"] = True
     label = name
     if name == "provfl_m":
         if cell.variant is not None and cell.variant != {"C1": "LR+MR", "C2": "MR"}[cell.adversary or "C1"]:
@@ -142,11 +141,11 @@ def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]
 
 
 def defense_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]:
-    """Label and settings of a cell's defence."""
+    """Label and settings of a cell's defense."""
     if cell.defense in (None, "none"):
         return "none", {}
-    strength = {"laplace": "scale", "ppdl": "ratio", "r3elu": "epsilon", "shuffle": "ratio", "withdraw": "ratio"}
-    settings: dict[str, Any] = {"defense": cell.defense, strength[str(cell.defense)]: cell.strength}
+    strength = paper_settings("provfl")["strengths"][cell.defense]
+    settings: dict[str, Any] = {"defense": cell.defense, strength: cell.strength}
     if as_published and cell.defense in ("ppdl", "withdraw"):
         settings["as_published"] = True
     return f"{cell.defense} {cell.strength:g}", settings

@@ -13,21 +13,12 @@ from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
 from lightleak.metrics.summary import Summary
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.grid import SplitTrainings
-from lightleak.reproductions.provfl.settings import audit_of, training_of
+from lightleak.reproductions.provfl.settings import DATASETS, audit_of, training_of
 from lightleak.reproductions.reproduction import FactTable, Report, Row, Rows, Stage, Work, one_value
 from lightleak.reproductions.settings import Selection
-
-A_PROPERTY = {
-    "adult": "sex=Male",
-    "census": "sex=Female",
-    "bank": "marital=married",
-    "lawschool": "race=Black",
-    "health-heritage": "Sex=F",
-    "texas100": "feature_0=1",
-}
-"""A property to train with where a cell names none."""
 
 
 class VerticalFacts(FactTable):
@@ -80,11 +71,11 @@ class VerticalFacts(FactTable):
     def notes(self, rows: Rows) -> list[str]:
         """What is not a fact."""
         measured = any(cell.metric == "auc" for cell in self.table.cells)
-        return [f"AUC is that of one training (seed {self.selection.seeds[0]})."] if measured else []
+        return [note("provfl", "auc", seed=self.selection.seeds[0])] if measured else []
 
     @staticmethod
     def _with_property(cell: PaperCell) -> PaperCell:
-        return cell if cell.property_name else replace(cell, property_name=A_PROPERTY[str(cell.dataset)])
+        return cell if cell.property_name else replace(cell, property_name=DATASETS[str(cell.dataset)].property)
 
 
 class Correlations(SplitTrainings):
@@ -104,7 +95,7 @@ class Correlations(SplitTrainings):
 
     def notes(self, rows: Rows) -> list[str]:
         """What correlations are over."""
-        return [*super().notes(rows), f"Correlations over the training rows of seed {self.selection.seeds[0]}."]
+        return [*super().notes(rows), note("provfl", "correlations", seed=self.selection.seeds[0])]
 
 
 def correlation(cell: PaperCell, selection: Selection) -> float:

@@ -1,4 +1,4 @@
-"""Two worlds told apart (Table VII), beside Theorem 1's bound on how well that can be done."""
+"""Distinguishing two worlds (Table VII), compared with Theorem 1's bound."""
 
 import math
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from lightleak.experiments.unit import file_name, write_whole
 from lightleak.metrics.summary import Summary, summarize
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.settings import audit_of, training_of
 from lightleak.reproductions.reproduction import Report, Reproduction, Rows, Stage, Work
@@ -67,16 +68,13 @@ class TwoWorlds(Reproduction):
         return _score(rows, str(cell.property_name), str(cell.value), str(cell.attack))
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Theorem 1's bound beside what was measured."""
+        """Write Theorem 1's bound with the measured accuracies."""
         _draw_bound(folder, rows)
 
     def notes(self, rows: Rows) -> list[str]:
         """How games are played."""
-        return [
-            f"Targets are trained on {WORLD_ROWS} rows at the world's fraction, with {WORLD_AUXILIARY} auxiliary rows; "
-            f"half of the games are played in either world. SM-PIA trains {SHADOWS.n_shadows} shadow models per world. "
-            "Intervals are Wilson's. theorem1.html draws Theorem 1's bound beside these accuracies."
-        ]
+        sizes = {"rows": WORLD_ROWS, "auxiliary": WORLD_AUXILIARY, "shadows": SHADOWS.n_shadows}
+        return [note("provfl", "worlds", **sizes)]
 
 
 def _score(rows: Rows, name: str, said: str, attack: str) -> Summary:
@@ -135,7 +133,7 @@ def _game(
 
 
 def _draw_bound(folder: Path, rows: Rows) -> None:
-    """Theorem 1's bound over the gap, with what was measured, as a page of its own."""
+    """Return a page with Theorem 1's bound over the gap and the measured accuracies."""
     games = dict.fromkeys((str(row["attack"]), str(row["property"]), str(row["worlds"])) for row in rows)
     measured: dict[str, list[tuple[float, Estimate]]] = {}
     for attack, name, said in games:

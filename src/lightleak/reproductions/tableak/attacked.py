@@ -1,4 +1,4 @@
-"""What stands behind TabLeak's cells: a dataset, a network, clients and an attack, and the units that run it."""
+"""The experiments behind TabLeak's cells: dataset, network, clients and attack, and the units that run them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

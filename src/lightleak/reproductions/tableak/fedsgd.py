@@ -14,6 +14,7 @@ from lightleak.experiments.campaign import UpdatePack
 from lightleak.experiments.clients import Federation
 from lightleak.experiments.unit import Unit
 from lightleak.metrics.summary import Summary
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Rows, Stage
 from lightleak.reproductions.tableak.attacked import (
@@ -31,30 +32,6 @@ from lightleak.reproductions.tableak.attacked import (
 FEDERATION_RESTARTS = 15  # ensemble of the published runs behind Tables 5 and 15
 GERMAN_ROWS = 16
 """Rows of a client of German Credit's federation, in the published code as here (see `Federation`)."""
-
-DEVIATIONS = {
-    "always": (
-        "Ours draws a fresh network for every batch (the published code one for all 50), so our deviation and interval "
-        "cover the draw of the network as well.",
-        "Encoder statistics, bounds and marginals are taken from all rows, as the published code does; an audit takes "
-        "them from training rows, and marginals from rows disjoint from the clients'.",
-    ),
-    "random": (
-        "Random is that of the published code: cells drawn from the shares as they are (sharpness: 1), one number per "
-        "column for the whole batch (numerical_draw: batch). The default of this package is the best guess that needs "
-        "no update, and scores higher: differences of a paper's attacks to its Random overstate what the update gives.",
-    ),
-    "gradinversion": (
-        "GradInversion runs with fixed prior weights (l2 1e-4, BatchNorm 1e-3); the paper reports the best of a grid "
-        "of 7 (or 49) on the reported batches, which favours it.",
-    ),
-    "training_epochs": (
-        "An epoch is one FedSGD round of 50 clients with 32 rows at learning rate 0.5 and 15 restarts, as in the "
-        "published code. German Credit's 800 training rows leave 16 a client there, which is why its accuracies exceed "
-        "those of Table 18 at 32.",
-    ),
-}
-"""What a reader of a comparison must know, by the topic that makes it matter."""
 
 
 class GradientAttacks(Reproduction):
@@ -106,13 +83,13 @@ class GradientAttacks(Reproduction):
     def notes(self, rows: Rows) -> list[str]:
         """Where a run departs from the paper or from our defaults, and why; only what concerns these cells."""
         concerned = {
-            "always": True,
+            "network": True,
+            "statistics": True,
             "random": any(cell.attack == "random" for cell in self.cells),
             "gradinversion": any(cell.attack == "gradinversion" for cell in self.cells),
             "training_epochs": any(cell.training_epochs for cell in self.cells),
         }
-        told = [text for topic, texts in DEVIATIONS.items() if concerned[topic] for text in texts]
-        return [*super().notes(rows), *told]
+        return [*super().notes(rows), *(note("tableak", topic) for topic, applies in concerned.items() if applies)]
 
 
 def rank_correlation(rows: Rows, kind: str) -> Summary:

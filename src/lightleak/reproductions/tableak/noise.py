@@ -13,6 +13,7 @@ from lightleak.defenses.horizontal import defend_training
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.experiments.campaign import Pack
 from lightleak.experiments.unit import Unit
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Report, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.tableak.attacked import (
@@ -32,7 +33,7 @@ from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.trainer import interrupts, quiet_lightning
 
-EPOCHS, BATCH_SIZE, LEARNING_RATE = 10, 32, 0.01  # App. B, of the networks whose accuracy stands beside the noise
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 10, 32, 0.01  # App. B, of the networks whose accuracy is shown with the noise
 TRAININGS = 5
 """Trainings behind an accuracy; the published code takes 10."""
 TRAINING_COST = 1.5e6
@@ -116,18 +117,10 @@ class NoisedGradients(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """How noise was added and how networks were trained."""
-        notes = [
-            "Encoder statistics, bounds and marginals are taken from all rows, as the published code does.",
-            "Noise is added to the gradient of a fresh client's batch, a network of its own for each; without clipping "
-            "no differential privacy follows.",
-        ]
+        notes = [note("tableak", "all_rows"), note("tableak", "noise")]
         if any(cell.attack is None for cell in self.cells):
-            notes.append(
-                f"Task accuracy: test rows after {EPOCHS} epochs of SGD at {LEARNING_RATE} in batches of {BATCH_SIZE}, "
-                f"with noise on the mean gradient of every batch; n counts trainings (at most {TRAININGS} a seed). The "
-                "published code slices its k-th batch up to the end of the data, so most of its steps are nearly "
-                "full-batch ones."
-            )
+            trained = {"epochs": EPOCHS, "learning_rate": LEARNING_RATE, "batch_size": BATCH_SIZE}
+            notes.append(note("tableak", "noised_accuracy", **trained, trainings=TRAININGS))
         return notes
 
 
@@ -138,7 +131,7 @@ def noisy_setting_of(cell: PaperCell) -> Setting:
 
 
 def _name(cell: PaperCell) -> str:
-    """A file name for what stands behind a cell."""
+    """Return a file name for the experiment behind a cell."""
     if cell.attack is not None:
         return noisy_setting_of(cell).name
     return "_".join([str(cell.dataset), cell.network or NETWORK, f"accuracy_noise-{float(cell.noise_scale or 0.0):g}"])

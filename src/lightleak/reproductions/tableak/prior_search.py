@@ -16,6 +16,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments.campaign import UpdatePack, finished_rows
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.unit import Unit, write_whole
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Rows, Stage
 from lightleak.reproductions.settings import check_settings
@@ -112,24 +113,16 @@ class PriorSearch(Reproduction):
     def notes(self, rows: Rows) -> list[str]:
         """How clients and weights were chosen."""
         restarts = self.selection.search_restarts or VALIDATION_RESTARTS
-        notes = [
-            f"Clients per cell: {self.selection.batches or CLIENTS} (the paper has 50), each with a network of its own "
-            "and batches that stay the same over its epochs, as in the published code; the server knows the labels of "
-            "every batch.",
-            "Encoder statistics, bounds and marginals are taken from all rows, as the published code does.",
-        ]
+        notes = [note("tableak", "clients", clients=self.selection.batches or CLIENTS), note("tableak", "all_rows")]
         searched = [setting for setting in self.chosen if has_prior(setting)]
         if searched:
-            notes.append(
-                f"The weight of the epoch prior is the most accurate of {', '.join(map(str, PRIOR_WEIGHTS))} on one "
-                f"validation client per cell and attack, with at most {restarts} restarts, which no cell reports; the "
-                f"paper prints the best on the clients it reports. All of the search: {SEARCH_FILE}."
-            )
+            weights = ", ".join(map(str, PRIOR_WEIGHTS))
+            notes.append(note("tableak", "prior_search", weights=weights, restarts=restarts, file=SEARCH_FILE))
         for attack in dict.fromkeys(setting.attack for setting in searched):
-            chosen = [f"{_local(s)}: {self.chosen[s]:g}" for s in searched if s.attack == attack]
-            notes.append(f"Chosen for {attack} (epochs x batches; one epoch needs no prior): {', '.join(chosen)}.")
+            chosen = ", ".join(f"{_local(s)}: {self.chosen[s]:g}" for s in searched if s.attack == attack)
+            notes.append(note("tableak", "prior_chosen", attack=attack, chosen=chosen))
         if any(setting.attack == "random" for setting in self.chosen):
-            notes.append("Random draws one number per column for the whole client, as the published code does.")
+            notes.append(note("tableak", "random_per_client"))
         return notes
 
 
@@ -155,7 +148,7 @@ def has_prior(setting: Setting) -> bool:
 
 
 def weighted(setting: Setting, weight: float | None) -> Setting:
-    """The setting with a weight of the epoch prior; None leaves the attack as it is."""
+    """The setting with a weight of the epoch prior; None leaves the attack unchanged."""
     if weight is None:
         return setting
     return replace(setting, options=options_of(dict(setting.options) | {"epoch_prior": weight}))

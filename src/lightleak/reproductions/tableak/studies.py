@@ -17,6 +17,7 @@ from lightleak.data.datamodule import TableDataModule
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.clients import FreshClients
 from lightleak.metrics.cells import cell_hits
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import FactTable, Report, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.tableak.attacked import BATCHES, NETWORK, experiment_of
@@ -86,8 +87,8 @@ class NetworkAccuracy(Reproduction):
         record = _RecordAccuracy()
         train, test = data.train_dataloader(), data.test_dataloader()
         fit(model, device, EPOCHS, report, callbacks=[record], train_dataloaders=train, val_dataloaders=test)
-        told = {"dataset": cell.dataset, "target": cell.network, "seed": seed, "seed_index": index}
-        return [[{**told, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(record.curve, 1)]]
+        facts = {"dataset": cell.dataset, "target": cell.network, "seed": seed, "seed_index": index}
+        return [[{**facts, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(record.curve, 1)]]
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """The peak of every training, in percent."""
@@ -100,7 +101,7 @@ class NetworkAccuracy(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """What is counted."""
-        return ["The peak over epochs on the test rows, as in the paper; n counts initializations."]
+        return [note("tableak", "peak")]
 
 
 def _name(cell: PaperCell) -> str:

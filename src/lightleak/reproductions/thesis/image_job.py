@@ -120,7 +120,7 @@ class ImageAttack:
             role: image_model_scores(name, self.seed, folder)
             for role, name in (("target", self.network), ("evaluation", self.study.evaluation))
         }
-        told = {
+        facts = {
             "label": self.attack,
             "attack": self.attack,
             "setting": None,
@@ -132,7 +132,7 @@ class ImageAttack:
             "unit": unit,
             "kind": "released-model",
             "protocol": "released",
-            **told,
+            **facts,
             "target": self.network,
             "evaluation": self.study.evaluation,
             "evaluation_index": 0,
@@ -150,7 +150,7 @@ class ImageAttack:
             "options": {} if fitted is None else asdict(config),
             **judge.score(samples.images, samples.labels),
         }
-        entry = told | {
+        entry = facts | {
             "losses": {} if fitted is None else thinned(fitted.gan.losses()),
             "pseudo_labels": [{**one, "class": names[one["class"]]} for one in chosen.summary()],
             "task": {

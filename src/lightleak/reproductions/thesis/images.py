@@ -15,6 +15,7 @@ from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.unit import write_whole
 from lightleak.report.sections.pictures import FILE_NAME, pictures_json
 from lightleak.reproductions.comparison import Compared
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
@@ -37,7 +38,7 @@ class ImageTargets(Reproduction):
     """Tables 5.1 and A.1: test accuracy of both targets."""
 
     def choose(self) -> list[PaperCell]:
-        """All of CelebA's cells, whatever dataset stands beside them."""
+        """All of CelebA's cells, whichever dataset is compared with them."""
         chosen = self.selection
         choice = self.table.options.get("choice", "first")
         self.study = image_study(chosen.dataset, choice, chosen.data_folder, chosen.iterations)
@@ -75,13 +76,13 @@ class ImageTargets(Reproduction):
 
     def notes(self, rows: Rows) -> list[str]:
         """What was trained on what, and how well it knows its training images."""
-        return [*_notes(self.study, "choice" in self.table.options), *self.told(rows)]
+        return [*_notes(self.study, "choice" in self.table.options), *self.own_notes(rows)]
 
-    def told(self, rows: Rows) -> list[str]:
+    def own_notes(self, rows: Rows) -> list[str]:
         """What else was found."""
         found = {name: fmean(row["train_accuracy"] for row in rows if row["target"] == name) for name in self.networks}
-        trained = ", ".join(f"{name} {100 * share:.1f}%" for name, share in found.items())
-        return [f"Accuracy on the training images: {trained}."]
+        accuracies = ", ".join(f"{name} {share:.1%}" for name, share in found.items())
+        return [note("thesis", "trained", accuracies=accuracies)]
 
 
 class ImageInversions(ImageTargets):
@@ -91,13 +92,13 @@ class ImageInversions(ImageTargets):
         """The selected cells, and those of the other searches and of the baselines without a printed value."""
         cells = super().choose()
         everywhere = replace(self.selection, dataset=None)
-        beside = [
+        added = [
             PaperCell(metric, unit, math.nan, dataset=cells[0].dataset, network=network, attack=attack, variant=variant)
             for attack, variant in list(SEARCHED)[1:]
             for network in dict.fromkeys(cell.network for cell in cells)
             for metric, unit in METRICS.items()
         ]
-        return cells + [cell for cell in beside if everywhere.keeps(cell)]
+        return cells + [cell for cell in added if everywhere.keeps(cell)]
 
     @property
     def networks(self) -> list[str]:
@@ -138,45 +139,30 @@ class ImageInversions(ImageTargets):
         _gather_pictures(rows, self.selection.seeds[0], folder)
         self.held_out = _held_out(self.study, self.selection.seeds, folder, self.device)
 
-    def told(self, rows: Rows) -> list[str]:
+    def own_notes(self, rows: Rows) -> list[str]:
         """How generators were trained, and what cannot be exceeded."""
         iterations = self.study.attack.gan.iterations
-        return [f"Generators were trained for {iterations:,} iterations (Table 4.1: 30,000).", self.held_out]
+        return [note("thesis", "iterations", iterations=iterations), self.held_out]
 
 
 def _notes(study: ImageStudy, has_choice: bool) -> list[str]:
     if study.dataset == "celeba":
-        which = "most populous" if study.choice == "most_populous" else "first"
-        return [
-            f"CelebA with its {which} 1,000 identities as private classes. Our networks begin with random weights, the "
-            "thesis's with those of ImageNet, and their first layer is a 3x3 convolution without pooling."
-        ]
+        choice = "most populous" if study.choice == "most_populous" else "first"
+        return [note("thesis", "celeba", choice=choice)]
     ours = "; ".join(f"for {printed} {own}" for printed, own in study.networks.items())
-    other = (
-        " The table's other choice of private identities has no counterpart: the digits are balanced."
-        if has_choice
-        else ""
-    )
-    return [
-        "Ours is scikit-learn's digits, 8 x 8 pixels: 0 to 4 are private, 5 to 9 public. The thesis's is CelebA, so "
-        f"the two columns show whether the picture is the same, not agreement. Networks: {ours}; the evaluation model "
-        f"is {study.evaluation}, the thesis's ResNet-50. None begins with weights of other images.{other}"
-    ]
+    balanced = note("thesis", "balanced") if has_choice else ""
+    return [note("thesis", "digits", ours=ours, evaluation=study.evaluation, balanced=balanced)]
 
 
 def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: torch.device) -> str:
-    """What images score that are private and were not trained on: what no reconstruction can be asked to exceed."""
+    """Score private images that were not trained on: an upper bound for reconstructions."""
     scores: list[dict[str, Any]] = []
     for seed in seeds:
         task = study.task(seed)
         judge = ImageJudge(load_image_model(study, study.evaluation, seed, folder).to(device), task)
         scores.append(judge.score(task.private_test.pixels, task.private_test.labels))
     means = {name: fmean(one[name] for one in scores) for name in METRICS}
-    return (
-        f"Held-out private images ({len(task.private_test)}) score: attack accuracy "
-        f"{100 * means['attack_accuracy']:.1f}%, k-NN distance {means['knn_distance']:.2f}, Frechet distance "
-        f"{means['frechet_distance']:.2f}; the last is larger where there are fewer images."
-    )
+    return note("thesis", "held_out", n=len(task.private_test), **means)
 
 
 def _gather_pictures(rows: Rows, seed: int, folder: Path) -> None:

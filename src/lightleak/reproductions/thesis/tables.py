@@ -1,4 +1,4 @@
-"""The thesis's tables on Diabetes-130; its own MIMIC-IV needs credentials, so ours stand beside as another table."""
+"""The thesis's tables on Diabetes-130; its own MIMIC-IV needs credentials, so ours are measured on another table."""
 
 import json
 import shutil
@@ -21,21 +21,13 @@ from lightleak.metrics.summary import Summary, summarize, summarize_by
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
 from lightleak.reproductions.settings import selected
-from lightleak.reproductions.thesis.settings import setting
-
-COLUMNS = {
-    "num_medications": "num_medications",
-    "num_procedures": "num_procedures",
-    "length_of_stay": "time_in_hospital",
-    "race": "race=Caucasian",
-}
-"""Columns of Table A.2 that Diabetes-130 has as well."""
+from lightleak.reproductions.thesis.settings import THESIS, setting
 
 SEARCH_SAMPLES = SamplesConfig(searches=("random", "softmax", "gradient", "tpe", "random_best"))
 
 
 class ReleasedAudits(Reproduction):
-    """Audits of released models in one or several settings of the thesis, each in a folder of its own."""
+    """Audits of released models in one or several settings of the thesis, each in its own folder."""
 
     per = "seed"  # evaluations of one training are no trainings
     same_data = False
@@ -99,13 +91,13 @@ class ReleasedAudits(Reproduction):
         return cell.metric
 
     def notes(self, rows: Rows) -> list[str]:
-        """What is the same for every run, what was found beside the cells, and how long generators were trained."""
+        """What is the same for every run, the baselines, and how long generators were trained."""
         iterations = self.selection.iterations
         trained = [] if iterations is None else [f"Generators were trained for {iterations} iterations."]
         return [*super().notes(rows), *self.baselines(rows), *trained]
 
     def baselines(self, rows: Rows) -> Iterable[str]:
-        """What the numbers of the cells stand beside."""
+        """Numbers to compare those of the cells with."""
         return ()
 
 
@@ -141,7 +133,7 @@ class TargetQuality(ReleasedAudits):
 
 
 class AttackQuality(ReleasedAudits):
-    """Table 5.5: attack accuracy and statistics in every setting, and the baselines beside them as notes."""
+    """Table 5.5: attack accuracy and statistics in every setting, and the baselines as notes."""
 
     def make_audits(self) -> dict[str, ReleasedConfig]:
         """Every setting of a cell."""
@@ -159,9 +151,9 @@ class AttackQuality(ReleasedAudits):
                 label: over_trainings([row for row in found if row["label"] == label], "attack_accuracy", 100).mean
                 for label in dict.fromkeys(row["label"] for row in found)
             }
-            told = ", ".join(f"{label} {mean:.1f}%" for label, mean in means.items())
+            listed = ", ".join(f"{label} {mean:.1f}%" for label, mean in means.items())
             yield (
-                f"Setting {name}: attack accuracy {told}; evaluation model on held-out private rows "
+                f"Setting {name}: attack accuracy {listed}; evaluation model on held-out private rows "
                 f"{over_trainings(found, 'real_rows_accuracy', 100).mean:.1f}%. n is the number of trainings; "
                 "evaluations of one are averaged."
             )
@@ -225,7 +217,7 @@ class ClosestRows(ReleasedAudits):
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """The difference of the two rows in a column; nothing for what our table or the attack lacks."""
-        column, pair = COLUMNS.get(str(cell.column)), self.nearest.get(self.classes[int(str(cell.value))])
+        column, pair = THESIS["columns"].get(str(cell.column)), self.nearest.get(self.classes[int(str(cell.value))])
         if column is None or pair is None or column not in pair["private"]:
             return summarize([])
         made, private = pair["reconstructed"][column], pair["private"][column]

@@ -1,0 +1,40 @@
+"""Settings and notes behind the tables of a paper, as data: ``reproductions/paper/<paper>.yaml``."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from lightleak.core.yaml_text import read_yaml
+
+
+@cache
+def paper_settings(paper: str) -> dict[str, Any]:
+    """Return the content of a paper's file, read once per process; callers must not change it.
+
+    >>> sorted(paper_settings("fedavg"))
+    ['notes', 'presets']
+    """
+    text = files(__package__).joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
+    content: dict[str, Any] = read_yaml(text)
+    return content
+
+
+def note(paper: str, name: str, **values: object) -> str:
+    """Return a note of a paper's file with ``values`` filled in.
+
+    >>> note("provfl", "auc", seed=3)
+    'AUC is that of one training (seed 3).'
+    """
+    text: str = paper_settings(paper)["notes"][name]
+    return text.format(**values)
+
+
+def with_tuples(value: Any) -> Any:
+    """Return ``value`` with its lists as tuples, as frozen settings hold them.
+
+    >>> with_tuples({"shape": [1, 28, 28]})
+    {'shape': (1, 28, 28)}
+    """
+    if isinstance(value, dict):
+        return {key: with_tuples(one) for key, one in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value
