@@ -253,11 +253,11 @@ def test_runs_where_the_generator_is(problem: LatentProblem, labels: Tensor) -> 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
-        ({"augmentations": 1.5}, "augmentations must be a whole number of at least 1, got 1.5"),
-        ({"chunk": 0}, "chunk must be a whole number"),
-        ({"learning_rate": 0.0}, "learning_rate must be a positive number, got 0.0"),
-        ({"learning_rate": float("nan")}, "learning_rate must be a positive number, got nan"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"augmentations": 1.5}, "augmentations must be a whole number, got 1.5"),
+        ({"chunk": 0}, "chunk must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number, got nan"),
     ],
 )
 def test_settings_are_checked(setting: dict[str, Any], said: str) -> None:

@@ -171,7 +171,7 @@ def test_says_what_to_install(target: BlackBox, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"trials": 0}, "trials must be a whole number of at least 1, got 0"),
+        ({"trials": 0}, "trials must be at least 1, got 0"),
         ({"candidates": 0}, "candidates must be"),
         ({"startup": 0}, "startup must be"),
         ({"space": "cube"}, "space must be one of normal, uniform, got 'cube'"),

@@ -135,11 +135,11 @@ def test_initial_weights_follow_their_law() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"method": "lbfgs"}, "method must be adam or sgd, got 'lbfgs'"),
+        ({"method": "lbfgs"}, "method must be one of adam, sgd, got 'lbfgs'"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
-        ({"decay": math.nan}, "decay must be above 0"),
+        ({"decay": math.nan}, "decay must be a finite number"),
         ({"weight_decay": -1.0}, "weight_decay must be at least 0"),
     ],
 )

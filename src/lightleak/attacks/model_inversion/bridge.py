@@ -12,7 +12,8 @@ from lightleak.attacks.model_inversion.mode_normalizer import DEVIATIONS
 from lightleak.attacks.model_inversion.segments import BlockArgmax
 from lightleak.attacks.model_inversion.shared_transform import SharedTransform
 from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
-from lightleak.core.errors import DataError, UnsupportedError, UsageError
+from lightleak.attacks.settings import require_one_of
+from lightleak.core.errors import DataError, UnsupportedError
 from lightleak.data.encoder import TableEncoder
 
 Categories = Literal["soft", "straight_through"]
@@ -254,9 +255,8 @@ def _straight_through(value: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _check_options(categories: str, numbers: str) -> None:
-    for what, value, allowed in (("categories", categories, Categories), ("numbers", numbers, Numbers)):
-        if value not in get_args(allowed):
-            raise UsageError(f"{what} of a bridge must be one of {', '.join(get_args(allowed))}, got {value!r}")
+    require_one_of("categories of a bridge", categories, get_args(Categories))
+    require_one_of("numbers of a bridge", numbers, get_args(Numbers))
 
 
 def _check_columns(transform: ModeTransform, encoder: TableEncoder) -> None:

@@ -4,12 +4,11 @@ They work on any conditional generator, bridge and target. All samples of all cl
 depends on its own latent vector alone, so neither its neighbours nor the size of a chunk change its result.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from lightleak.attacks.model_inversion.attack import Progress
 from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.inversion_loss import InversionLoss, cross_entropy
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UnsupportedError, UsageError
 
 CHUNK = 2048
@@ -117,7 +117,7 @@ class LatentSearch:
 
 
 @dataclass(frozen=True)
-class GradientSearchConfig:
+class GradientSearchConfig(AttackSettings):
     """Settings of Algorithm 5.
 
     Attributes:
@@ -130,6 +130,8 @@ class GradientSearchConfig:
         chunk: samples at once; bounds the memory.
     """
 
+    owner: ClassVar[str] = "search 'gradient'"
+
     steps: int = 100
     learning_rate: float = 0.05
     augmentations: int = 2
@@ -139,10 +141,9 @@ class GradientSearchConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        for name in ("steps", "augmentations", "chunk"):
-            at_least(name, getattr(self, name))
-        if not 0 < self.learning_rate < math.inf:
-            raise UsageError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
+        super().__post_init__()
+        self.at_least(1, "steps", "augmentations", "chunk")
+        self.above_zero("learning_rate")
 
 
 def random_search(

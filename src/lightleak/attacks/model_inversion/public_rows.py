@@ -78,10 +78,7 @@ class PublicRows(InversionAttack):
             UsageError: an unknown setting or a value out of range.
         """
         self.by_class, self.name = by_class, self.names[by_class]
-        try:
-            self.config = self.pseudo_labels = PseudoLabelConfig(**pseudo_labels)
-        except TypeError as error:
-            raise UsageError(f"{self.name}: {error}") from error
+        self.config = self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, self.name)
 
     def check(self, observation: ReleasedModel) -> None:
         """See `InversionAttack.check`."""
@@ -95,7 +92,7 @@ class PublicRows(InversionAttack):
 
     def options(self) -> dict[str, Any]:
         """See `InversionAttack.options`."""
-        return dict(vars(self.pseudo_labels))
+        return self.pseudo_labels.to_dict()
 
 
 def label_public(observation: ReleasedModel, target: Target, config: PseudoLabelConfig) -> PseudoLabels:

@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import Progress
-from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, at_least, keep_lower
-from lightleak.core.errors import UsageError
+from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, keep_lower
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.optional import import_optional
 
 Space = Literal["normal", "uniform"]
@@ -30,7 +30,7 @@ _TAIL = 1e-6  # z = 4.75; keeps the quantile finite
 
 
 @dataclass(frozen=True)
-class TPESearchConfig:
+class TPESearchConfig(AttackSettings):
     """Settings of the estimator.
 
     Attributes:
@@ -44,6 +44,8 @@ class TPESearchConfig:
         startup: random trials before the estimator proposes any.
     """
 
+    owner: ClassVar[str] = "search 'tpe'"
+
     trials: int = 50
     space: Space = "normal"
     multivariate: bool = True
@@ -52,10 +54,8 @@ class TPESearchConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        for name in ("trials", "candidates", "startup"):
-            at_least(name, getattr(self, name))
-        if self.space not in get_args(Space):
-            raise UsageError(f"space must be one of {', '.join(get_args(Space))}, got {self.space!r}")
+        super().__post_init__()
+        self.at_least(1, "trials", "candidates", "startup")
 
 
 def tpe_search(

@@ -7,8 +7,8 @@ the published code from the text, each an option: ``as_published`` (see `Attribu
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,17 +16,19 @@ from torch import Tensor
 
 from lightleak.attacks.property_inference.adjusted_count import Count, HeldOutRates, adjusted_count, plain_count
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
-from lightleak.attacks.property_inference.property_classifiers import CLASSIFIERS, Classifier, assign_folds, votes
+from lightleak.attacks.property_inference.property_classifiers import Classifier, assign_folds, votes
 from lightleak.attacks.property_inference.record_features import (
     RecordFeatures,
     chosen_kinds,
     published_features,
     raw_features,
+    require_some_kinds,
     result_features,
 )
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.facts import Facts
-from lightleak.core.intermediate_results import KINDS, AuxiliaryData, IntermediateResults, Kind
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 
 FOLDS: Mapping[Classifier, int] = {"network": 10, "svm": 5, "decision_tree": 5}
@@ -34,7 +36,7 @@ FOLDS: Mapping[Classifier, int] = {"network": 10, "svm": 5, "decision_tree": 5}
 
 
 @dataclass(frozen=True)
-class AttributeInferenceConfig:
+class AttributeInferenceConfig(AttackSettings):
     """Settings of AIA and AIA*.
 
     Attributes:
@@ -55,18 +57,16 @@ class AttributeInferenceConfig:
         UsageError: an unknown classifier or kind, or ``adjusted`` with ``as_published``.
     """
 
+    owner: ClassVar[str] = "attribute inference"
+
     classifier: Classifier = "network"
     adjusted: bool = False
     kinds: tuple[Kind, ...] | None = None
     as_published: bool = False
 
     def __post_init__(self) -> None:
-        if self.classifier not in CLASSIFIERS:
-            raise UsageError(f"classifier must be one of {', '.join(CLASSIFIERS)}, got {self.classifier!r}")
-        if self.kinds is not None:
-            object.__setattr__(self, "kinds", tuple(self.kinds))
-            if not self.kinds or set(self.kinds) - set(KINDS):
-                raise UsageError(f"kinds must be some of {', '.join(KINDS)}, got {self.kinds!r}")
+        super().__post_init__()
+        require_some_kinds(self.kinds)
         if self.adjusted and self.as_published:
             raise UsageError("the published code has no adjusted count: choose adjusted or as_published, got both")
 
@@ -96,7 +96,7 @@ class AttributeInference(PropertyAttack):
 
     def options(self) -> dict[str, Any]:
         """See `PropertyAttack.options`."""
-        return asdict(self.config)
+        return self.config.to_dict()
 
     def check(self, observation: IntermediateResults) -> None:
         """See `PropertyAttack.check`.
@@ -212,13 +212,6 @@ def _warnings(count: Count, rates: HeldOutRates, prior: float) -> tuple[str, ...
     return tuple(found)
 
 
-def _config(name: str, options: Mapping[str, Any]) -> AttributeInferenceConfig:
-    known = [field.name for field in fields(AttributeInferenceConfig)]
-    if unknown := sorted(set(options) - set(known)):
-        raise UsageError(f"{name} has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
-    return AttributeInferenceConfig(**options)
-
-
 _NEEDS = ("Auxiliary rows with and without the property, at least as many distinct ones of each as there are folds.",)
 _AS_PUBLISHED = (
     "Features are standardised by the auxiliary rows, and a row of features is one record; the published code does "
@@ -240,7 +233,7 @@ _ADJUSTED = "The count is corrected by held-out error rates (Forman 2008), which
 )
 def aia(**options: Any) -> AttributeInference:
     """AIA on intermediate results; options are `AttributeInferenceConfig`'s; raises `UsageError` for others."""
-    return AttributeInference(_config("aia", options))
+    return AttributeInference(AttributeInferenceConfig.of(**options))
 
 
 @PROPERTY_ATTACKS.register(
@@ -249,7 +242,7 @@ def aia(**options: Any) -> AttributeInference:
 )
 def aia_adjusted(**options: Any) -> AttributeInference:
     """AIA with the count corrected by held-out error rates: the stronger rival."""
-    return AttributeInference(_config("aia_adjusted", {"adjusted": True, **options}))
+    return AttributeInference(AttributeInferenceConfig(adjusted=True).with_options(**options))
 
 
 @PROPERTY_ATTACKS.register(
@@ -263,7 +256,7 @@ def aia_adjusted(**options: Any) -> AttributeInference:
 )
 def aia_raw(**options: Any) -> AttributeInference:
     """AIA* on the adversary's own encoded columns and labels."""
-    return AttributeInference(_config("aia_raw", options), raw=True)
+    return AttributeInference(AttributeInferenceConfig.of(**options), raw=True)
 
 
 @PROPERTY_ATTACKS.register(
@@ -276,4 +269,4 @@ def aia_raw_adjusted(**options: Any) -> AttributeInference:
     Every vertical audit runs it. What an attack is closer to the truth than this, paired by training, it has learned
     from the exchange.
     """
-    return AttributeInference(_config("aia_raw_adjusted", {"adjusted": True, **options}), raw=True)
+    return AttributeInference(AttributeInferenceConfig(adjusted=True).with_options(**options), raw=True)

@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,9 +14,11 @@ from lightleak.attacks.property_inference.discriminant import discriminant_value
 from lightleak.attacks.property_inference.estimation import KindValues, Outcome, Values, misfit, separation
 from lightleak.attacks.property_inference.estimators import REGRESSORS, require_packages
 from lightleak.attacks.property_inference.mixture import estimate_by_mixture
-from lightleak.attacks.property_inference.norms import NORMS, Norm, record_norms
-from lightleak.attacks.property_inference.populations import FEATURES, Features, fraction_grid
+from lightleak.attacks.property_inference.norms import Norm, record_norms
+from lightleak.attacks.property_inference.populations import Features, fraction_grid
+from lightleak.attacks.property_inference.record_features import require_some_kinds
 from lightleak.attacks.property_inference.regression import RegressionPlan, estimate_by_regression
+from lightleak.attacks.settings import AttackSettings, require_one_of
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import KINDS, VISIBLE, IntermediateResults, Kind
@@ -25,7 +27,6 @@ from lightleak.core.seeds import derive_seed, numpy_generator
 
 Summary = Norm | Literal["discriminant"]
 Ensemble = Literal["mean", "weighted"]
-ENSEMBLES: tuple[Ensemble, ...] = get_args(Ensemble)
 MIXTURE = "mixture"
 LEAST_ROWS = 10
 """Distinct auxiliary rows of a class below which its distribution, and its spread, are not known."""
@@ -35,7 +36,7 @@ MISFIT = 0.001
 
 
 @dataclass(frozen=True)
-class DistributionComparisonConfig:
+class DistributionComparisonConfig(AttackSettings):
     """Defaults are the paper's (Sec. VI-A), with 100 quantiles for a population's 2000 sorted norms.
 
     Attributes:
@@ -58,6 +59,8 @@ class DistributionComparisonConfig:
         UsageError: a value out of range, or two that do not go together.
     """
 
+    owner: ClassVar[str] = "distribution comparison"
+
     kinds: tuple[Kind, ...] | None = None
     norm: Summary = "l1"
     estimator: str = "xgboost"
@@ -73,21 +76,11 @@ class DistributionComparisonConfig:
     clip: bool = True
 
     def __post_init__(self) -> None:
-        if self.kinds is not None:
-            object.__setattr__(self, "kinds", tuple(self.kinds))
-            if not self.kinds or len(set(self.kinds)) < len(self.kinds):
-                raise UsageError(f"kinds must be distinct and at least one, got {list(self.kinds)}")
-            for kind in self.kinds:
-                _one_of("kinds", kind, KINDS)
-        _one_of("norm", self.norm, (*NORMS, "discriminant"))
-        _one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
-        _one_of("ensemble", self.ensemble, ENSEMBLES)
-        _one_of("features", self.features, FEATURES)
-        least = {"n_quantiles": 1, "samples": 1, "sample_size": 1, "queries": 1, "held_out": 0, "grid_points": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise UsageError(f"{name} must be a whole number, at least {low}; got {value!r}")
+        super().__post_init__()
+        require_some_kinds(self.kinds)
+        require_one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
+        self.at_least(1, "n_quantiles", "samples", "sample_size", "queries", "grid_points")
+        self.at_least(0, "held_out")
         if self.features == "quantiles" and self.n_quantiles > self.sample_size:
             raise UsageError(f"n_quantiles must be at most sample_size {self.sample_size}, got {self.n_quantiles}")
         fraction_grid(self.fraction_step)
@@ -103,20 +96,7 @@ class DistributionComparisonConfig:
     def as_published(cls, **options: Any) -> "DistributionComparisonConfig":
         """What the published code does: all sorted norms, XGBoost's own defaults, raw estimates, no interval."""
         published = {"features": "sorted", "estimator": "xgboost_published", "clip": False, "held_out": 0}
-        return cls(**{**published, **options})
-
-    def with_options(self, **options: Any) -> "DistributionComparisonConfig":
-        """A copy with some settings changed.
-
-        Raises:
-            UsageError: no setting of that name, or a value out of range.
-        """
-        known = [f.name for f in fields(self)]
-        if unknown := sorted(set(options) - set(known)):
-            raise UsageError(
-                f"distribution comparison has no setting {', '.join(unknown)}; settings: {', '.join(known)}"
-            )
-        return replace(self, **options)
+        return cls.of(**{**published, **options})
 
 
 class DistributionComparison(PropertyAttack):
@@ -130,7 +110,7 @@ class DistributionComparison(PropertyAttack):
 
     def options(self) -> dict[str, Any]:
         """The settings, JSON-ready."""
-        return {**asdict(self.config), "kinds": None if self.config.kinds is None else list(self.config.kinds)}
+        return self.config.to_dict()
 
     def check(self, observation: IntermediateResults) -> None:
         """Refuse a kind that cannot be seen or was not recorded, too few rows, an estimator that is not installed."""
@@ -278,11 +258,6 @@ def _threat_model(observation: IntermediateResults, kinds: tuple[Kind, ...]) -> 
         f"{role} that follows the protocol, sees {', '.join(kinds)} of every record in epoch "
         f"{observation.facts.epoch} and knows the property of {len(observation.auxiliary.ids)} auxiliary rows."
     )
-
-
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
 
 
 def _declare(name: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:

@@ -18,7 +18,7 @@ trace; so its accuracy is measured on shadows of the pool it was not trained on.
 
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -33,6 +33,7 @@ from lightleak.attacks.property_inference.stacked_networks import (
     train,
 )
 from lightleak.attacks.property_inference.two_worlds import check_worlds
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
@@ -60,7 +61,7 @@ class TaskKnowledge:
 
 
 @dataclass(frozen=True)
-class ShadowConfig:
+class ShadowConfig(AttackSettings):
     """Settings of SM-PIA.
 
     Attributes:
@@ -76,6 +77,8 @@ class ShadowConfig:
         UsageError: a value out of range.
     """
 
+    owner: ClassVar[str] = "sm_pia"
+
     n_shadows: int = 50
     rows: int = 4000
     bottom_hidden: tuple[int, ...] = (32,)
@@ -84,15 +87,14 @@ class ShadowConfig:
     ridge: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.n_shadows < 2 or self.n_shadows % 2:
             raise UsageError(f"n_shadows must be even, half of them of either pool, got {self.n_shadows}")
-        if self.rows < 2:
-            raise UsageError(f"rows must be at least 2, got {self.rows}")
+        self.at_least(2, "rows")
         for width in (*self.bottom_hidden, *self.top_hidden):
             if width < 1:
                 raise UsageError(f"hidden widths must be at least 1, got {width}")
-        if not 0 < self.ridge < math.inf:
-            raise UsageError(f"ridge must be above 0, got {self.ridge}")
+        self.above_zero("ridge")
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ class ShadowModels:
 
     def options(self) -> dict[str, Any]:
         """The settings, JSON-ready."""
-        return {"worlds": list(self.worlds), **asdict(self.config)}
+        return {"worlds": list(self.worlds), **self.config.to_dict()}
 
     def check(self, observation: IntermediateResults, task: TaskKnowledge) -> None:
         """Refuse what cannot be attacked.

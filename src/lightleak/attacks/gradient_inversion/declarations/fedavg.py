@@ -22,7 +22,7 @@ _OURS = FedAvgConfig(
     steps=200,
     learning_rate=0.1,
     sign=False,
-    initialisation="normal",
+    initialization="normal",
     categorical="none",
     numerical="none",
     pooling="none",
@@ -53,7 +53,7 @@ _DECLARATIONS: dict[str, tuple[str, FedAvgConfig, Facts]] = {
             needs=_NEEDS,
             deviates=(
                 _PRIOR_CHOICE,
-                "Candidates start uniformly in [0, 1]; its published code starts in [-1, 1] (`initialisation: "
+                "Candidates start uniformly in [0, 1]; its published code starts in [-1, 1] (`initialization: "
                 "symmetric`).",
             ),
         ),

@@ -18,7 +18,7 @@ NEEDS = (
 )
 _START = (
     "Candidates start uniformly in [0, 1], as in TabLeak's Algorithm 1; its published code starts in [-1, 1] "
-    "(`initialisation: symmetric`)."
+    "(`initialization: symmetric`)."
 )
 _SAME_ENGINE = (
     "Gradients of ReLU networks are computed in closed form; beside the published code, with the same network, labels "

@@ -239,7 +239,7 @@ def stage_config(**options: Any) -> EngineConfig:
         restarts=1,
         sign=False,
         schedule="cosine",
-        initialisation="prior",
+        initialization="prior",
         numerical="clamp",
         mask_derivative="straight_through",
         whitening=1e-2,

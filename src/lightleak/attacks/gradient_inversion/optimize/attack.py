@@ -197,7 +197,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         ends, losses = [], []
         for first in range(0, config.restarts, width):
             restarts = range(first, min(first + width, config.restarts))
-            drawn = initial_candidates(seeds, restarts, posed.variables, codec.width, config.initialisation)
+            drawn = initial_candidates(seeds, restarts, posed.variables, codec.width, config.initialization)
             begin = start(drawn.to(device, dtype))
             share = len(pairs) * len(restarts) / (config.steps * config.restarts)
             report = None if progress is None else partial(_report, progress, share)
@@ -228,14 +228,14 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         relaxation = codec.relaxation(config, dtype, device)
         if config.mask_absent or config.tie_numbers:
             relaxation = restricted(relaxation, updates, codec.encoder, config)
-        if config.initialisation != "prior" and config.prior_weight == 0:
+        if config.initialization != "prior" and config.prior_weight == 0:
             return posed, relaxation, _unchanged
         belief = RowBelief.of(updates, codec.encoder, device, dtype)
         if config.prior_weight > 0:
             # A row may have several variables, one per epoch: together they count once.
             weight = config.prior_weight * posed.labels.shape[1] / posed.variables
             posed = replace(posed, matcher=BelievedMatcher(posed.matcher, belief, weight))
-        start = partial(belief.start, relaxation=relaxation) if config.initialisation == "prior" else _unchanged
+        start = partial(belief.start, relaxation=relaxation) if config.initialization == "prior" else _unchanged
         return posed, relaxation, start
 
     def _finish(

@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.config import EngineConfig, Initialisation
+from lightleak.attacks.gradient_inversion.config import EngineConfig, Initialization
 from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Matcher
 from lightleak.attacks.gradient_inversion.tables.codec import RowRelaxation
 from lightleak.core.devices import keep_freed_memory
@@ -47,7 +47,7 @@ class Inversion:
 
 
 def initial_candidates(
-    seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int, initialisation: Initialisation = "unit"
+    seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int, initialization: Initialization = "unit"
 ) -> Tensor:
     """Starts ``[updates, restarts, rows, width]``, by default uniform in [0, 1] (TabLeak Alg. 1, line 12).
 
@@ -58,13 +58,13 @@ def initial_candidates(
         restarts: indices of the restarts.
         rows: rows n of the batch.
         width: encoded features d.
-        initialisation: see `EngineConfig`; ``prior`` draws standard normal noise, which
+        initialization: see `EngineConfig`; ``prior`` draws standard normal noise, which
             `RowBelief.start` lays around the prior.
     """
-    draw = torch.randn if initialisation in ("normal", "prior") else torch.rand
+    draw = torch.randn if initialization in ("normal", "prior") else torch.rand
     starts = [[draw(rows, width, generator=generator(seed, "restart", r)) for r in restarts] for seed in seeds]
     stacked = torch.stack([torch.stack(of_update) for of_update in starts])
-    return 2 * stacked - 1 if initialisation == "symmetric" else stacked
+    return 2 * stacked - 1 if initialization == "symmetric" else stacked
 
 
 def invert(
