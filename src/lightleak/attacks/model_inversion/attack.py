@@ -76,7 +76,7 @@ class InversionAttack(ABC):
     Attributes:
         name: registry name.
         citation: the paper.
-        title: how reports call it; empty: by its name.
+        title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it reads nothing of the released model but its answers to public rows.
         pseudo_labels: which public rows it learns from; those that its figures are compared with are chosen likewise.
         needs_gradients_of_target: whether it cannot work without gradients of the released model.
@@ -87,8 +87,8 @@ class InversionAttack(ABC):
 
     name: str
     citation: str
-    title: ClassVar[str] = ""
-    is_baseline: ClassVar[bool] = False
+    title: str = ""
+    is_baseline: bool = False
     has_latent_space: ClassVar[bool] = False
     pseudo_labels: PseudoLabelConfig = PseudoLabelConfig()
 

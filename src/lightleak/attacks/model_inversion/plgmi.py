@@ -151,6 +151,13 @@ class FittedPLGMI(FittedInversion):
         return torch.multinomial(self._share, n, replacement=True, generator=generator(seed, "labels"))
 
 
+TITLES = {
+    "plgmi": "PLG-MI",
+    "plgmi_black_box": "PLG-MI, black box",
+    "gan_without_target": "Generator without the model's loss",
+}
+
+
 class PLGMI(InversionAttack):
     """The attack; see the module."""
 
@@ -197,7 +204,8 @@ class PLGMI(InversionAttack):
         require_one_of(f"{name}: bridge", bridge, get_args(BridgeKind))
         require_one_of(f"{name}: categories", categories, get_args(Categories))
         require_one_of(f"{name}: numbers", numbers, get_args(Numbers))
-        self.name, self.bridge, self.trainer = name, bridge, dict(trainer or {})
+        self.name, self.title = name, TITLES.get(name, "")
+        self.bridge, self.trainer = bridge, dict(trainer or {})
         self.categories, self.numbers = categories, numbers
         self.gan = GANConfig.read(gan, name)
         self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, f"{name}: pseudo_labels")

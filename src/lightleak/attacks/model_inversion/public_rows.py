@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -69,7 +69,7 @@ class PublicRows(InversionAttack):
     """A baseline that attacks nothing; see `FittedPublicRows`."""
 
     citation = "Wernqvist and Djeza, Chalmers 2025 (the pseudo-labelled public data of Algorithm 2)"
-    names: ClassVar[dict[bool, str]] = {True: "public_pseudo_labelled", False: "public_random"}
+    is_baseline = True
 
     def __init__(self, by_class: bool = True, **pseudo_labels: Any) -> None:
         """Settings of `PseudoLabelConfig`.
@@ -77,7 +77,8 @@ class PublicRows(InversionAttack):
         Raises:
             UsageError: an unknown setting or a value out of range.
         """
-        self.by_class, self.name = by_class, self.names[by_class]
+        self.by_class, self.name = by_class, "public_pseudo_labelled" if by_class else "public_random"
+        self.title = "Public rows sorted by the model" if by_class else "Public rows at random"
         self.config = self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, self.name)
 
     def check(self, observation: ReleasedModel) -> None:

@@ -71,6 +71,14 @@ class AttributeInferenceConfig(AttackSettings):
             raise UsageError("the published code has no adjusted count: choose adjusted or as_published, got both")
 
 
+TITLES = {
+    "aia": "AIA",
+    "aia_adjusted": "AIA, adjusted count",
+    "aia_raw": "AIA on own columns",
+    "aia_raw_adjusted": "Own columns alone",
+}
+
+
 class AttributeInference(PropertyAttack):
     """Classify every record by its intermediate results (AIA) or the adversary's own columns (AIA*), then count."""
 
@@ -93,6 +101,7 @@ class AttributeInference(PropertyAttack):
             raise UsageError(f"aia_raw reads the adversary's own columns and no kinds, got kinds={config.kinds!r}")
         self.config, self.raw = config, raw
         self.name = ("aia_raw" if raw else "aia") + ("_adjusted" if config.adjusted else "")
+        self.title, self.is_baseline = TITLES[self.name], raw
 
     def options(self) -> dict[str, Any]:
         """See `PropertyAttack.options`."""

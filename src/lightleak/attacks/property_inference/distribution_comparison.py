@@ -104,9 +104,11 @@ class DistributionComparison(PropertyAttack):
 
     citation = "Bai et al., ProVFL: Property Inference Attacks against Vertical Federated Learning, IEEE TIFS 2025"
 
-    def __init__(self, config: DistributionComparisonConfig | None = None, name: str = "provfl_b") -> None:
+    def __init__(
+        self, config: DistributionComparisonConfig | None = None, name: str = "provfl_b", title: str = "ProVFL-B"
+    ) -> None:
         self.config = config or DistributionComparisonConfig()
-        self.name = name
+        self.name, self.title = name, title
 
     def options(self) -> dict[str, Any]:
         """The settings, JSON-ready."""
@@ -260,7 +262,7 @@ def _threat_model(observation: IntermediateResults, kinds: tuple[Kind, ...]) -> 
     )
 
 
-def _declare(name: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:
+def _declare(name: str, title: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:
     def build(*, as_published: bool = False, **options: Any) -> DistributionComparison:
         """Make the attack.
 
@@ -269,7 +271,7 @@ def _declare(name: str, default: DistributionComparisonConfig, summary: str, *de
             options: settings of `DistributionComparisonConfig`.
         """
         config = DistributionComparisonConfig.as_published() if as_published else default
-        return DistributionComparison(config.with_options(**options), name)
+        return DistributionComparison(config.with_options(**options), name, title)
 
     factory: Callable[..., PropertyAttack] = build
     PROPERTY_ATTACKS.register(name, Facts(summary, SEES, NEEDS, deviates, settings=(build, default)))(factory)
@@ -289,15 +291,19 @@ _MIXTURE = (
     "form, and kinds are weighted by their variance: not in the paper."
 )
 
-_declare("provfl_b", DistributionComparisonConfig(), "ProVFL's passive attack: regression on norms", _QUANTILES)
+_declare(
+    "provfl_b", "ProVFL-B", DistributionComparisonConfig(), "ProVFL's passive attack: regression on norms", _QUANTILES
+)
 _declare(
     "provfl_b_mixture",
+    "ProVFL-B, mixture",
     DistributionComparisonConfig(estimator=MIXTURE, ensemble="weighted"),
     "ProVFL-B with a mixture in closed form",
     _MIXTURE,
 )
 _declare(
     "provfl_b_discriminant",
+    "ProVFL-B, discriminant",
     DistributionComparisonConfig(norm="discriminant", estimator=MIXTURE, ensemble="weighted"),
     "ProVFL-B on a learnt direction in place of the norm",
     "A direction learnt from the auxiliary rows takes the place of the norm: not in the paper.",

@@ -50,6 +50,7 @@ class ProVFLM(PropertyAttack):
     """
 
     name = "provfl_m"
+    title = "ProVFL-M"
     citation = DistributionComparison.citation
     takes_part_in_training = True
 

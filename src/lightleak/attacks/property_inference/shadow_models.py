@@ -123,6 +123,7 @@ class ShadowModels:
     """SM-PIA between two fractions. It is no `PropertyAttack`: it names one of two worlds and estimates no fraction."""
 
     name = "sm_pia"
+    title = "SM-PIA"
     citation = (
         "Bai et al., ProVFL, IEEE TIFS 2025, Table VII; Mahloujifar, Ghosh and Chase, S&P 2022; Chaudhari et al., S&P "
         "2023"

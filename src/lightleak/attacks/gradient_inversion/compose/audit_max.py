@@ -92,7 +92,7 @@ def audit_max(**options: Any) -> "ComposedAttack":
     config = AuditMaxConfig.of(**options)
     stages = {kind: config.stages(kind) for kind in STAGES}
     settings = {stage.name: stage.options() for of_kind in stages.values() for stage in reversed(of_kind)}
-    return ComposedAttack("audit_max", CITATION, stages, {"labels": config.labels, **settings})
+    return ComposedAttack("audit_max", CITATION, stages, {"labels": config.labels, **settings}, "Exact + TabLeak")
 
 
 class ComposedAttack(UpdateAttack):
@@ -108,6 +108,7 @@ class ComposedAttack(UpdateAttack):
         citation: the papers.
         stages: by kind of update, in their order.
         settings: what `options` returns.
+        title: the field's name for it.
     """
 
     def __init__(
@@ -116,10 +117,11 @@ class ComposedAttack(UpdateAttack):
         citation: str,
         stages: Mapping[UpdateKind, Sequence[UpdateAttack]],
         settings: Mapping[str, Any] | None = None,
+        title: str = "",
     ) -> None:
         self.name, self.citation, self.stages = name, citation, {kind: list(of) for kind, of in stages.items()}
         self.threat_model = joined_threat_model([stage for of_kind in self.stages.values() for stage in of_kind])
-        self._settings = dict(settings or {})
+        self.title, self._settings = title, dict(settings or {})
 
     def options(self) -> dict[str, Any]:
         """Its own settings, and those of its stages under their names."""

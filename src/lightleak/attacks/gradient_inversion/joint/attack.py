@@ -41,6 +41,7 @@ class JointInversion(CertifyingInversion[JointConfig]):
     """
 
     name = "exact_joint"
+    title = "Exact inversion of all rows jointly"
     citation = CITATION
 
     def check_protocol(self, update: ClientUpdate) -> None:

@@ -74,6 +74,7 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
         name: registry name.
         citation: the paper.
         config: the settings.
+        title: the field's name for it.
         threat_model: what the attack may know with these settings; options that use a prior of the rows add marginals.
 
     Attributes:
@@ -86,13 +87,14 @@ class RestartedInversion(UpdateAttack, Generic[Config]):
     packs_updates = True
     precisions: ClassVar[tuple[Precision, ...]] = ("float32", "float64", "tf32")
 
-    def __init__(self, name: str, citation: str, config: Config, threat_model: ThreatModel) -> None:
+    def __init__(self, name: str, citation: str, config: Config, title: str, threat_model: ThreatModel) -> None:
         if config.precision not in self.precisions:
             raise UnsupportedError(
                 f"{name}: precision must be one of {', '.join(self.precisions)}, got {config.precision!r}"
             )
         knows = replace(threat_model, marginals=threat_model.marginals or bool(config.needs_prior))
-        self.name, self.citation, self.config, self.threat_model = name, citation, config, knows
+        self.name, self.citation, self.title = name, citation, title
+        self.config, self.threat_model = config, knows
 
     def options(self) -> dict[str, Any]:
         """The settings of the attack."""
@@ -264,16 +266,17 @@ class GradientInversion(RestartedInversion[InversionConfig]):
         name: registry name.
         citation: the paper.
         config: the settings.
+        title: the field's name for it.
     """
 
     precisions = (*RestartedInversion.precisions, "bfloat16")
 
-    def __init__(self, name: str, citation: str, config: InversionConfig) -> None:
+    def __init__(self, name: str, citation: str, config: InversionConfig, title: str = "") -> None:
         knows = ThreatModel(
             labels="true" if config.labels == "true" else "restored",
             batch_statistics=config.batch_norm_prior > 0,
         )
-        super().__init__(name, citation, config, knows)
+        super().__init__(name, citation, config, title, knows)
 
     def check(self, update: ClientUpdate) -> None:
         """Refuse updates this attack has no meaning for.

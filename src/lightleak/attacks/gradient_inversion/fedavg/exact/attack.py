@@ -31,6 +31,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
     """
 
     name = "exact_fedavg"
+    title = "Exact inversion for FedAvg"
     citation = CITATION
     local_training = True
 

@@ -57,15 +57,16 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         name: registry name.
         citation: the paper.
         config: the settings.
+        title: the field's name for it.
     """
 
-    def __init__(self, name: str, citation: str, config: FedAvgConfig) -> None:
+    def __init__(self, name: str, citation: str, config: FedAvgConfig, title: str = "") -> None:
         knows = ThreatModel(
             labels="true" if config.labels == "true" else "restored",
             batch_labels=config.label_order == "batches",
             local_training=True,
         )
-        super().__init__(name, citation, config, knows)
+        super().__init__(name, citation, config, title, knows)
 
     def check(self, update: ClientUpdate) -> None:
         """Refuse updates this attack has no meaning for.
