@@ -58,7 +58,7 @@ class UpdateAttack(ABC):
             updates: what to attack.
             seeds: one root of random streams per update.
             device: where to work.
-            progress: told about the work done; the fractions sum to the number of updates.
+            progress: called with the fraction of work done since its last call; fractions sum to the number of updates.
 
         Returns:
             One reconstruction per update, in their order.

@@ -24,7 +24,7 @@ SHORT = GradientSearchConfig(steps=25, learning_rate=0.1, chunk=7)
 
 
 class Toy(ConditionalGenerator):
-    """A hidden layer with batch normalisation, softmax over the sample."""
+    """A hidden layer with batch normalization, softmax over the sample."""
 
     latent_dim, n_classes = LATENT, CLASSES
 
@@ -97,7 +97,7 @@ def test_gradient_search_is_algorithm_5(problem: LatentProblem, labels: Tensor) 
 
 @pytest.mark.parametrize("augment", [None, Shift()], ids=["plain", "augmented"])
 @pytest.mark.parametrize("change", [{}, {"keep_best": False}, {"keep_norm": True}], ids=str)
-def test_chunks_and_neighbours_change_nothing(
+def test_chunks_and_neighbors_change_nothing(
     problem: LatentProblem, labels: Tensor, augment: Shift | None, change: dict[str, Any]
 ) -> None:
     config = dataclasses.replace(SHORT, **change)

@@ -78,7 +78,7 @@ def test_same_seed_same_estimate(name):
     assert (first.fraction == other.fraction) == (name == "provfl_b_mixture")
 
 
-def test_a_kind_does_not_feel_its_neighbours():
+def test_a_kind_does_not_feel_its_neighbors():
     seen = observe()
     alone = attack(kinds=["AO"], **SMALL).run(seen)
     passive = dataclasses.replace(seen, adversary="C2", results={"AO": seen.results["AO"]})
@@ -158,7 +158,7 @@ def test_as_published_leaves_estimates_raw():
     assert not config.clip
     estimate = DistributionComparison(config).run(observe(shift=2.0))
     assert (estimate.low, estimate.high) == (0, 1)
-    assert [warning.partition(":")[0] for warning in estimate.warnings] == ["no interval was made"]
+    assert [warning.partition(":")[0] for warning in estimate.warnings] == ["no interval was computed"]
 
 
 def test_clipping_keeps_estimates_in_range():

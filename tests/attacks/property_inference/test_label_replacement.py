@@ -64,7 +64,7 @@ AUXILIARY = torch.tensor([3, 30, 11, 3, 25])
 PROPERTY = torch.tensor([True, False, True, False, True])
 
 
-def test_only_the_auxiliary_rows_are_relabelled() -> None:
+def test_only_the_auxiliary_rows_are_relabeled() -> None:
     data = rows()
     callback = LabelReplacement(LabelReplacementConfig(), data.ids[AUXILIARY], PROPERTY)
     expected = data.labels.clone()
@@ -74,7 +74,7 @@ def test_only_the_auxiliary_rows_are_relabelled() -> None:
 
 
 @pytest.mark.parametrize("query_relabelled", [False, True])
-def test_training_is_that_on_a_relabelled_table(query_relabelled: bool) -> None:
+def test_training_is_that_on_a_relabeled_table(query_relabelled: bool) -> None:
     """The slow reference writes the property into the table; gradients are queried of one loss or the other."""
     data = rows()
     config = LabelReplacementConfig(query_relabeled=query_relabelled)

@@ -22,11 +22,11 @@ CPU_MEMORY_MB = 1024
 
 @dataclass(frozen=True)
 class EngineConfig(AttackSettings):
-    """How candidates are optimised, merged and judged; defaults are TabLeak's (Sec. 4, App. B, its published settings).
+    """How candidates are optimized, merged and judged; defaults are TabLeak's (Sec. 4, App. B, its published settings).
 
     Attributes:
         restarts: independent initializations N, the ensemble size.
-        steps: optimisation steps.
+        steps: optimization steps.
         learning_rate: Adam's step.
         learning_rate_decay: factor of the step after every ``decay_every`` steps; 1 keeps it.
         decay_every: see ``learning_rate_decay``.
@@ -60,9 +60,9 @@ class EngineConfig(AttackSettings):
         entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published
             code).
         stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
-        precision: floating-point type of the optimisation. ``bfloat16`` and ``tf32`` are float32 in all but the
+        precision: floating-point type of the optimization. ``bfloat16`` and ``tf32`` are float32 in all but the
             factors of matrix products: rounded to bfloat16 (plain ReLU networks alone), or to TF32 (a GPU alone).
-        memory_mb: budget for one vectorised call; more work than that runs in chunks. ``None``: `CPU_MEMORY_MB`, and
+        memory_mb: budget for one vectorized call; more work than that runs in chunks. ``None``: `CPU_MEMORY_MB`, and
             on a GPU most of what is free there (in a campaign, most of its memory).
         keep_ensemble: return the matched restarts.
 
@@ -111,7 +111,7 @@ class EngineConfig(AttackSettings):
         self._check_together()
 
     def _check_together(self) -> None:
-        """Refuse settings that have no meaning beside each other."""
+        """Refuse settings that contradict each other."""
         if self.schedule == "cosine" and self.learning_rate_decay != 1:
             raise UsageError(f"schedule 'cosine' needs learning_rate_decay 1, got {self.learning_rate_decay}")
         soft = {

@@ -36,7 +36,7 @@ class GANConfig(AttackSettings):
         discriminator_dim: widths of the critic's hidden layers.
         dropout: share of the critic's hidden units dropped.
         temperature: of the Gumbel softmax.
-        balance: how often a class is drawn: by the logarithm of its frequency (CTGAN), evenly, or as often as it is.
+        balance: how often a class is drawn: by the logarithm of its frequency (CTGAN), evenly, or by its frequency.
     """
 
     owner: ClassVar[str] = "the generator"

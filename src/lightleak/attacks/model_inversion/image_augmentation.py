@@ -16,7 +16,7 @@ DRAWS = 7  # numbers per image: crop, angle, two shifts, brightness, contrast, m
 
 @dataclass(frozen=True)
 class ImageAugmentation(AttackSettings):
-    """Small crops, rotations, shifts and changes of colour, differentiable by the image.
+    """Small crops, rotations, shifts and changes of color, differentiable by the image.
 
     Defaults are those of PLG-MI's published code but for the mirror, which turns no digit into itself: an area of 80%
     to 100%, 5 degrees, brightness and contrast changed by up to a fifth.

@@ -114,7 +114,7 @@ class FittedImages:
     Attributes:
         gan: the finished training.
         problem: generator and target, for any latent search.
-        chosen: the pseudo-labelled public images.
+        chosen: the pseudo-labeled public images.
         public: their pixels, ``[m, c, h, w]``, as `chosen` orders them.
         classes: indices of the classes that can be asked for.
         seconds: of the fit.
@@ -184,7 +184,7 @@ def invert_images(
         at: device and folder of checkpoints.
 
     Raises:
-        ObservationError: no class has enough pseudo-labelled images.
+        ObservationError: no class has enough pseudo-labeled images.
         UsageError: images of another kind.
     """
     began = time.perf_counter()
@@ -217,7 +217,7 @@ def invert_images(
 
 
 def as_floats(images: Tensor) -> Tensor:
-    """Images in [-1, 1]; bytes are converted, floats are taken as they are."""
+    """Images in [-1, 1]; bytes are converted, floats are returned unchanged."""
     return from_pixels(images) if images.dtype == torch.uint8 else images.float()
 
 

@@ -1,7 +1,7 @@
 """Searches for latent vectors whose samples the target takes for the class asked for (thesis Algorithms 3 and 5).
 
 They work on any conditional generator, bridge and target. All samples of all classes move together; a sample's loss
-depends on its own latent vector alone, so neither its neighbours nor the size of a chunk change its result.
+depends on its own latent vector alone, so neither its neighbors nor the size of a chunk change its result.
 """
 
 from collections.abc import Callable, Iterator
@@ -73,7 +73,7 @@ class LatentProblem:
         return torch.randn(n, self.generator.latent_dim, generator=generator).to(like)
 
     def start(self, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """A random latent vector for each label, and the labels beside them.
+        """A random latent vector for each label, and the labels on the same device.
 
         Raises:
             UsageError: no labels, or labels that are no classes of the generator.
@@ -187,7 +187,7 @@ def gradient_search(
         generator: source of the start vectors and of the augmentations.
         config: steps and options.
         augment: random change of the target's input.
-        progress: told about the work done.
+        progress: called with the fraction of the work done since its last call.
 
     Raises:
         UnsupportedError: the target gives no gradient.

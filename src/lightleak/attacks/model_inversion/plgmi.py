@@ -1,4 +1,4 @@
-"""PLG-MI for tables (thesis Chapter 4): a conditional GAN on pseudo-labelled rows, led by the target."""
+"""PLG-MI for tables (thesis Chapter 4): a conditional GAN on pseudo-labeled rows, led by the target."""
 
 import time
 from collections.abc import Mapping
@@ -373,7 +373,7 @@ def plgmi(**settings: Any) -> PLGMI:
     ),
 )
 def gan_without_target(**settings: Any) -> PLGMI:
-    """The same generator, trained on the pseudo-labelled rows without the target's gradient."""
+    """The same generator, trained on the pseudo-labeled rows without the target's gradient."""
     return PLGMI("gan_without_target", **_without_inversion("gan_without_target", settings))
 
 

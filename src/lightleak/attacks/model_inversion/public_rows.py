@@ -20,7 +20,7 @@ from lightleak.data.encoder import TableEncoder
 
 
 class FittedPublicRows(FittedInversion):
-    """Public rows, drawn with replacement: those pseudo-labelled as the class, or any."""
+    """Public rows, drawn with replacement: those pseudo-labeled as the class, or any."""
 
     searches = ("random",)
 
@@ -68,7 +68,7 @@ class FittedPublicRows(FittedInversion):
 class PublicRows(InversionAttack):
     """A baseline that attacks nothing; see `FittedPublicRows`."""
 
-    citation = "Wernqvist and Djeza, Chalmers 2025 (the pseudo-labelled public data of Algorithm 2)"
+    citation = "Wernqvist and Djeza, Chalmers 2025 (the pseudo-labeled public data of Algorithm 2)"
     is_baseline = True
 
     def __init__(self, by_class: bool = True, **pseudo_labels: Any) -> None:
@@ -130,7 +130,7 @@ def check_request(fitted: FittedInversion, labels: Tensor, search: str) -> None:
         raise UsageError(f"classes must be among {known.tolist()}, got {odd}: {[fitted.excluded.get(c) for c in odd]}")
 
 
-_BASELINE = "A baseline, not an attack of the thesis: every attack is read beside it."
+_BASELINE = "A baseline, not an attack of the thesis: every attack is compared with it."
 
 
 @INVERSION_ATTACKS.register(

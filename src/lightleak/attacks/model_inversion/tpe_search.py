@@ -2,7 +2,7 @@
 
 It asks for values only, so it serves a black box and boosted trees as well. Its control at equal budget is
 `random_search` with as many tries. Optuna's own work is the price: a proposal of 256 values took 0.07 s of CPU (0.23 s
-with every value modelled alone), so 50 trials for one sample of each of 20 classes take a minute, and for a hundred of
+with every value modeled alone), so 50 trials for one sample of each of 20 classes take a minute, and for a hundred of
 each two hours.
 """
 
@@ -78,7 +78,7 @@ def tpe_search(
         generator: source of the first vectors and of the studies' seeds.
         config: trials and space.
         chunk: samples that the target judges at once.
-        progress: told about the work done.
+        progress: called with the fraction of the work done since its last call.
 
     Raises:
         UnsupportedError: Optuna is not installed.

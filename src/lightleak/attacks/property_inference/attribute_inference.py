@@ -45,10 +45,10 @@ class AttributeInferenceConfig(AttackSettings):
             property, half without, and the records are not, so a plain count is drawn towards one half. One model is
             trained per fold, each auxiliary row is judged by the model that has not seen it, and auxiliary rows are
             counted as what they are known to be.
-        kinds: kinds of intermediate results that are read, side by side; ``None`` reads all the adversary sees.
+        kinds: kinds of intermediate results that are read, concatenated; ``None`` reads all the adversary sees.
             AIA* reads none.
-        as_published: as ProVFL's code has it. Features are not standardised: gradients of about 1e-3 (they are those
-            of a batch mean) then stand beside outputs of about 1. Several kinds are laid out by reinterpreting
+        as_published: as ProVFL's code has it. Features are not standardized: gradients of about 1e-3 (they are those
+            of a batch mean) then share a scale with outputs of about 1. Several kinds are laid out by reinterpreting
             ``[kinds, n, width]`` as ``[n, kinds * width]`` without moving the axis: a row is then consecutive records
             of one kind, not all kinds of one record, and the estimate is of little worth. Otherwise every feature has
             the mean and the deviation of the auxiliary rows taken out, and a row is a record.
@@ -132,7 +132,7 @@ class AttributeInference(PropertyAttack):
         self.check(observation)
         known, n_folds = observation.auxiliary, FOLDS[self.config.classifier]
         features = self._features(observation, torch.device(device))
-        rows = features.rows if self.config.as_published else features.rows.standardised(features.at)
+        rows = features.rows if self.config.as_published else features.rows.standardized(features.at)
         has_property = known.has_property.to(features.at.device)
         folds = assign_folds(known.ids.cpu(), known.has_property.cpu(), n_folds, seed).to(features.at.device)
         n_models = n_folds if self.config.adjusted else 1
@@ -217,13 +217,13 @@ def _warnings(count: Count, rates: HeldOutRates, prior: float) -> tuple[str, ...
             "estimate says nothing about the records"
         )
     if count.low <= prior <= count.high:
-        found.append(f"the estimate is not told apart from the auxiliary prior {prior:.3f}")
+        found.append(f"the estimate does not differ measurably from the auxiliary prior {prior:.3f}")
     return tuple(found)
 
 
 _NEEDS = ("Auxiliary rows with and without the property, at least as many distinct ones of each as there are folds.",)
 _AS_PUBLISHED = (
-    "Features are standardised by the auxiliary rows, and a row of features is one record; the published code does "
+    "Features are standardized by the auxiliary rows, and a row of features is one record; the published code does "
     "neither and scrambles several kinds of intermediate results (`as_published: true`)."
 )
 _OWN_DATA = (
@@ -231,7 +231,7 @@ _OWN_DATA = (
     "auxiliary records whether they have the property. It reads nothing of what is exchanged."
 )
 _OWN_COLUMNS = (
-    "Own columns are standardised by the auxiliary rows, and the active party's labels are read beside them; the "
+    "Own columns are standardized by the auxiliary rows, and the active party's labels are read as well; the "
     "published code does neither (`as_published: true`).",
 )
 _ADJUSTED = "The count is corrected by held-out error rates (Forman 2008), which the paper does not do."

@@ -41,7 +41,7 @@ class DistributionComparisonConfig(AttackSettings):
 
     Attributes:
         kinds: kinds of intermediate results to use; ``None`` takes all in the observation (C2 has ``AO`` only).
-        norm: number that stands for a record: ``l1``, ``l2``, ``linf``, or ``discriminant``, a direction learnt
+        norm: number that stands for a record: ``l1``, ``l2``, ``linf``, or ``discriminant``, a direction learned
             from the auxiliary rows (not in the paper).
         estimator: ``mixture``, or a regressor on populations.
         ensemble: how kinds are merged: plain ``mean`` (paper), or ``weighted`` for the least variance.
@@ -173,7 +173,9 @@ class DistributionComparison(PropertyAttack):
         low, high = min(low, inside), max(high, inside)
         warnings = []
         if outcome.noise is None:
-            warnings.append("no interval was made: the estimate is not told apart from guessing the auxiliary prior")
+            warnings.append(
+                "no interval was computed: the estimate cannot be distinguished from guessing the auxiliary prior"
+            )
         if not separated:
             warnings.append(
                 f"auxiliary rows with and without {known.property_name} do not differ in what is observed "
@@ -181,8 +183,8 @@ class DistributionComparison(PropertyAttack):
             )
         elif outcome.noise is not None and low <= known.prior <= high:
             warnings.append(
-                f"the 95% interval {low:.3f} to {high:.3f} holds the auxiliary prior {known.prior:.3f}: "
-                "the estimate is not told apart from guessing it"
+                f"the 95% interval {low:.3f} to {high:.3f} contains the auxiliary prior {known.prior:.3f}: "
+                "the estimate cannot be distinguished from guessing it"
             )
         if separated and (p_misfit := min(p for _, p in fits.values()) * len(values)) < MISFIT:
             warnings.append(
@@ -305,7 +307,7 @@ _declare(
     "provfl_b_discriminant",
     "ProVFL-B, discriminant",
     DistributionComparisonConfig(norm="discriminant", estimator=MIXTURE, ensemble="weighted"),
-    "ProVFL-B on a learnt direction in place of the norm",
-    "A direction learnt from the auxiliary rows takes the place of the norm: not in the paper.",
+    "ProVFL-B on a learned direction in place of the norm",
+    "A direction learned from the auxiliary rows takes the place of the norm: not in the paper.",
     _MIXTURE,
 )

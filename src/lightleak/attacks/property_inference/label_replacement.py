@@ -58,7 +58,7 @@ class LabelReplacementConfig(AttackSettings):
 
 
 class LabelReplacement(lightning.Callback):
-    """Trains known rows on their property; the labels themselves, and every test, stay as they are.
+    """Train known rows on their property; the stored labels and all evaluations are unchanged.
 
     Attributes:
         inverted: label 0 stands for the property; known once training has started.
@@ -98,7 +98,7 @@ class LabelReplacement(lightning.Callback):
         return torch.where(self._ids[at] == ids, (self._has_property[at] != self.inverted).to(labels), labels)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Take the labels' place.
+        """Start replacing labels.
 
         Raises:
             UsageError: no `SplitClassifier`, its labels are already replaced, or ``agreeing`` finds no labels.
@@ -125,13 +125,13 @@ class LabelReplacement(lightning.Callback):
             self._active = batch_idx * batch_rows(trainer, batch) < self.n_auxiliary
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Give the labels back."""
+        """Restore the labels."""
         self._release(pl_module)
 
     def on_exception(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
     ) -> None:
-        """Give the labels back."""
+        """Restore the labels."""
         self._release(pl_module)
 
     def _goes_with_label_0(self, loader: Any) -> bool:

@@ -120,7 +120,7 @@ class ModelRefinement(lightning.Callback):
     """After every epoch, trains the adversary's bottom network and an auxiliary head on the auxiliary rows.
 
     Each step lowers ``cross-entropy + strength * L_o`` (Eq. 13) on a batch as large as the training's: the head by its
-    own Adam, the bottom network by its party's own optimiser (`SplitClassifier.step_party`). Nothing else is touched,
+    own Adam, the bottom network by its party's own optimizer (`SplitClassifier.step_party`). Nothing else is touched,
     and all randomness comes from ``seed``. A passive adversary can do it.
     """
 
@@ -191,7 +191,7 @@ class ModelRefinement(lightning.Callback):
             self._step(pl_module, self._inputs[rows], self._has_property[rows], draw)
 
     def state_dict(self) -> dict[str, Any]:
-        """Head and its optimiser, so that a resumed training goes on as it would have."""
+        """Head and its optimizer, so that a resumed training continues identically."""
         if self._head is None or self._optimizer is None:
             return {}
         return {"head": self._head.state_dict(), "optimizer": self._optimizer.state_dict()}

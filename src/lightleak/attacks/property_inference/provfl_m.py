@@ -1,4 +1,4 @@
-"""ProVFL-M: distribution comparison on a training that the adversary has bent (ProVFL Sec. V, Algorithm 2)."""
+"""ProVFL-M: distribution comparison on a training that the adversary manipulated (ProVFL Sec. V, Algorithm 2)."""
 
 from dataclasses import dataclass, replace
 from typing import Any

@@ -71,7 +71,7 @@ class ShadowConfig(AttackSettings):
         top_hidden: hidden widths of the head.
         schedule: how shadows are trained. The default is ProVFL's for Adult with five times its step, as fewer rows
             make fewer steps.
-        ridge: weight of the meta-classifier's penalty, relative to the mean square of its standardised inputs.
+        ridge: weight of the meta-classifier's penalty, relative to the mean square of its standardized inputs.
 
     Raises:
         UsageError: a value out of range.
@@ -104,8 +104,8 @@ class WorldDecision:
     Attributes:
         world: 0 or 1.
         score: of the meta-classifier, -1 for a typical shadow of world 0 and 1 for one of world 1.
-        shadow_accuracy: its accuracy on shadows of the other pool; 0.5 says the worlds cannot be told apart even among
-            shadows.
+        shadow_accuracy: its accuracy on shadows of the other pool; at 0.5 the worlds cannot be distinguished even
+            among shadows.
         distance: median over the outputs of how many deviations of the shadows the target is away from their mean.
         seconds: wall time.
         warnings: why the decision should not be trusted.
@@ -143,7 +143,7 @@ class ShadowModels:
         ),
         settings=(ShadowConfig,),
     )
-    """What its card says; it stands in no registry, as it is no `PropertyAttack`."""
+    """What its card says; it is in no registry because it is no `PropertyAttack`."""
 
     def __init__(self, worlds: tuple[float, float], config: ShadowConfig | None = None) -> None:
         """Choose the worlds.
@@ -273,13 +273,13 @@ def shadow_members(has_property: Tensor, fraction: float, n_shadows: int, rows: 
 
 
 def ridge_scores(inputs: Tensor, targets: Tensor, queries: Tensor, ridge: float) -> Tensor:
-    """Ridge regression of ``targets`` on standardised inputs, and what it says of ``queries``, float ``[q]``.
+    """Ridge regression of ``targets`` on standardized inputs, and what it says of ``queries``, float ``[q]``.
 
     Args:
         inputs: ``[k, f]``.
         targets: ``[k]`` of mean 0, so that there is no intercept.
-        queries: ``[q, f]``, standardised as the inputs are.
-        ridge: penalty relative to the mean square of the standardised inputs, i.e. to the number of features.
+        queries: ``[q, f]``, standardized as the inputs are.
+        ridge: penalty relative to the mean square of the standardized inputs, i.e. to the number of features.
     """
     mean, scale = inputs.mean(0), inputs.std(0)
     scale = torch.where(scale > 0, scale, 1.0)
@@ -318,7 +318,9 @@ def _n_outputs(n_classes: int) -> int:
 def _warnings(shadow_accuracy: float, distance: float, n_shadows: int) -> tuple[str, ...]:
     found = []
     if shadow_accuracy < 0.5 + 1.645 * math.sqrt(0.25 / n_shadows):
-        found.append(f"the two worlds are not told apart even among shadow models (accuracy {shadow_accuracy:.2f})")
+        found.append(
+            f"the two worlds cannot be distinguished even among shadow models (accuracy {shadow_accuracy:.2f})"
+        )
     if distance > FAR:
         found.append(
             f"the target's outputs are {distance:.1f} deviations away from the shadow models': the decision "

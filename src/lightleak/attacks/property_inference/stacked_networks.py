@@ -55,7 +55,7 @@ class Schedule(AttackSettings):
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Rows as they are stored, turned to float32 and standardised only where they are read.
+    """Stored rows, converted to float32 and standardized only where they are read.
 
     Attributes:
         values: ``[n, d]`` of any type; a table of zeros and ones may be uint8.
@@ -72,8 +72,8 @@ class FeatureRows:
         rows = self.values[at].float()
         return rows if self.mean is None or self.scale is None else rows.sub_(self.mean).div_(self.scale)
 
-    def standardised(self, at: Tensor) -> "FeatureRows":
-        """The same rows, standardised by mean and deviation over rows ``at`` ``[m]``; a constant column becomes 0."""
+    def standardized(self, at: Tensor) -> "FeatureRows":
+        """The same rows, standardized by mean and deviation over rows ``at`` ``[m]``; a constant column becomes 0."""
         total = self.values.new_zeros(self.values.shape[1], dtype=torch.float64)
         squares = total.clone()
         for block in at.split(self._rows_per_block()):

@@ -1,4 +1,4 @@
-"""What every defence of horizontal federated learning looks like from outside: a transform of what leaves a client."""
+"""What every defense of horizontal federated learning looks like from outside: a transform of what leaves a client."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,9 +15,9 @@ from lightleak.core.seeds import generator
 
 
 class HorizontalDefense(ABC):
-    """What all defences of a horizontal client tell about themselves.
+    """What all defenses of a horizontal client tell about themselves.
 
-    A concrete defence is a frozen dataclass whose fields are its settings, checked on construction.
+    A concrete defense is a frozen dataclass whose fields are its settings, checked on construction.
 
     Attributes:
         name: registry name.
@@ -42,14 +42,14 @@ class HorizontalDefense(ABC):
 
 
 class UpdateDefense(HorizontalDefense):
-    """A defence of a mean gradient, or of a weight delta in the scale of one: named tensors in, named tensors out.
+    """A defense of a mean gradient, or of a weight delta in the scale of one: named tensors in, named tensors out.
 
     `lightleak.defenses.horizontal.defend_training` has it act on the gradient of every step of a training.
     """
 
     @abstractmethod
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
-        """What leaves the client in place of ``gradient``, which is left as it is.
+        """What leaves the client in place of ``gradient``, which is not modified.
 
         Args:
             gradient: mean gradient of a batch by parameter name, on any device; a weight delta is brought to its scale
@@ -63,7 +63,7 @@ class UpdateDefense(HorizontalDefense):
         """
 
 
-UPDATE_DEFENSES: Registry[type[UpdateDefense]] = Registry("defence")
+UPDATE_DEFENSES: Registry[type[UpdateDefense]] = Registry("defense")
 """Transforms of an update by name; called with their settings."""
 
 

@@ -22,7 +22,7 @@ class GaussianNoise(UpdateDefense):
     """Add ``scale * N(0, 1)`` to every entry, without clipping: no guarantee of differential privacy follows.
 
     Attributes:
-        scale: standard deviation of the noise; 0 leaves the gradient as it is.
+        scale: standard deviation of the noise; 0 changes nothing.
 
     Raises:
         UsageError: a scale that is negative or not finite.

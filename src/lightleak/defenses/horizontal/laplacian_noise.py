@@ -25,7 +25,7 @@ class LaplacianNoise(UpdateDefense):
     What the paper's Table 6 calls σ is this scale in its code; the standard deviation is ``scale * sqrt(2)``.
 
     Attributes:
-        scale: mean absolute value of the noise; 0 leaves the gradient as it is.
+        scale: mean absolute value of the noise; 0 changes nothing.
 
     Raises:
         UsageError: a scale that is negative or not finite.

@@ -1,4 +1,4 @@
-"""The reference that every defence is compared with."""
+"""The reference that every defense is compared with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 @UPDATE_DEFENSES.register(
     "none",
     Facts(
-        deviates=("It is no defence: the reference that every defence is compared with.",),
+        deviates=("It is no defense: the reference that every defense is compared with.",),
     ),
 )
 @dataclass(frozen=True)
@@ -35,4 +35,4 @@ class NoDefense(UpdateDefense):
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
-        return "no defence"
+        return "no defense"

@@ -1,4 +1,4 @@
-"""Stochastic quantisation of the gradient (QSGD, Alistarh et al. 2017)."""
+"""Stochastic quantization of the gradient (QSGD, Alistarh et al. 2017)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ MAX_BITS = 16
 )
 @dataclass(frozen=True)
 class Quantization(UpdateDefense):
-    """Round every entry at random to one of two neighbouring levels, so that its expectation is the entry.
+    """Round every entry at random to one of two neighboring levels, so that its expectation is the entry.
 
     Levels are ``k / s * max(|g|)`` with ``k`` from ``-s`` to ``s`` and ``s = 2 ** (bits - 1) - 1``, per tensor. QSGD is
     defined with the Euclidean norm in place of the largest entry, which needs more levels for the same variance.
@@ -65,4 +65,4 @@ class Quantization(UpdateDefense):
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
-        return f"stochastic quantisation to {self.bits} bits"
+        return f"stochastic quantization to {self.bits} bits"

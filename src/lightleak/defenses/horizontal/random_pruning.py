@@ -19,12 +19,12 @@ from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 )
 @dataclass(frozen=True)
 class RandomPruning(UpdateDefense):
-    """Set each entry to zero with a probability, independently; the others stay as they are.
+    """Set each entry to zero with a probability, independently; the others are unchanged.
 
     As in the paper's code what is left is not scaled up, so the expectation shrinks by ``1 - probability``.
 
     Attributes:
-        probability: of an entry to be set to zero; 0 leaves the gradient as it is.
+        probability: of an entry to be set to zero; 0 changes nothing.
 
     Raises:
         UsageError: a probability outside ``[0, 1]``.

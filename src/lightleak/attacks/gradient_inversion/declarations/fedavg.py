@@ -12,7 +12,7 @@ GEIPING = "Geiping et al., Inverting Gradients - How easy is it to break privacy
 # middle of TabLeak's list.
 _PRIOR = 0.1
 # What the FedAvg paper compares: one candidate, Adam on the gradient itself, no relaxation. App. B.2's weights belong
-# to the distance that its code minimises; reproductions set both per dataset.
+# to the distance that its code minimizes; reproductions set both per dataset.
 _OURS = FedAvgConfig(
     restarts=1,
     steps=200,

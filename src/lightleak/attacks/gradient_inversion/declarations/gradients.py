@@ -23,8 +23,8 @@ _START = (
     "(`initialization: symmetric`)."
 )
 _SAME_ENGINE = (
-    "Gradients of ReLU networks are computed in closed form; beside the published code, with the same network, labels "
-    "and start, the iterates agree to rounding until signs of gradients near zero flip."
+    "Gradients of ReLU networks are computed in closed form; given the same network, labels and start, the "
+    "iterates and those of the published code agree to rounding until signs of gradients near zero flip."
 )
 _TABLEAK_DEVIATES = (
     _START,
@@ -38,7 +38,7 @@ _DECLARATIONS: dict[str, tuple[str, str, InversionConfig, Facts]] = {
         "TabLeak",
         TABLEAK,
         InversionConfig(),
-        Facts("optimises rows through a softmax, and pools 30 restarts", needs=NEEDS, deviates=_TABLEAK_DEVIATES),
+        Facts("optimizes rows through a softmax, and pools 30 restarts", needs=NEEDS, deviates=_TABLEAK_DEVIATES),
     ),
     "tableak_no_pooling": (
         "TabLeak without pooling",
@@ -75,7 +75,7 @@ _DECLARATIONS: dict[str, tuple[str, str, InversionConfig, Facts]] = {
             "matches the gradient by squared distance, cells moved freely",
             needs=NEEDS,
             deviates=(
-                "The paper optimises labels along with the rows by L-BFGS. Here, as in TabLeak's comparison, labels "
+                "The paper optimizes labels along with the rows by L-BFGS. Here, as in TabLeak's comparison, labels "
                 "are given or restored beforehand, and Adam steps along the gradient's sign (`sign: false` takes the "
                 "gradient itself).",
                 _START,

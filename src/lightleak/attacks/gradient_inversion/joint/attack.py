@@ -34,7 +34,7 @@ CITATION = "LightLeak: all rows of a batch moved against the whole gradient, wit
 
 
 class JointInversion(CertifyingInversion[JointConfig]):
-    """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be told apart.
+    """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be distinguished.
 
     Needs a network of linear layers with ReLU, at least one of them hidden, and no labels. Rows are certified
     where the batch explains the gradient to rounding and they could have no other cells, and likely otherwise.

@@ -1,4 +1,4 @@
-"""Gradient inversion: restore labels, optimise restarts, match and pool, assess. Here for FedSGD gradients."""
+"""Gradient inversion: restore labels, optimize restarts, match and pool, assess. Here for FedSGD gradients."""
 
 import copy
 import math
@@ -68,7 +68,7 @@ class Posed:
 
 
 class RestartedInversion(UpdateAttack, Generic[Config]):
-    """The course of every attack of this family: pose a problem, optimise restarts of it, match and pool them.
+    """The course of every attack of this family: pose a problem, optimize restarts of it, match and pool them.
 
     Args:
         name: registry name.

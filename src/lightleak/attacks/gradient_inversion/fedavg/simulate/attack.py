@@ -1,4 +1,4 @@
-"""Inversion of FedAvg updates: simulate local training, optimise its rows, match epochs, pool restarts."""
+"""Inversion of FedAvg updates: simulate local training, optimize its rows, match epochs, pool restarts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -72,9 +72,9 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         """Refuse updates this attack has no meaning for.
 
         Raises:
-            ObservationError: a FedSGD gradient, facts that contradict each other or tell too little, labels that were
+            ObservationError: a FedSGD gradient, facts that contradict each other or state too little, labels that were
                 not shared, or tensors that do not fit the network.
-            UnsupportedError: a loss or optimiser that is not simulated, labels that cannot be restored from this
+            UnsupportedError: a loss or optimizer that is not simulated, labels that cannot be restored from this
                 network, or a derivative that does not reach every column (`require_reach`).
         """
         config = self.config
@@ -139,9 +139,9 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         for index, (update, seed) in pairs:
             if self.config.assumed_epochs is None and local_epochs(self.name, update.facts) is None:
                 results[index] = self._best_of_divisors(update, seed, device, progress)
-        told = [(index, pair) for index, pair in pairs if index not in results]
-        found = super().run_many([u for _, (u, _) in told], [s for _, (_, s) in told], device, progress)
-        results |= {index: one for (index, _), one in zip(told, found, strict=True)}
+        stated = [(index, pair) for index, pair in pairs if index not in results]
+        found = super().run_many([u for _, (u, _) in stated], [s for _, (_, s) in stated], device, progress)
+        results |= {index: one for (index, _), one in zip(stated, found, strict=True)}
         return [results[index] for index in range(len(updates))]
 
     def pose(
