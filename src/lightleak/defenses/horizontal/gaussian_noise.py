@@ -30,6 +30,7 @@ class GaussianNoise(UpdateDefense):
 
     name: ClassVar[str] = "gaussian_noise"
     citation: ClassVar[str] = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023, Table 6"
+    varies: ClassVar[str | None] = "scale"
 
     scale: float = 0.01
 
@@ -44,11 +45,6 @@ class GaussianNoise(UpdateDefense):
             name: g + self.scale * torch.randn(g.shape, generator=own).to(g)
             for name, g, own in with_draws(gradient, draws)
         }
-
-    @property
-    def strength(self) -> float:
-        """The scale."""
-        return self.scale
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

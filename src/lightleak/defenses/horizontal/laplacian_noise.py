@@ -33,6 +33,7 @@ class LaplacianNoise(UpdateDefense):
 
     name: ClassVar[str] = "laplacian_noise"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
+    varies: ClassVar[str | None] = "scale"
 
     scale: float = 0.01
 
@@ -48,11 +49,6 @@ class LaplacianNoise(UpdateDefense):
             name: g + laplace(g.shape, self.scale, in_float32, own).to(g)
             for name, g, own in with_draws(gradient, draws)
         }
-
-    @property
-    def strength(self) -> float:
-        """The scale."""
-        return self.scale
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

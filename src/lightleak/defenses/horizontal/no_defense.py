@@ -28,11 +28,6 @@ class NoDefense(UpdateDefense):
         """See `UpdateDefense.apply`."""
         return dict(gradient)
 
-    @property
-    def strength(self) -> None:
-        """There is none."""
-        return None
-
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
         return "no defense"

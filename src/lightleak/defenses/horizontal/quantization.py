@@ -38,6 +38,7 @@ class Quantization(UpdateDefense):
 
     name: ClassVar[str] = "quantization"
     citation: ClassVar[str] = "Alistarh et al., QSGD, NeurIPS 2017"
+    varies: ClassVar[str | None] = "bits"
 
     bits: int = 2
 
@@ -57,11 +58,6 @@ class Quantization(UpdateDefense):
         low = levels.floor()
         up = torch.rand(g.shape, generator=draws).to(g) < levels - low
         return ((low + up) * step).to(gradient.dtype)
-
-    @property
-    def strength(self) -> float:
-        """The bits: fewer are stronger."""
-        return self.bits
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

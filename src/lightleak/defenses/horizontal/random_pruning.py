@@ -32,6 +32,7 @@ class RandomPruning(UpdateDefense):
 
     name: ClassVar[str] = "random_pruning"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
+    varies: ClassVar[str | None] = "probability"
 
     probability: float = 0.5
 
@@ -44,11 +45,6 @@ class RandomPruning(UpdateDefense):
             name: g.masked_fill((torch.rand(g.shape, generator=own) < self.probability).to(g.device), 0)
             for name, g, own in with_draws(gradient, draws)
         }
-
-    @property
-    def strength(self) -> float:
-        """The probability."""
-        return self.probability
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

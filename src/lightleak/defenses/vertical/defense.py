@@ -1,10 +1,9 @@
 """What every defense of vertical federated learning looks like from outside (ProVFL, Sec. VII)."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
 from lightleak.data.vertical import VerticalRows
+from lightleak.defenses.defense import Defense
 from lightleak.targets.split import Transform
 
 
@@ -30,18 +30,8 @@ class PreparedRows:
     has_property: Tensor
 
 
-class VerticalDefense(ABC):
-    """A defense acts on the rows before training, on what travels while the parties train, or on neither.
-
-    A concrete defense is a frozen dataclass whose fields are its settings, checked on construction.
-
-    Attributes:
-        name: registry name.
-        citation: where it is defined.
-    """
-
-    name: ClassVar[str]
-    citation: ClassVar[str]
+class VerticalDefense(Defense):
+    """A defense acts on the rows before training, on what travels while the parties train, or on neither."""
 
     def prepare(self, rows: VerticalRows, has_property: Tensor, victim_party: int, seed: int) -> PreparedRows:
         """The rows to train on; the same arguments give the same rows.
@@ -77,19 +67,6 @@ class VerticalDefense(ABC):
             The share before the defense.
         """
         return share
-
-    @property
-    @abstractmethod
-    def strength(self) -> float | None:
-        """The one number that ProVFL's Table XVI varies; ``None`` where there is none."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """One line with the strength, such as ``Laplace noise of scale 0.01 on gradients``."""
-
-    def options(self) -> dict[str, Any]:
-        """The settings, JSON-ready."""
-        return asdict(self)  # type: ignore[call-overload]
 
 
 VERTICAL_DEFENSES: Registry[type[VerticalDefense]] = Registry("defense")

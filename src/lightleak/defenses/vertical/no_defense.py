@@ -19,11 +19,6 @@ class NoDefense(VerticalDefense):
     name = "none"
     citation = ""
 
-    @property
-    def strength(self) -> None:
-        """See `VerticalDefense`."""
-        return None
-
     def describe(self) -> str:
         """See `VerticalDefense`."""
         return "no defense"

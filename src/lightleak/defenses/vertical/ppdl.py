@@ -51,6 +51,7 @@ class PpdlDefense(VerticalDefense):
 
     name = "ppdl"
     citation = "Shokri and Shmatikov, Privacy-preserving deep learning, CCS 2015"
+    varies = "ratio"
 
     ratio: float = 0.25
     epsilon: float = 1.8
@@ -68,11 +69,6 @@ class PpdlDefense(VerticalDefense):
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
         return PpdlTransform(self, generator(seed, "defense", self.name))
-
-    @property
-    def strength(self) -> float:
-        """See `VerticalDefense`."""
-        return self.ratio
 
     def describe(self) -> str:
         """See `VerticalDefense`."""

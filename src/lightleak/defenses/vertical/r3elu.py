@@ -74,6 +74,7 @@ class R3eluDefense(VerticalDefense):
 
     name = "r3elu"
     citation = "Mao et al., Secure split learning, ESORICS 2023, arXiv:2304.09515"
+    varies = "epsilon"
 
     epsilon: float = 4.0
     per: Budget = "record"
@@ -94,11 +95,6 @@ class R3eluDefense(VerticalDefense):
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
         return R3eluTransform(self, seed)
-
-    @property
-    def strength(self) -> float:
-        """See `VerticalDefense`."""
-        return self.epsilon
 
     def describe(self) -> str:
         """See `VerticalDefense`."""
