@@ -31,7 +31,6 @@ from lightleak.attacks.gradient_inversion.fedavg.simulate.row_priors import row_
 from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Schedule
 from lightleak.attacks.gradient_inversion.network.checks import require_fit
 from lightleak.attacks.gradient_inversion.network.client import client_network
-from lightleak.attacks.gradient_inversion.optimize.attack import Posed, RestartedInversion
 from lightleak.attacks.gradient_inversion.optimize.chain_options import require_options
 from lightleak.attacks.gradient_inversion.optimize.labels import (
     DUMMY_ROWS,
@@ -40,6 +39,7 @@ from lightleak.attacks.gradient_inversion.optimize.labels import (
     round_counts,
 )
 from lightleak.attacks.gradient_inversion.optimize.reach import require_reach
+from lightleak.attacks.gradient_inversion.optimize.shell import Posed, RestartedInversion
 from lightleak.attacks.gradient_inversion.tables.codec import RowCodec, table_codec
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
