@@ -38,7 +38,7 @@ def be_a_rank(folder: Path, go: Path) -> None:
     import torch
     from rich.console import Console
 
-    from lightleak.experiments.config import parse_config
+    from lightleak.experiments.load import parse_config
     from lightleak.experiments.run import run_audit
 
     torch.set_num_threads(1)

@@ -19,8 +19,9 @@ from rich.console import Console
 
 from lightleak.callbacks.capture_store import Capture
 from lightleak.experiments.clients import FreshClients
-from lightleak.experiments.config import AuditConfig, parse_config
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.load import parse_config
 from lightleak.experiments.run import run_audit
 
 # A slow machine must not fail a property, and a failure must come back on the next run.

@@ -22,7 +22,7 @@ from lightleak.core.errors import LightLeakError, UnsupportedError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.experiments.clients import FreshClients, Population
-from lightleak.experiments.registry import kind_of_config
+from lightleak.experiments.load import load_config
 from lightleak.targets import NetworkSpec, own
 from lightleak.targets.own import hand_over
 from lightleak.tuning.config import load_tune_config
@@ -385,7 +385,7 @@ def test_configs_load_as_on_the_command_line(path: Path, flags: list[str]) -> No
         settings = flag_settings(flags)
         if "study" in yaml.safe_load(path.read_text()):
             return load_tune_config(path, settings)
-        return kind_of_config(path, settings).load(path, settings)
+        return load_config(path, settings)
 
     words = [word for flag in flags for word in flag.split("=")]
     keys = {words[i].removeprefix("--"): yaml.safe_load(words[i + 1]) for i in range(0, len(words), 2)}

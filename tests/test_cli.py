@@ -3,7 +3,6 @@
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from lightleak.core.errors import DataError, ObservationError, UnsupportedError
 from lightleak.data.datasets import DATASETS
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.vertical import VERTICAL_DEFENSES
-from lightleak.experiments import registry as kinds
 from lightleak.experiments import run
 from lightleak.metrics import METRICS
 from lightleak.reproductions import reproduce
@@ -166,7 +164,7 @@ def test_every_failure_has_its_code_and_one_message(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setitem(kinds.KINDS, "horizontal", replace(kinds.KINDS["horizontal"], run=fail))
+    monkeypatch.setattr(run, "run_audit", fail)
     got, _, err = lightleak_command(*AUDIT)
     assert got == code
     assert_one_message(err, message)
@@ -180,7 +178,7 @@ def test_what_broke_off_says_how_to_go_on(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(run, "run_units", fail)
+        patch.setattr(run, "run_packs", fail)
         code, _, err = lightleak_command(*AUDIT)
     assert code in (1, 130)
     assert_one_message(err, "What is finished is kept in new; go on with: lightleak audit --resume new")
@@ -222,7 +220,7 @@ def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(
 
     arguments = ("attack", "config.yaml", "--capture", str(finished / "captures"), "--output", "offline")
     with monkeypatch.context() as patch:
-        patch.setattr("lightleak.experiments.offline.run_units", stop)
+        patch.setattr("lightleak.experiments.run.run_packs", stop)
         code, _, err = lightleak_command(*arguments)
     assert code == 130
     assert_one_message(err, "kept in offline; go on with: the same command")
@@ -238,7 +236,7 @@ def test_an_interruption_before_anything_was_kept_promises_nothing(
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(kinds.KINDS, "horizontal", replace(kinds.KINDS["horizontal"], run=stop))
+    monkeypatch.setattr(run, "run_audit", stop)
     assert lightleak_command(*AUDIT)[2] == "lightleak: interrupted\n"
 
 
@@ -440,6 +438,12 @@ def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_comman
     assert (code, err) == (0, "")
     assert "16 training rows, 4 test rows" in out
     assert "1 categorical and 1 numerical columns, encoded width 3" in out
+    assert "may be codes" not in out
+    frame.assign(sex=[1, 2] * 10).to_csv("mine.csv", index=False)
+    code, out, err = lightleak_command("data", "describe", "mine.csv", "--label", "ill")
+    assert "data.categorical: [sex]" in out
+    code, out, err = lightleak_command("data", "describe", "mine.csv", "--label", "ill", "--categorical", "sex")
+    assert "1 categorical and 1 numerical columns, encoded width 3" in out and "may be codes" not in out
     code, _, err = lightleak_command("data", "describe", "mine.csv", "--label", "sick")
     assert code == 2
     assert_one_message(err, "sick")

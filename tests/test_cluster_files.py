@@ -18,7 +18,7 @@ from rich.console import Console
 
 from lightleak.cli.arguments import flag_settings, split_arguments
 from lightleak.cli.parser import build_parser
-from lightleak.experiments.config import load_config
+from lightleak.experiments.load import load_config
 from lightleak.experiments.run import run_audit
 
 ROOT = Path(__file__).parents[1]

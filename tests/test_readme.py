@@ -12,10 +12,10 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.cli.arguments import flag_settings
 from lightleak.cli.parser import build_parser
-from lightleak.experiments.config import parse_config
-from lightleak.experiments.kinds.released.config import parse_released_config
-from lightleak.experiments.kinds.vertical.config import parse_vertical_config
-from lightleak.experiments.kinds.vertical.run import check_vertical
+from lightleak.experiments.kinds.released.config import ReleasedConfig
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
+from lightleak.experiments.kinds.vertical.kind import check_vertical
+from lightleak.experiments.load import parse_config
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.trial import trial_tree
 
@@ -68,10 +68,10 @@ def test_configs_parse(block: str, tmp_path: Path) -> None:
         study = load_tune_config(tmp_path / "study.yaml")
         content = trial_tree(study, study.space.values(study.space.defaults()))
     if content.get("kind") == "vertical":
-        check_vertical(parse_vertical_config(content))
+        check_vertical(VerticalConfig.parse(content))
         return
     if content.get("kind") == "released-model":
-        released = parse_released_config(content)
+        released = ReleasedConfig.parse(content)
         for label, options in released.attacks.items():
             INVERSION_ATTACKS.get(label)(**options)
         return

@@ -107,7 +107,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --initial.batch_sizes [49]", "got 49", "batch_size must be at most 48 (training rows of 'synthetic')"),
     (f"{AUDIT} --capture.epochs [5]", "got [5]", "capture.epochs must name one below 1"),
     (f"{AUDIT} --capture.at clipped", "nothing clips here", "needs training.trainer.gradient_clip_val"),
-    (f"{AUDIT} --kind diagonal", "got 'diagonal'", "kind must be one of defence-frontier, horizontal"),
+    (f"{AUDIT} --kind diagonal", "got 'diagonal'", "kind must be one of defense-frontier, updates"),
     (f"{AUDIT} --training.trainer.max_epochs 3", "cannot set max_epochs", "the audit sets them itself"),
     (f"{AUDIT} --protocol.local_epochs 5", "protocol.local_epochs", "is a setting of FedAvg"),
     ("audit tune.yaml", "tune.yaml is a study", "run it by lightleak tune"),

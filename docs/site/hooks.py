@@ -1,12 +1,14 @@
 """Pages that are made while the documentation is built: cards, API, licences, measured results."""
 
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 from lightleak.cards import all_cards
 from lightleak.cards.markdown import card_page, index_page, page_path
@@ -15,7 +17,10 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 licences = import_module("licences")
 
-KINDS = {"attack": "Attacks", "defence": "Defences", "metric": "Metrics"}
+WITH_LINKS = ("choose.md",)
+"""Pages on which names of attacks become links to their cards."""
+
+KINDS = {"attack": "Attacks", "defense": "Defenses", "metric": "Metrics"}
 PACKAGES = {
     "lightleak": "what a script needs, in one place",
     "lightleak.core": "observations, reconstructions, threat models, seeds, errors, registries",
@@ -59,6 +64,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for path, text in pages(with_api(config)):
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead links that work in a checkout to the pages of the site, and names of attacks to their cards."""
+    markdown = markdown.replace("](../benchmarks/RESULTS.md", "](measured.md")
+    if page.file.src_uri not in WITH_LINKS:
+        return markdown
+    cards = all_cards()
+    paths = {card.name: f"cards/{page_path(card, cards)}" for card in cards if card.kind == "attack"}
+    parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
+    return "".join(part if part.startswith("```") else _linked(part, paths) for part in parts)
+
+
+def _linked(text: str, paths: Mapping[str, str]) -> str:
+    return re.sub(r"`(\w+)`", lambda found: f"[{found[0]}]({paths[found[1]]})" if found[1] in paths else found[0], text)
 
 
 def with_api(config: MkDocsConfig) -> bool:

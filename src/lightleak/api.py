@@ -26,15 +26,17 @@ from lightleak.data.own_table import hand_over_table
 from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
 from lightleak.data.user_table import load_table
-from lightleak.experiments.config import parse_config
+from lightleak.experiments.captures import find_captures
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
 from lightleak.experiments.leakage_callback import LeakageCallback
-from lightleak.experiments.offline import attack_captures, find_captures
-from lightleak.experiments.registry import KINDS, load_any_config
+from lightleak.experiments.load import kind_of
+from lightleak.experiments.load import load_config as load_audit
+from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.results import print_summary
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.unit import Observed
-from lightleak.experiments.updates import run_updates, updates_config
 from lightleak.report.page import FILE_NAME as REPORT_FILE
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
 from lightleak.targets.own_check import require_auditable
@@ -120,6 +122,7 @@ def prepare(
     encoding: Encoding = "standardized",
     seed: int = 0,
     name: str | None = None,
+    categorical: Sequence[str] = (),
 ) -> PreparedTable:
     """Read a table of one's own and fit its encoder.
 
@@ -132,6 +135,7 @@ def prepare(
         encoding: how cells become numbers; see `TableEncoder`.
         seed: of the split into training and test rows.
         name: what reports call the table.
+        categorical: columns whose numbers are codes of categories (``prepared.table.possible_codes`` names candidates).
 
     Raises:
         DataError: columns that cannot be used; the message names each, what is wrong, and the argument that mends it.
@@ -142,7 +146,7 @@ def prepare(
     3
     """
     _check_table(data, schema, drop)
-    table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing)
+    table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing, categorical=categorical)
     if name is not None:
         table = replace(table, card=replace(table.card, name=name, title=name))
     return PreparedTable(table, TableEncoder(table.schema, encoding).fit(table.train, includes_attacked=True))
@@ -158,6 +162,7 @@ def audit_model(
     batch_size: int | Sequence[int] = 32,
     batches: int = 6,
     epochs: int = 0,
+    seed: int = 0,
     device: str = ANY_DEVICE,
     settings: Mapping[str, Any] | None = None,
     progress: bool = False,
@@ -180,6 +185,7 @@ def audit_model(
         batch_size: rows of a client; several for a curve.
         batches: clients per batch size.
         epochs: of the training.
+        seed: root seed of the clients' rows, the networks, the training and the attacks.
         device: where attacks and training run: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         settings: any further setting of a config by its dotted key, such as ``{"labels": "restored"}``.
         progress: show it, as the command does.
@@ -198,13 +204,14 @@ def audit_model(
         # FedAvg has rounds and local batches of its own, under ``protocol``.
         "training": {} if on_fedavg and not epochs else {"epochs": epochs, "batch_size": sizes[0] if sizes else 0},
         "initial": {"batch_sizes": sizes, "batches": batches},
+        "seed": whole_number("seed", seed, least=0),
         "device": _device(device, settings),
         "title": f"Leakage of {prepared.table.card.title} through {called}",
         "workers": 1,
     }
     if attacks is not None:
         tree["attacks"] = _attacks(attacks)
-    config = parse_config(tree, _settings(settings), "settings")
+    config = AuditConfig.parse(tree, _settings(settings), "settings")
     if config.workers != 1:
         raise UsageError(
             f"a table in memory is attacked by one process: workers must be 1, got {config.workers}; write table and "
@@ -273,7 +280,7 @@ def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) ->
         from lightleak.tuning.config import load_tune_config  # needs an extra, as `run_config` of a study does
 
         return load_tune_config(file, _settings(overrides))
-    return load_any_config(file, overrides)[1]
+    return load_audit(file, overrides)
 
 
 def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Leakage:
@@ -289,10 +296,8 @@ def run_config(config: Any, output: Path | str, *, progress: bool = False) -> Le
         from lightleak.tuning.run import run_tune
 
         return _leakage(output, lambda folder, c: run_tune(config, folder, 0, _command(), c), progress)
-    kind = getattr(config, "kind", None)
-    if kind not in KINDS:
-        raise UsageError(f"config must be one of load_config, got {type(config).__name__}")
-    return _leakage(output, lambda folder, c: KINDS[kind].run(config, folder, _command(), c), progress)
+    kind_of(config)  # refuses what is no config
+    return _leakage(output, lambda folder, c: run_audit(config, folder, _command(), c), progress)
 
 
 def _leakage(output: Path | str, work: Callable[[Path, Console], Any], progress: bool) -> Leakage:

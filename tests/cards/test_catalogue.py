@@ -1,5 +1,6 @@
-"""Cards are complete, and what they say of settings is true: every attack and defence takes what its card prints."""
+"""Cards are complete, and settings are as they say: every attack and defense accepts what its card prints."""
 
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -8,16 +9,21 @@ import yaml
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
-from lightleak.cards import Card, all_cards, find_cards
+from lightleak.cards import Card, find_cards, load_catalogue
+from lightleak.cards.catalogue import CATALOGUE, Catalogue
+from lightleak.cards.registries import read_registries
 from lightleak.cards.settings import REQUIRED
 from lightleak.core.errors import UsageError
+from lightleak.core.plugins import PLUGINS
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.vertical import VERTICAL_DEFENSES
 from lightleak.metrics import METRICS
 from lightleak.metrics.images import IMAGE_METRICS
 from lightleak.metrics.inversion import INVERSION_METRICS
+from lightleak.targets import NETWORKS
 
-CARDS = all_cards()
+REGISTERED = read_registries()
+CARDS = REGISTERED.cards
 OF_ATTACKS = [card for card in CARDS if card.kind == "attack"]
 MAKERS = {name: registry.get(name) for registry in (ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS) for name in registry}
 DEFENSES = {
@@ -48,6 +54,22 @@ def as_config(card: Card) -> dict[str, Any]:
     return config
 
 
+def test_the_shipped_file_is_what_the_registries_say() -> None:
+    assert Catalogue.from_json(REGISTERED.to_json()) == REGISTERED
+    shipped = (files("lightleak.cards") / CATALOGUE).read_text("utf-8")
+    assert shipped == REGISTERED.to_json(), "run `python -m lightleak.cards`, which writes the file again"
+
+
+def test_with_plug_ins_the_registries_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLUGINS, "json")  # any module: what it registers is in the registries
+    load_catalogue.cache_clear()
+    try:
+        monkeypatch.setitem(NETWORKS._entries, "own", type("Own", (), {"__doc__": "A network of mine."}))
+        assert load_catalogue().targets["own"] == "A network of mine"
+    finally:
+        load_catalogue.cache_clear()
+
+
 def test_every_name_of_every_registry_has_a_card_and_nothing_else_has() -> None:
     expected = [*MAKERS, *NOT_REGISTERED, *(name for name, _ in DEFENSES), *METRICS, *INVERSION_METRICS, *IMAGE_METRICS]
     assert sorted(card.name for card in CARDS) == sorted(expected)
@@ -62,7 +84,7 @@ def test_a_card_of_an_attack_leaves_nothing_out(card: Card) -> None:
 
 
 @pytest.mark.parametrize("card", [card for card in CARDS if card.kind != "attack"], ids=named)
-def test_a_card_of_a_defence_or_metric_says_what_it_is_and_whose(card: Card) -> None:
+def test_a_card_of_a_defense_or_metric_says_what_it_is_and_whose(card: Card) -> None:
     assert card.summary and card.threat_model
     assert bool(card.citation) == (card.name != "none")
 
@@ -89,8 +111,8 @@ def test_a_card_has_every_option_that_is_on_the_surface(card: Card) -> None:
     assert options == set(as_config(card)) - (NOT_OPTIONS - options)
 
 
-@pytest.mark.parametrize("card", [card for card in CARDS if card.kind == "defence"], ids=named)
-def test_a_defence_takes_the_settings_of_its_card(card: Card) -> None:
+@pytest.mark.parametrize("card", [card for card in CARDS if card.kind == "defense"], ids=named)
+def test_a_defense_takes_the_settings_of_its_card(card: Card) -> None:
     config = as_config(card)
     if card.name == "dp_sgd":
         config["noise_multiplier"] = 1.0  # it refuses its defaults: one of two must be chosen

@@ -55,12 +55,14 @@ def test_a_terminal_shows_what_the_page_shows(name: str) -> None:
         assert text in shown
     for one in card.measured:
         assert one.figure.split()[0] in shown
+    for paper in card.papers:
+        assert paper.bibtex in printed(card) and paper.bibtex in card_page(card)
 
 
 def test_explain_prints_every_card_of_a_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "none"]) == 0
     out = capsys.readouterr().out
-    assert "defence, horizontal" in out and "defence, vertical" in out
+    assert "defense, horizontal" in out and "defense, vertical" in out
 
 
 def test_explain_answers_a_wrong_name_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 """What the pages in docs/ show works: commands parse, configs are configs of ours, examples run.
 
-Python blocks are executed by a test of their own; those that include a file of docs/examples/ begin with
-``{ .py }``.
+Blocks of ``python`` are executed by a test of their own; blocks of ``py`` are files of docs/examples/.
 """
 
 import re
@@ -16,16 +15,15 @@ from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.cards import find_cards
 from lightleak.cli.arguments import flag_settings
 from lightleak.cli.parser import build_parser
-from lightleak.experiments.config import load_config, parse_config
-from lightleak.experiments.kinds.frontier.config import parse_frontier_config
-from lightleak.experiments.kinds.released.config import parse_released_config
-from lightleak.experiments.kinds.vertical.config import parse_vertical_config
-from lightleak.experiments.kinds.vertical.run import check_vertical
-from lightleak.experiments.registry import kind_of_config
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.kinds.released.config import ReleasedConfig
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
+from lightleak.experiments.kinds.vertical.kind import check_vertical
+from lightleak.experiments.load import load_config, parse_config
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-LANGUAGES = {"bash", "yaml", "python", "text"}
+LANGUAGES = {"bash", "yaml", "python", "py", "text"}
 OTHER_COMMANDS = {"make", "export", "sbatch", "torchrun", "pip", "cd", "python", "source", "flwr", "nvflare"}
 OTHER_COMMANDS |= {"LIGHTLEAK_PLUGINS"}  # set for one command, which test_examples runs
 MADE_BY_THE_READER = {"mine.yaml"}
@@ -64,7 +62,7 @@ def test_there_are_pages_and_every_block_is_of_a_language_that_is_checked() -> N
 @pytest.mark.parametrize("line", OURS)
 def test_a_command_parses(line: str) -> None:
     words = [word.replace("NAME", "tableak") for word in shlex.split(line, comments=True)]
-    if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "reproduce", "data", "list"):
+    if len(words) == 2 and words[1] in ("audit", "attack", "tune", "report", "compare", "reproduce", "data", "list"):
         return  # named in a sentence, without its arguments
     parsed, rest = build_parser().parse_known_args(words[1:])
     assert rest == [] or parsed.takes_settings
@@ -80,13 +78,11 @@ def read_config(config: Path, rest: list[str]) -> None:
     settings = flag_settings(rest)
     if config.name in MADE_BY_THE_READER:
         loaded = parse_config({"data": {"name": "fair"}}, settings)
-    elif kind_of_config(ROOT / config, settings).load is load_config:
-        loaded = load_config(ROOT / config, settings)
     else:
-        kind_of_config(ROOT / config, settings).load(ROOT / config, settings)
-        return
-    for name, options in loaded.attacks.items():
-        ATTACKS.get(name)(**options)
+        loaded = load_config(ROOT / config, settings)
+    if isinstance(loaded, AuditConfig):
+        for name, options in loaded.attacks.items():
+            ATTACKS.get(name)(**options)
 
 
 def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
@@ -100,15 +96,14 @@ def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
 @pytest.mark.parametrize(("page", "block"), blocks("yaml"))
 def test_a_config_parses_and_its_attacks_take_their_settings(page: str, block: str) -> None:
     content = yaml.safe_load(block)
-    kind = content.get("kind", "horizontal")
+    kind = content.get("kind", "updates")
     if kind == "vertical":
-        check_vertical(parse_vertical_config(content))
+        check_vertical(VerticalConfig.parse(content))
     elif kind == "released-model":
-        for name, options in parse_released_config(content).attacks.items():
+        for name, options in ReleasedConfig.parse(content).attacks.items():
             INVERSION_ATTACKS.get(name)(**options)
     else:
-        parse = parse_frontier_config if kind == "defence-frontier" else parse_config
-        for name, options in parse(content).attacks.items():
+        for name, options in parse_config(content).attacks.items():
             ATTACKS.get(name)(**options)
 
 
@@ -124,3 +119,11 @@ def test_files_named_in_the_text_exist() -> None:
     for page in PAGES:
         for name in re.findall(r"`((?:configs|src|benchmarks)/[\w./-]+)`", page.read_text("utf-8")):
             assert (ROOT / name).exists(), f"{page.name}: {name}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_a_page_reads_well_in_the_checkout(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert "--8<--" not in text
+    for link in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
+        assert "://" in link or (page.parent / link).exists(), f"{page.name}: {link} exists only on the site, if at all"

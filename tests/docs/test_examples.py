@@ -2,11 +2,12 @@
 
 import json
 import os
+import re
 import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
-from lightleak.cards.catalogue import all_cards
+from lightleak.cards.registries import read_registries
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.plugins import PLUGINS
 from lightleak.core.registry import Registry
@@ -26,9 +27,9 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.defenses.horizontal import UPDATE_DEFENSES
-from lightleak.experiments.kinds.vertical.config import parse_vertical_config
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import plan_jobs
-from lightleak.experiments.kinds.vertical.run import run_vertical_audit
+from lightleak.experiments.run import run_audit
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import NetworkSpec, build_network
 
@@ -37,15 +38,12 @@ PAGE = (EXAMPLES.parent / "extend.md").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)
-def registries_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def registries_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an example registers is gone after its test."""
     registries: tuple[Registry, ...] = (ATTACKS, DATASETS, PROPERTY_ATTACKS, UPDATE_DEFENSES)
     for registry in registries:
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
         monkeypatch.setattr(registry, "_facts", dict(registry._facts))
-    all_cards.cache_clear()
-    yield
-    all_cards.cache_clear()
 
 
 @pytest.fixture
@@ -70,8 +68,11 @@ def an_update(table: Table, n: int = 4, hidden: tuple[int, ...] = (8, 8)) -> Cli
 
 
 def test_every_example_is_shown_and_every_one_shown_is_here() -> None:
-    shown = {line.split('"')[1].removeprefix("examples/") for line in PAGE.splitlines() if line.startswith("--8<--")}
-    assert shown == {path.name for path in EXAMPLES.glob("*.py")}
+    assert set(re.findall(r"^<!-- examples/(.*) -->$", PAGE, re.MULTILINE)) == {
+        path.name for path in EXAMPLES.glob("*.py")
+    }
+    embedded = runpy.run_path(str(EXAMPLES.parent / "site" / "examples.py"))["embedded"]
+    assert embedded(PAGE) == PAGE, "run `python docs/site/examples.py`, which puts the files into the page again"
 
 
 def test_the_dataset_loads_and_takes_its_option(execute: Callable[[str], None]) -> None:
@@ -120,7 +121,7 @@ def test_the_composed_attack_proves_rows_and_optimizes_the_others(execute: Calla
 def test_the_training_time_attack_has_a_training_of_its_own(execute: Callable[[str], None], tmp_path: Path) -> None:
     execute("louder_rows")
     folder = tmp_path / "run"
-    config = parse_vertical_config(
+    config = VerticalConfig.parse(
         {
             "kind": "vertical",
             "data": {"name": "fair"},
@@ -135,7 +136,7 @@ def test_the_training_time_attack_has_a_training_of_its_own(execute: Callable[[s
     )
     watching, alone = ([label for label, _ in job.attacks] for job in plan_jobs(config))
     assert "prior" in watching and alone == ["louder_rows"]
-    run_vertical_audit(config, folder, ["lightleak", "audit"], Console(quiet=True))
+    run_audit(config, folder, ["lightleak", "audit"], Console(quiet=True))
     rows = json.loads((folder / "results.json").read_text())["rows"]
     assert {row["variant"] for row in rows} == {"passive", "louder"}
     assert {row["auc"] for row in rows if row["label"] == "prior"} != {
@@ -149,7 +150,7 @@ EXAMPLE_NAMES = ["commonest_value", "tableak_quick", "exact_then_quick", "louder
 @pytest.mark.parametrize("name", EXAMPLE_NAMES)
 def test_an_example_has_a_card_by_itself(execute: Callable[[str], None], name: str) -> None:
     execute(name)
-    (card,) = [card for card in all_cards() if card.name == name]
+    (card,) = [card for card in read_registries().cards if card.name == name]
     assert card.summary and card.citation and card.threat_model and card.needs
 
 

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console
 
 from lightleak.cli import main
-from lightleak.experiments.config import load_config
+from lightleak.experiments.load import load_config
 from lightleak.experiments.run import run_audit
 
 PATIENCE = 300  # seconds until a process that hangs is given up; a busy machine is slow

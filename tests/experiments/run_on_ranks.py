@@ -21,7 +21,8 @@ from rich.console import Console
 
 from lightleak.core import processes
 from lightleak.experiments import campaign, finish, run
-from lightleak.experiments.config import parse_config
+from lightleak.experiments.kinds.updates import kind
+from lightleak.experiments.load import parse_config
 from lightleak.experiments.unit import run_pack
 
 VICTIM = "victim"
@@ -80,7 +81,7 @@ def count_writers(place: Path) -> None:
         setattr(module, name, call)
 
     counted(finish, "write_results")
-    counted(run, "train")
+    counted(kind, "train")
 
 
 def nothing(place: Path) -> None:
@@ -102,14 +103,14 @@ def die_in_a_pack(place: Path) -> None:
 
 def after_the_victim(place: Path) -> None:
     """Begin attacks when the victim is dead: else it might find nothing left to do."""
-    plain = run.run_units
+    plain = run.run_packs
 
     def patient(*arguments: Any, **named: Any) -> Any:
         while not (place / VICTIM).is_file():
             time.sleep(0.02)
         return plain(*arguments, **named)
 
-    run.run_units = patient
+    run.run_packs = patient
 
 
 def die_in_training(place: Path) -> None:
@@ -119,7 +120,7 @@ def die_in_training(place: Path) -> None:
         (place / VICTIM).write_text("training")
         os.kill(os.getpid(), signal.SIGKILL)
 
-    run.train = killed
+    kind.train = killed
 
 
 def after_the_trainer(place: Path) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -26,9 +27,10 @@ from lightleak.experiments import campaign, packing
 from lightleak.experiments.campaign import finished_rows, run_lane, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.offline import captured_units
+from lightleak.experiments.kinds.updates.kind import captured_units
+from lightleak.experiments.kinds.updates.plan import audit_units, plan_units
 from lightleak.experiments.packing import plan_packs
-from lightleak.experiments.run import audit_units, plan_units, run_audit
+from lightleak.experiments.run import run_audit
 from lightleak.experiments.unit import Unit, run_pack, scored, unit_file, unscored, without_nan
 
 CPU = torch.device("cpu")
@@ -173,9 +175,11 @@ def test_workers_share_the_packs_and_tell_their_progress(
     told: list[float] = []
 
     @contextmanager
-    def bar(title: str, total: float, quiet: bool) -> Iterator[Callable[[float], None]]:
-        assert title == "12 attacks"
-        yield told.append
+    def bar(noun: str, total: float, quiet: bool, units: int, done: int) -> Iterator[Any]:
+        assert (noun, units, done) == ("attacks", 12, 0)
+        report = Mock(side_effect=told.append)
+        yield report
+        assert report.finished.call_args == call(12)
         assert sum(told) == pytest.approx(total)
 
     monkeypatch.setattr(campaign, "run_in_processes", in_threads)

@@ -21,11 +21,12 @@ from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.experiments.attack_settings import label_setting, label_sharing, with_label_setting
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.feasibility_text import feasibility_lines
+from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.results import print_summary
-from lightleak.experiments.run import plan_units, run_audit
+from lightleak.experiments.run import run_audit
 from lightleak.experiments.unit import candidates, largest
 from lightleak.report.result import parse_result
 

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.config import AuditConfig, load_config, parse_config
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.load import load_config, parse_config
 from lightleak.experiments.settings import read_yaml
 
 MINIMAL: dict[str, Any] = {"data": {"name": "fair"}}

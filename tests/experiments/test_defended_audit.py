@@ -20,11 +20,13 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.defenses.horizontal import DPSGD
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
-from lightleak.experiments.config import AuditConfig, load_config
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates.captures import load_capture
+from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import load_capture, resume_audit, run_audit
+from lightleak.experiments.run import resume_audit, run_audit
 from lightleak.experiments.training import client_defense
 from lightleak.protocols.fedsgd import client_update
 from lightleak.protocols.replay import deviation, replay
@@ -147,7 +149,7 @@ def test_defended_captures_are_attacked_offline_unchecked(
     tmp_path: Path, tiny: Config, noised: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = attack_captures(tiny(attacks=["random"]), noised / "captures", tmp_path / "off", console=Console(width=200))
-    assert "2 defended updates cannot be held against their rows" in capsys.readouterr().out
+    assert "2 defended updates cannot be checked against their rows" in capsys.readouterr().out
     assert {row["defense"] for row in rows["rows"]} <= {"noised", "Gaussian noise of scale 0.01"}
 
 

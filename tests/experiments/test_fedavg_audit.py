@@ -19,14 +19,15 @@ from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed
-from lightleak.experiments import offline
 from lightleak.experiments.clients import FreshFedAvgClients
-from lightleak.experiments.config import AuditConfig, load_config
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.federated_training import client_rows, federated_data, federation
+from lightleak.experiments.kinds.updates.captures import load_capture
+from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import load_capture, resume_audit, run_audit
+from lightleak.experiments.run import resume_audit, run_audit
 from lightleak.protocols import fedavg
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.spec import build_network
@@ -262,7 +263,7 @@ def test_updates_that_no_attack_can_serve_are_refused_before_any_work(
     folder, update = captured
     shutil.rmtree(folder / "observation")
     replace(update, facts=replace(update.facts, **facts)).save(folder / "observation")
-    monkeypatch.setattr(offline, "run_units", lambda *_, **__: pytest.fail("an attack ran"))
+    monkeypatch.setattr("lightleak.experiments.run.run_packs", lambda *_, **__: pytest.fail("an attack ran"))
     with pytest.raises(ObservationError, match=message):
         attack_captures(tiny_fedavg(attacks=[attack]), folder, tmp_path / "run", console=silent)
     assert not (tmp_path / "run").exists()

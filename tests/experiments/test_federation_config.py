@@ -7,8 +7,9 @@ import pytest
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.experiments.attack_settings import label_sharing, with_label_setting
-from lightleak.experiments.config import AuditConfig, parse_config
+from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
+from lightleak.experiments.load import parse_config
 from lightleak.protocols.local_training import LocalTraining
 
 FEDAVG: dict[str, Any] = {"data": {"name": "fair"}, "protocol": {"name": "fedavg"}, "attacks": ["tableak_fedavg"]}

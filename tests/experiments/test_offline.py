@@ -18,10 +18,12 @@ from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed
-from lightleak.experiments import offline
+from lightleak.experiments import campaign, run
+from lightleak.experiments.captures import find_captures
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.offline import attack_captures, captured_units, find_captures
+from lightleak.experiments.kinds.updates.kind import captured_units
+from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.run import resume_audit, run_audit
 from lightleak.protocols.recorded_batch import RecordedBatch
 
@@ -30,7 +32,7 @@ Save = Callable[..., list[Path]]
 
 @pytest.fixture
 def no_attack(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(offline, "run_units", lambda *_, **__: pytest.fail("an attack ran"))
+    monkeypatch.setattr(run, "run_packs", lambda *_, **__: pytest.fail("an attack ran"))
 
 
 def test_with_truth_every_row_is_scored(tmp_path: Path, tiny: Any, save_captures: Save, silent: Console) -> None:
@@ -198,19 +200,19 @@ def test_an_interrupted_attack_goes_on(
 ) -> None:
     save_captures(tmp_path / "captures")
     config = tiny(attacks=["random"])
-    plain = offline.run_units
+    plain = campaign.run_pack
 
-    def half(plan: Any, *rest: Any, **more: Any) -> None:
-        plain(lambda: plan()[:1], *rest, **more)
+    def half(pack: Any, *rest: Any) -> None:
+        plain(pack[:1], *rest)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(offline, "run_units", half)
+        patch.setattr(campaign, "run_pack", half)
         attack_captures(config, tmp_path / "captures", tmp_path / "run", console=silent)
     kept = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     assert len(kept) == 1
     rows = attack_captures(config, tmp_path / "captures", tmp_path / "run", console=silent)["rows"]
-    assert rows[:1] == kept and len(rows) == 2
+    assert kept[0] in rows and len(rows) == 2
 
 
 def test_a_folder_takes_the_attack_on_one_set_of_captures(

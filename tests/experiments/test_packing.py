@@ -19,6 +19,7 @@ from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversi
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments import packing
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.packing import (
     MARGIN,
     PACKS_FILE,
@@ -29,7 +30,6 @@ from lightleak.experiments.packing import (
     plan_packs,
     runs_at_once,
 )
-from lightleak.experiments.run import plan_units
 from lightleak.experiments.unit import Unit, run_pack, unit_file
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")

@@ -18,11 +18,12 @@ from lightleak.core.errors import ObservationError, UsageError
 from lightleak.experiments import run, training
 from lightleak.experiments.attack_settings import with_label_setting
 from lightleak.experiments.clients import FreshClients
-from lightleak.experiments.config import load_config
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates.captures import load_capture
+from lightleak.experiments.load import load_config
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import load_capture, run_audit
-from lightleak.metrics.summary import summarise
+from lightleak.experiments.run import run_audit
+from lightleak.metrics.summary import summarize
 from lightleak.protocols.recorded_batch import RecordedBatch
 from lightleak.report.run_folder import load_cells, load_run
 
@@ -103,7 +104,7 @@ def test_summary_has_mean_std_n_and_interval_of_every_group(finished: Path) -> N
         rows = [row for row in results["rows"] if keys.items() <= row.items()]
         assert group["cell_accuracy"]["n"] == len(rows) > 0
         for name in ("cell_accuracy", "exact_match_rate", "rmse", "seconds"):
-            assert group[name] == pytest.approx(summarise([row[name] for row in rows]).to_dict(), nan_ok=True)
+            assert group[name] == pytest.approx(summarize([row[name] for row in rows]).to_dict(), nan_ok=True)
     assert sum(group["cell_accuracy"]["n"] for group in results["summary"]) == len(results["rows"])
 
 
@@ -260,14 +261,14 @@ def test_a_capture_that_does_not_replay_is_refused_before_any_attack(
     tmp_path: Path, tiny: Any, silent: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run"
-    monkeypatch.setattr(run, "run_units", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(run, "run_packs", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run_audit(tiny(), folder, console=silent)
     truth = list_captures(folder / "captures")[1] / "truth"
     batch = RecordedBatch.load(truth)
     batch.inputs[3] = batch.inputs[3].flip(0)
     batch.save(truth)
-    monkeypatch.setattr(run, "run_units", lambda *_, **__: pytest.fail("an attack ran"))
+    monkeypatch.setattr(run, "run_packs", lambda *_, **__: pytest.fail("an attack ran"))
     with pytest.raises(ObservationError, match="the recorded batch does not reproduce the raw gradient of step 11"):
         run_audit(tiny(), folder, console=silent)
 

@@ -20,9 +20,9 @@ from torch import Tensor
 from lightleak import cli
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.ranks import detect_ranks
-from lightleak.experiments import run
-from lightleak.experiments.config import load_config
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates import kind
+from lightleak.experiments.load import load_config
 from lightleak.experiments.training import train, trains_together
 
 
@@ -54,7 +54,7 @@ class Witness(lightning.Callback):
 def main(root: Path, *flags: str) -> None:
     torch.set_num_threads(1)
     witness = Witness(int(flags[1]) if "--die" in flags else None)
-    run.train = partial(train, callbacks=(witness,))
+    kind.train = partial(train, callbacks=(witness,))
     words = ["audit", str(root / "config.yaml"), "--output", str(root / "run"), "--device", "cpu"]
     if code := cli.main([*words, "--trainer.devices", "2"]):
         sys.exit(code)

@@ -9,7 +9,7 @@ import torch
 
 from lightleak.callbacks.capture_store import Capture, list_captures, save_capture
 from lightleak.core.errors import ObservationError
-from lightleak.experiments.config import parse_config
+from lightleak.experiments.load import parse_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.integrations.flower import CapturingStrategy, arrays_by_name, capture_mod
 from lightleak.integrations.round_recorder import RoundRecorder

@@ -16,8 +16,9 @@ from lightleak.experiments.clients import Federation
 from lightleak.experiments.unit import run_pack
 from lightleak.reproductions import reproduce as module
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
-from lightleak.reproductions.reproduce import RUN_FILE, list_reproductions, measured, reproduce
+from lightleak.reproductions.reproduce import RUN_FILE, list_reproductions, reproduce
 from lightleak.reproductions.settings import Selection
+from lightleak.reproductions.tableak.fedsgd import GradientAttacks, gradient_setting_of
 
 COMMON = {"dataset": "synthetic-d1-c1", "network": "mlp-3", "batch_size": 4}
 QUICK = {"attack": "tableak", "restarts": 2, "steps": 5}
@@ -43,6 +44,7 @@ TABLE = PaperTable(
         cell(attack="random", batch_size=3, metric="rmse", unit="deviations", mean=1.0),
     ),
     table=1,
+    run="fedsgd",
 )
 
 
@@ -190,7 +192,8 @@ def test_more_batches_than_clients_are_refused(tmp_path: Path, silent: Console) 
 
 def test_rank_correlation_is_over_batches() -> None:
     tau = cell(attack="random", metric="kendall_tau", unit="correlation", std=None, mean=0.1, feature_kind="numerical")
-    name = module._name(module.setting_of(tau))
+    name = gradient_setting_of(tau).name
+    measured = GradientAttacks(replace(TABLE, cells=(tau,)), Selection()).measured
     values = [(0.1, 0.9), (0.5, 0.7), (0.4, 0.8), (None, 0.2), (0.3, 0.6)]
     rows = [{"setting": name, "mean_entropy_numerical": e, "numerical_accuracy": a} for e, a in values]
     ours = measured(tau, [*rows, {"setting": "another"}])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.run import plan_units
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.tuning import held_out
 from lightleak.tuning.held_out import HELD_OUT_SEED, compare, held_out_tree
 from lightleak.tuning.objective import ObjectiveConfig
@@ -25,15 +25,15 @@ def test_what_is_held_out_depends_on_the_kind_of_audit() -> None:
     assert captured["seed"] == HELD_OUT_SEED + 4 and captured["initial"]["batches"] == 0
     vertical = held_out_tree({"kind": "vertical", "seed": 4}, 2)
     assert vertical["seeds"] == [HELD_OUT_SEED, HELD_OUT_SEED + 1] and "seed" not in vertical
-    frontier = held_out_tree({"kind": "defence-frontier", "seed": 4}, 2)
+    frontier = held_out_tree({"kind": "defense-frontier", "seed": 4}, 2)
     assert frontier["seed"] == HELD_OUT_SEED + 4 and frontier["data"]["split_seed"] == 4
 
 
 def test_networks_and_starts_are_others_and_test_rows_the_same(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study()
     tree = trial_tree(config, {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1})
-    _, chosen = load_trial(tree, tmp_path / "a.yaml")
-    _, reported = load_trial(held_out_tree(tree, 3), tmp_path / "b.yaml")
+    chosen = load_trial(tree, tmp_path / "a.yaml")
+    reported = load_trial(held_out_tree(tree, 3), tmp_path / "b.yaml")
     one, other = prepare_experiment(chosen), prepare_experiment(reported)
     assert one.table.test.equals(other.table.test) and one.table.train.equals(other.table.train)
     pairs = zip(plan_units(chosen, one, tmp_path), plan_units(reported, other, tmp_path), strict=True)

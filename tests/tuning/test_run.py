@@ -16,7 +16,7 @@ import torch
 
 from lightleak.cli import main
 from lightleak.core.errors import UsageError
-from lightleak.experiments.config import load_config
+from lightleak.experiments.load import load_config
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.run import run_tune
 from lightleak.tuning.study import RESUMED, SharedStudy

@@ -11,7 +11,7 @@ from optuna import TrialPruned
 from lightleak.core.errors import UsageError
 from lightleak.experiments import campaign
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.run import plan_units
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.tuning import budget as budgets
 from lightleak.tuning import trial as trials
 from lightleak.tuning.budget import steps_within, with_steps
@@ -24,7 +24,7 @@ VALUES = {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1}
 
 def clients(tree: dict[str, Any], file: Path) -> list[torch.Tensor]:
     """Rows of the fresh clients of an audit, one tensor each."""
-    _, config = load_trial(tree, file)
+    config = load_trial(tree, file)
     units = plan_units(config, prepare_experiment(config), file.parent / "none")
     return [truth.inputs for unit in units if unit.attack == "random" for _, truth in [unit.observe()] if truth]
 
@@ -64,7 +64,7 @@ def test_a_budget_of_seconds_counts_what_steps_cost(
 
     config = tiny_study(study__budget={"seconds": 12.0})
     tree = trial_tree(config, VALUES)
-    _, loaded = load_trial(tree, tmp_path / "t.yaml")
+    loaded = load_trial(tree, tmp_path / "t.yaml")
     unit = plan_units(loaded, prepare_experiment(loaded), tmp_path / "none")[0]
     monkeypatch.setattr(budgets.ATTACKS, "get", lambda _: Attack)
     monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])

@@ -1,6 +1,9 @@
-"""A card per attack, defence and metric: what it is after, what it assumes, its settings, what it measured."""
+"""Cards: for every attack, defense and metric its paper, threat model, settings, deviations and measured figures.
 
-from lightleak.cards.card import Card, Measurement
-from lightleak.cards.catalogue import all_cards, find_cards
+They are made from the registries; `lightleak explain NAME` prints one, and the documentation has a page for each.
+"""
 
-__all__ = ["Card", "Measurement", "all_cards", "find_cards"]
+from lightleak.cards.card import Card
+from lightleak.cards.catalogue import all_cards, find_cards, load_catalogue
+
+__all__ = ["Card", "all_cards", "find_cards", "load_catalogue"]

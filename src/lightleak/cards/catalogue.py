@@ -1,91 +1,108 @@
-"""All cards, made from the registries: nothing is listed here but the registries themselves."""
+"""The contents of the registries as a file of the package: listing and explaining names then imports no torch.
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, is_dataclass
+`catalogue.json` is written by ``python -m lightleak.cards`` from `registries`; a test checks that it is current. Where
+the user loads plug-ins, the registries themselves are read.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from lightleak.attacks import ATTACKS
-from lightleak.attacks.model_inversion import INVERSION_ATTACKS
-from lightleak.attacks.property_inference import PROPERTY_ATTACKS
-from lightleak.attacks.property_inference.shadow_models import ShadowModels
-from lightleak.cards.card import Card, Kind
-from lightleak.cards.docstrings import read_docstring
-from lightleak.cards.measured import measurements
-from lightleak.cards.settings import settings_of
+from lightleak.cards.card import Card
+from lightleak.cards.settings import Setting
+from lightleak.cards.shipped import read_shipped
 from lightleak.core.errors import UsageError
-from lightleak.core.facts import Facts
-from lightleak.core.registry import Registry
-from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
-from lightleak.defenses.vertical import VERTICAL_DEFENSES
-from lightleak.metrics import METRICS
-from lightleak.metrics.images import IMAGE_FACTS, IMAGE_METRICS
-from lightleak.metrics.inversion import INVERSION_FACTS, INVERSION_METRICS
+from lightleak.core.plugins import PLUGINS
 
-_TO_SERVER = (
-    "It hides rows from whoever receives what a client sends, the server first, who is told which defence acted and "
-    "with what settings."
-)
-_TO_PARTY = (
-    "It hides the victim's property from the other parties of a vertical training, who follow the protocol and see "
-    "what their role sees."
-)
-_TRUTH = "None: it is computed by the auditor, who holds the private rows. No attack sees it."
+CATALOGUE = "catalogue.json"
 
 
 @dataclass(frozen=True)
-class _Entry:
-    """One name of a registry."""
+class DatasetEntry:
+    """One public dataset.
 
-    name: str
-    kind: Kind
-    family: str
-    thing: Any
-    facts: Facts
-    sees: str = ""
+    Attributes:
+        title: full name.
+        license: of the table.
+        files: raw files, relative to the dataset's folder; empty where nothing is downloaded.
+    """
 
-
-def _of(registry: Registry[Any], kind: Kind, family: str, sees: str = "") -> Iterator[_Entry]:
-    for name in registry:
-        yield _Entry(name, kind, family, registry.get(name), registry.facts(name), sees)
+    title: str
+    license: str
+    files: tuple[str, ...]
 
 
-def _of_mapping(things: Mapping[str, Any], facts: Mapping[str, Facts], family: str) -> Iterator[_Entry]:
-    for name, thing in things.items():
-        yield _Entry(name, "metric", family, thing, facts[name], _TRUTH)
+@dataclass(frozen=True)
+class Catalogue:
+    """Everything that has a name.
 
+    Attributes:
+        cards: attacks, defenses and metrics, by family and name.
+        datasets: by name.
+        targets: a line about each network.
+        reproductions: title of each table or figure that can be run.
+    """
 
-def _entries() -> Iterator[_Entry]:
-    yield from _of(ATTACKS, "attack", "updates of federated learning")
-    yield from _of(PROPERTY_ATTACKS, "attack", "property inference (vertical federated learning)")
-    yield _Entry(
-        ShadowModels.name,
-        "attack",
-        "property inference (vertical federated learning)",
-        ShadowModels,
-        ShadowModels.facts,
-    )
-    yield from _of(INVERSION_ATTACKS, "attack", "model inversion (released models)")
-    yield from _of(UPDATE_DEFENSES, "defence", "horizontal: what a client sends", _TO_SERVER)
-    yield from _of(TRAINING_DEFENSES, "defence", "horizontal: how a client trains", _TO_SERVER)
-    yield from _of(VERTICAL_DEFENSES, "defence", "vertical", _TO_PARTY)
-    yield from _of(METRICS, "metric", "reconstructed batches", _TRUTH)
-    yield from _of_mapping(INVERSION_METRICS, INVERSION_FACTS, "released models")
-    yield from _of_mapping(IMAGE_METRICS, IMAGE_FACTS, "images")
+    cards: tuple[Card, ...]
+    datasets: Mapping[str, DatasetEntry]
+    targets: Mapping[str, str]
+    reproductions: Mapping[str, str]
+
+    def to_json(self) -> str:
+        """Return the text of the catalogue file."""
+        return json.dumps(asdict(self), indent=1, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Catalogue":
+        """Read what `to_json` wrote."""
+        content = json.loads(text)
+        return cls(
+            cards=tuple(_card(entry) for entry in content["cards"]),
+            datasets={name: DatasetEntry(**_tuples(entry)) for name, entry in content["datasets"].items()},
+            targets=content["targets"],
+            reproductions=content["reproductions"],
+        )
+
+    def lines(self, what: str) -> list[tuple[str, str]]:
+        """Return every name of a kind, as ``lightleak list`` prints them, with a line about it.
+
+        Args:
+            what: attacks, defenses, metrics, datasets, targets or reproductions.
+        """
+        if what == "datasets":
+            return [(name, entry.title) for name, entry in self.datasets.items()]
+        if what in ("targets", "reproductions"):
+            return list(getattr(self, what).items())
+        of_kind = [card for card in self.cards if f"{card.kind}s" == what]
+        if what == "defenses":
+            return [(card.name, ": ".join(filter(None, (_in_a_line(card.family), card.citation)))) for card in of_kind]
+        return [(card.name, card.summary) for card in of_kind]
 
 
 @cache
+def load_catalogue() -> Catalogue:
+    """Return the shipped catalogue or, where the variable `PLUGINS` names plug-ins, what the registries hold."""
+    if os.environ.get(PLUGINS):
+        from lightleak.cards.registries import read_registries
+
+        return read_registries()
+    return Catalogue.from_json(read_shipped(CATALOGUE))
+
+
 def all_cards() -> tuple[Card, ...]:
-    """Every card: attacks, defences, metrics, by family and name."""
-    return tuple(_card(entry) for entry in _entries())
+    """Return every card: attacks, defenses, metrics, by family and name."""
+    return load_catalogue().cards
 
 
 def find_cards(name: str) -> tuple[Card, ...]:
-    """The cards of a name; more than one where two families use it.
+    """Return the cards of a name; more than one where two families use it.
 
     Raises:
-        UsageError: no such name; the message has the nearest ones.
+        UsageError: unknown name; the message has the nearest ones.
     """
     cards = tuple(card for card in all_cards() if card.name == name)
     if not cards:
@@ -93,37 +110,19 @@ def find_cards(name: str) -> tuple[Card, ...]:
         close = get_close_matches(name, known, n=3, cutoff=0.5)
         hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
         raise UsageError(
-            f"no attack, defence or metric {name!r}; {hint}lightleak list attacks (defenses, metrics) has them all"
+            f"unknown attack, defense or metric {name!r}; {hint}lightleak list attacks (defenses, metrics) lists them"
         )
     return cards
 
 
-def _card(entry: _Entry) -> Card:
-    facts, kind = entry.facts, entry.kind
-    made = entry.thing() if kind == "attack" and entry.thing is not ShadowModels else entry.thing
-    described = getattr(entry.thing, "func", entry.thing) if kind != "attack" else type(made)
-    text = read_docstring(described)
-    declared, figures = getattr(made, "threat_model", None), measurements()
-    return Card(
-        name=entry.name,
-        kind=kind,
-        family=entry.family,
-        summary=facts.summary or text.summary,
-        explanation=text.paragraphs if kind != "attack" else (),
-        citation=facts.citation or getattr(made, "citation", ""),
-        threat_model=facts.sees or entry.sees or (declared.describe() if declared else ""),
-        needs=facts.needs,
-        settings=settings_of(facts.settings or _declared_settings(made, entry.thing)),
-        deviations=facts.deviates,
-        measured=tuple(
-            one for about in ((entry.name, ""), (entry.name, entry.family)) for one in figures.get(about, ())
-        ),
-    )
+def _card(entry: dict[str, Any]) -> Card:
+    settings = tuple(Setting(**_tuples(setting)) for setting in entry.pop("settings"))
+    return Card(**_tuples(entry), settings=settings)
 
 
-def _declared_settings(made: Any, thing: Callable[..., Any]) -> tuple[object, ...]:
-    """Where settings stand by themselves: the config of an attack, the fields of a defence, a metric's arguments."""
-    config = getattr(made, "config", None)
-    if is_dataclass(config):
-        return (config,)
-    return (thing,)
+def _tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+
+
+def _in_a_line(family: str) -> str:
+    return family.replace(": ", ", ")

@@ -9,7 +9,7 @@ from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
 RESULTS = "../../measured.md"
 """Page of the measured results, as seen from a card's."""
 
-_PLURAL = {"attack": "attacks", "defence": "defenses", "metric": "metrics"}
+_PLURAL = {"attack": "attacks", "defense": "defenses", "metric": "metrics"}
 
 
 def page_path(card: Card, cards: Sequence[Card]) -> str:
@@ -28,6 +28,7 @@ def card_page(card: Card) -> str:
         *map(_paragraph, card.explanation),
         "## Paper",
         _text(card.citation) or "None.",
+        *_bibtex(card),
         "## Threat model",
         _text(card.threat_model),
         "## Needs",
@@ -46,21 +47,26 @@ def index_page(cards: Sequence[Card]) -> str:
     """All cards by kind and family, a line each."""
     parts = [
         "# Cards",
-        "One page for every attack, defence and metric, made from the code: its paper, what its adversary sees and "
+        "One page for every attack, defense and metric, made from the code: its paper, what its adversary sees and "
         "knows, its settings, what differs from the paper, and what was measured. `lightleak explain NAME` prints the "
         "same.",
     ]
-    for kind, title in (("attack", "Attacks"), ("defence", "Defences"), ("metric", "Metrics")):
+    for kind, title in (("attack", "Attacks"), ("defense", "Defenses"), ("metric", "Metrics")):
         parts.append(f"## {title}")
         of_kind = [card for card in cards if card.kind == kind]
         for family in dict.fromkeys(card.family for card in of_kind):
             rows = [
-                (f"[{card.name}]({page_path(card, cards)})", _cell(_sentence(card.summary)))
+                (f"[{card.name}]({page_path(card, cards)})", as_cell(_sentence(card.summary)))
                 for card in of_kind
                 if card.family == family
             ]
-            parts += [f"### {family[:1].upper()}{family[1:]}", _table(("name", "what it does"), rows)]
+            parts += [f"### {family[:1].upper()}{family[1:]}", as_table(("name", "what it does"), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def _bibtex(card: Card) -> list[str]:
+    entries = "\n\n".join(paper.bibtex for paper in card.papers)
+    return [f"```bibtex\n{entries}\n```"] if entries else []
 
 
 def _settings(card: Card) -> str:
@@ -69,22 +75,23 @@ def _settings(card: Card) -> str:
     rows = []
     for setting in card.settings:
         choices = f" One of {', '.join(f'`{word}`' for word in setting.choices)}." if setting.choices else ""
-        rows.append((f"`{setting.name}`", f"`{setting.default}`", _cell(_sentence(setting.meaning) + choices)))
-    return _table(("setting", "default", "meaning"), rows)
+        rows.append((f"`{setting.name}`", f"`{setting.default}`", as_cell(_sentence(setting.meaning) + choices)))
+    return as_table(("setting", "default", "meaning"), rows)
 
 
 def _measured(card: Card) -> str:
     if not card.measured:
         return NOT_MEASURED[card.kind]
     rows = [
-        (_cell(one.what), _cell(one.figure), _cell(one.paper), one.date, one.version, _cell(one.section))
+        (as_cell(one.what), as_cell(one.figure), as_cell(one.paper), one.date, one.version, as_cell(one.section))
         for one in card.measured
     ]
-    table = _table(("what", "ours", "paper", "day", "version", "section"), rows)
+    table = as_table(("what", "ours", "paper", "day", "version", "section"), rows)
     return f"{table}\n\nThe commands, and more figures: [Measured results]({RESULTS})."
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def as_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table in Markdown; cells are Markdown already (`as_cell`)."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
@@ -112,5 +119,6 @@ def _escaped(text: str) -> str:
     return re.sub(r"([*_\[\]|])", r"\\\1", html.escape(text, quote=False))
 
 
-def _cell(text: str) -> str:
+def as_cell(text: str) -> str:
+    """Return prose as the cell of a table, with its backticks and without other markup."""
     return _text(" ".join(text.split())).replace("`|`", "`\\|`")

@@ -1,20 +1,39 @@
-"""Measured figures by name, from a data file whose figures stand in benchmarks/RESULTS.md (a test compares them)."""
+"""Measured figures by name, from a data file; a test compares it with benchmarks/RESULTS.md."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from lightleak.cards.shipped import read_shipped_yaml
 
-from lightleak.cards.card import Measurement
+
+@dataclass(frozen=True)
+class Measurement:
+    """One figure of benchmarks/RESULTS.md.
+
+    Attributes:
+        what: what was measured, on what, with the number of repetitions.
+        figure: as printed there, with its interval or deviation.
+        paper: the paper's figure for the same; empty if there is none.
+        section: heading of the section, which has the commands.
+        date: day of the measurement, ISO 8601.
+        version: of LightLeak.
+    """
+
+    what: str
+    figure: str
+    paper: str
+    section: str
+    date: str
+    version: str
 
 
 @cache
 def measurements() -> Mapping[tuple[str, str], tuple[Measurement, ...]]:
-    """All figures by the name they are about and its family, which is empty where the name is used once."""
+    """Return all figures by the name they are about and its family, which is empty where the name is used once."""
     found: dict[tuple[str, str], list[Measurement]] = {}
-    content = yaml.safe_load((files("lightleak.cards") / "measured.yaml").read_text("utf-8"))
+    content = read_shipped_yaml("measured.yaml")
     for section in content["sections"]:
         for entry in section["figures"]:
             about = entry["of"], entry.get("family", "")

@@ -73,7 +73,7 @@ def _of_dataclass(source: Any) -> Iterator[Setting]:
     hints = get_type_hints(kind)
     for field in dataclasses.fields(kind):
         if field.init:
-            default = _default(field) if isinstance(source, type) else getattr(source, field.name)
+            default = default_of(field) if isinstance(source, type) else getattr(source, field.name)
             yield Setting(field.name, in_yaml(default), meanings.get(field.name, ""), choices_of(hints[field.name]))
 
 
@@ -90,7 +90,8 @@ def _of_signature(source: Callable[..., Any]) -> Iterator[Setting]:
         yield Setting(name, in_yaml(default), meanings.get(name, ""), choices_of(hints.get(name)))
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    """Return the default of a field of a dataclass, `MISSING` if it has none."""
     made = field.default_factory
     return field.default if made is dataclasses.MISSING else made()
 

@@ -9,7 +9,7 @@ from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
 
 
 def print_card(card: Card, console: Console) -> None:
-    """Print a card; texts are shown as they are, never read as markup."""
+    """Print a card; nothing in its texts is interpreted as markup."""
     console.print(f"[bold]{escape(card.name)}[/bold]  {card.kind}, {escape(card.family)}", highlight=False)
     console.print(escape(_sentence(card.summary)), highlight=False)
     for paragraph in card.explanation:
@@ -24,6 +24,7 @@ def print_card(card: Card, console: Console) -> None:
     _points(console, "Differs from the paper", card.deviations or (NONE_KNOWN,))
     _heading(console, "Measured (benchmarks/RESULTS.md)")
     _measured(console, card)
+    _bibtex(console, card)
 
 
 def _sentence(text: str) -> str:
@@ -65,3 +66,11 @@ def _measured(console: Console, card: Card) -> None:
     for one in card.measured:
         grid.add_row(escape(one.what), escape(one.figure), escape(one.paper), f"{one.date}, {one.version}")
     console.print(grid, highlight=False)
+
+
+def _bibtex(console: Console, card: Card) -> None:
+    """Print the entries as they are, to be copied: neither indented nor wrapped."""
+    if card.papers:
+        _heading(console, "BibTeX")
+    for paper in card.papers:
+        console.print(paper.bibtex, markup=False, highlight=False, soft_wrap=True)

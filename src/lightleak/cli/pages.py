@@ -1,4 +1,4 @@
-"""Commands that write one file: ``report`` and ``doctor``."""
+"""Commands that write a page about what exists: ``report``, ``compare`` and ``doctor``."""
 
 import argparse
 import os
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from lightleak.cli.arguments import PDF
 from lightleak.cli.exit_codes import DONE, FAILED
@@ -35,6 +37,21 @@ def report(
     console.print(f"report: {page}", soft_wrap=True)
     if parsed.pdf is not None:
         console.print(f"printed: {print_pdf(page, printed or page.with_suffix(PDF))}", soft_wrap=True)
+
+
+def compare(
+    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
+) -> None:
+    """Compare the scores of a CSV file with those of a run's attacks, observation by observation."""
+    from lightleak.cli.own_method import compare_with, table, write
+
+    compared = compare_with(parsed.folder, parsed.file)
+    head, *lines = table(compared)
+    grid = Table(*head, header_style="bold")
+    for line in lines:
+        grid.add_row(*map(escape, line))
+    console.print(grid)
+    console.print(f"comparison: {write(compared, parsed.folder, parsed.file)}", soft_wrap=True)
 
 
 def doctor(

@@ -86,6 +86,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
     reproduce.add_argument("--output", type=_path, help="run folder (default: runs/<name>)")
+    reproduce.add_argument(
+        "--plan", action="store_true", help="print what would be run and the time of attacks; run nothing"
+    )
     reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduce_folder)
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
@@ -105,6 +108,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     report.set_defaults(run=pages.report, takes_settings=False)
 
+    compare = commands.add_parser("compare", help="compare a method of your own with the attacks of a run")
+    compare.add_argument("folder", type=_path, metavar="DIR", help="run folder")
+    compare.add_argument(
+        "--with",
+        dest="file",
+        type=_path,
+        required=True,
+        metavar="FILE",
+        help="CSV file with a line for each observation: columns that name it (unit, or keys of results.json such as "
+        "seed and batch_index) and columns of scores (cell_accuracy, estimated_fraction, ...)",
+    )
+    compare.set_defaults(run=pages.compare, takes_settings=False)
+
     data = commands.add_parser("data", help="list, fetch or describe tables")
     steps = data.add_subparsers(dest="step", required=True, parser_class=Parser)
     steps.add_parser("list", help="datasets and whether their files are here").set_defaults(
@@ -119,6 +135,9 @@ def build_parser() -> argparse.ArgumentParser:
     describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
     describe.add_argument("--label", help="label column of a file")
     describe.add_argument("--drop", metavar="A,B", help="columns of a file that are no features, separated by commas")
+    describe.add_argument(
+        "--categorical", metavar="A,B", help="columns of a file whose numbers are codes of categories"
+    )
     describe.add_argument(
         "--missing",
         choices=["refuse", "impute", "category"],

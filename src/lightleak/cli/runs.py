@@ -15,8 +15,8 @@ PROVFL_TRIALS = 10
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a config, print its plan, or finish the run of a folder."""
-    from lightleak.experiments.registry import kind_of_config, load_any_config
-    from lightleak.experiments.run import resumed_file
+    from lightleak.experiments.load import kind_of, load_config
+    from lightleak.experiments.run import resumed_config, run_audit
 
     _quiet_lightning()
     if parsed.config is None and parsed.resume is None:
@@ -26,26 +26,25 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
             raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well; leave it out")
         if parsed.output is not None:
             raise UsageError("--resume goes on in its own folder, got --output as well; leave it out")
-        saved = resumed_file(folder)
-        kind = kind_of_config(saved)
-        config = kind.load(saved)
-        if parsed.config is not None and kind.load(parsed.config) != config:
+        config = resumed_config(folder)
+        if parsed.config is not None and load_config(parsed.config) != config:
             raise UsageError(f"{folder} holds a run of another config than {parsed.config}; leave the config out")
     else:
-        kind, config = load_any_config(parsed.config, flag_settings(rest))
+        config = load_config(parsed.config, flag_settings(rest))
     if parsed.plan:
-        kind.describe(config, console)
+        kind_of(config).describe(config, console)
         return
-    kind.run(config, folder, command, console)
+    run_audit(config, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 
 def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Attack captured updates by the attacks of a config."""
-    from lightleak.experiments.registry import load_any_config
+    from lightleak.experiments.load import load_config
+    from lightleak.experiments.offline import attack_captures
 
-    kind, config = load_any_config(parsed.config, flag_settings(rest))
-    kind.attack(config, parsed.capture, folder, command, console)
+    config = load_config(parsed.config, flag_settings(rest))
+    attack_captures(config, parsed.capture, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
 
 
@@ -63,6 +62,7 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a paper's table or figure, or list what can be run."""
     from lightleak.experiments.settings import MOST_SEEDS, at_most
+    from lightleak.reproductions.plan import describe_reproduction
     from lightleak.reproductions.reproduce import list_reproductions, reproduce
     from lightleak.reproductions.settings import Selection
 
@@ -88,6 +88,9 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
         iterations=parsed.iterations,
         search_restarts=parsed.search_restarts,
     )
+    if parsed.plan:
+        describe_reproduction(parsed.name, selection, parsed.device, parsed.workers, console)
+        return
     reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
 

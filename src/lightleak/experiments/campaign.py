@@ -104,35 +104,55 @@ def run_units(
         LightLeakError: an observation cannot be attacked; finished units are kept.
         KeyboardInterrupt: passed on once the workers have stopped; finished units are kept.
     """
-    return rows_of(run_packs(partial(_update_packs, plan, kept, folder), folder, device, workers, quiet), folder)
+    return rows_of(run_packs(partial(update_packs, plan, kept, folder), folder, device, workers, quiet), folder)
 
 
-def _update_packs(plan: Plan, kept: Kept, folder: Path, device: torch.device) -> list[UpdatePack]:
+def update_packs(plan: Plan, kept: Kept, folder: Path, device: torch.device) -> list[UpdatePack]:
+    """The units of a plan, cut into packs; see `run_units` for the arguments."""
     units = plan()
     return [UpdatePack(members, kept) for members in plan_packs(units, device, find_sizes(units, device, folder))]
 
 
 def run_packs(
-    plan: PackPlan, folder: Path, device: torch.device, workers: int = 1, quiet: bool = False, noun: str = "attacks"
+    plan: PackPlan,
+    folder: Path,
+    device: torch.device,
+    workers: int = 1,
+    quiet: bool = False,
+    noun: str = "attacks",
+    packs: Sequence[Pack] | None = None,
 ) -> list[str]:
     """Run the packs of which a unit is not done yet and return all unit ids once every one of them is done.
 
     Any number of processes may call it with the same plan and folder at once and share the work; a process that comes
     late finds less to do. Arguments and errors as in `run_units`.
 
+    Args:
+        plan: makes the packs; picklable where several workers run.
+        folder: the run folder.
+        device: where packs run.
+        workers: see `run_units`.
+        quiet: no progress bar.
+        noun: what the units are called.
+        packs: what the plan makes, where this process has it already.
+
     Raises:
         LightLeakError: the workers of this process were killed before the work was done.
     """
     (folder / "units").mkdir(parents=True, exist_ok=True)
-    packs = plan(device)
+    packs = plan(device) if packs is None else packs
     waiting = [i for i, pack in enumerate(packs) if not _is_done(pack, folder)]
     missing = sum(not unit_file(folder, id).is_file() for i in waiting for id in packs[i].ids)
     total = sum(packs[i].cost for i in waiting)
-    with progress_bar(f"{missing} {noun}", total, quiet or not waiting) as report:
+    everything = sum(len(pack.ids) for pack in packs)
+    with progress_bar(noun, total, quiet or not waiting, everything, everything - missing) as report:
         if waiting:
             costs = {i: packs[i].cost for i in waiting}
             files = {i: [unit_file(folder, id).name for id in packs[i].ids] for i in waiting}
-            progress = CampaignProgress(costs, files, folder / "units", report)
+            before = everything - sum(len(names) for names in files.values())
+            progress = CampaignProgress(
+                costs, files, folder / "units", report, lambda number: report.finished(before + number)
+            )
             lanes = lanes_here(device, workers, len(waiting))
             if len(lanes) == 1:
                 run_lane(packs, folder, lanes[0], progress.advance, progress.look)
@@ -182,10 +202,11 @@ def finished_rows(units: Sequence[Unit], folder: Path) -> list[dict[str, Any]]:
 
 
 def rows_of(ids: Iterable[str], folder: Path) -> list[dict[str, Any]]:
-    """Rows of those units that are done."""
+    """Rows of those units that are done; a unit may hold a list of rows."""
     present = finished_files(folder)
     files = (unit_file(folder, id) for id in ids)
-    return [json.loads(file.read_text()) for file in files if file.name in present]
+    kept = (json.loads(file.read_text()) for file in files if file.name in present)
+    return [row for rows in kept for row in (rows if isinstance(rows, list) else [rows])]
 
 
 def _is_done(pack: Pack, folder: Path) -> bool:

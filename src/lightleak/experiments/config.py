@@ -4,10 +4,9 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from lightleak.core.errors import UsageError
 from lightleak.data.column import MissingPolicy
@@ -21,22 +20,11 @@ from lightleak.experiments.federation_config import (
     defense_of,
 )
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import (
-    at_least,
-    build_settings,
-    drop_empty,
-    named_settings,
-    override,
-    plain,
-    read_settings,
-)
+from lightleak.experiments.settings import RunConfig, at_least, write_out_labels
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
 ClientRows = Literal["all", "validation", "held_out"]
-
-FREE = ("data.options", "target.options", "training.trainer", "monitor.options", "defense.options", "attacks")
-"""Settings of loaders, networks, the Trainer, defences and attacks, which check them themselves."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +39,7 @@ class TableSource:
         drop: columns of ``table`` that are no features, such as dates, free text and identifiers.
         missing: what to do where cells of ``table`` are missing, unless a schema says it: ``refuse``, ``impute``, or
             make it a ``category`` (see `lightleak.data.user_table.load_table`).
+        categorical: columns of ``table`` whose numbers are codes of categories, unless a schema says it.
         folder: folder with one subfolder of raw files per dataset.
         options: options of the dataset's loader.
         split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
@@ -66,6 +55,7 @@ class TableSource:
     split_seed: int | None = None
     drop: tuple[str, ...] = ()
     missing: MissingPolicy = "refuse"
+    categorical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `UsageError` unless exactly one table is named."""
@@ -73,8 +63,8 @@ class TableSource:
             raise UsageError(f"data needs either name or table, got name={self.name!r} and table={self.table!r}")
         if self.table is not None and self.label is None:
             raise UsageError(f"data.table {self.table!r} needs data.label, the name of its label column")
-        if self.table is None and (self.drop or self.missing != "refuse"):
-            raise UsageError("data.drop and data.missing are about a table of one's own; they need data.table")
+        if self.table is None and (self.drop or self.missing != "refuse" or self.categorical):
+            raise UsageError("data.drop, data.missing and data.categorical are for your own table and need data.table")
 
     @property
     def title(self) -> str:
@@ -221,8 +211,8 @@ NOT_FEDERATED = (
 
 
 @dataclass(frozen=True)
-class AuditConfig:
-    """A whole audit of one federated training (``kind: horizontal``).
+class AuditConfig(RunConfig):
+    """A whole audit of one federated training (``kind: updates``).
 
     Attributes:
         data: the table.
@@ -249,6 +239,15 @@ class AuditConfig:
             for a formula gets an apostrophe in front.
     """
 
+    free: ClassVar[tuple[str, ...]] = (
+        "data.options",
+        "target.options",
+        "training.trainer",
+        "monitor.options",
+        "defense.options",
+        "attacks",
+    )
+
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
@@ -260,7 +259,7 @@ class AuditConfig:
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, "audit_max": {}, "random": {}})
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
-    kind: Literal["horizontal"] = "horizontal"
+    kind: Literal["updates"] = "updates"
     title: str = "Gradient leakage audit"
     seed: int = 0
     device: str = "auto"
@@ -351,38 +350,10 @@ class AuditConfig:
         if self.capture.at == "clipped":
             raise UsageError("capture.at 'clipped' is about FedSGD gradients; a FedAvg client sends changed weights")
 
-    def to_dict(self) -> dict[str, Any]:
-        """YAML- and JSON-ready form."""
-        return dict(plain(asdict(self)))
-
-
-def load_config(path: Path, overrides: Mapping[str, Any] | None = None) -> AuditConfig:
-    """Read a YAML config; ``overrides`` maps dotted keys to values and wins.
-
-    Raises:
-        UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or range.
-    """
-    return parse_config(read_settings(path), overrides, str(path))
-
-
-def parse_config(
-    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
-) -> AuditConfig:
-    """Build a config of plain values, with their types checked; errors as for `load_config`."""
-    return build_settings(AuditConfig, override(content, overrides, _write_out), FREE, source)
-
-
-def _write_out(tree: dict[str, Any]) -> None:
-    """Turn what may be written short into its full form.
-
-    That is ``attacks: [random]``, the unquoted ``labels: true``, and a key without a value, which is left to its
-    default.
-    """
-    if "attacks" in tree:
-        tree["attacks"] = named_settings("attacks", tree["attacks"])
-    monitor = tree.get("monitor")
-    of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
-    for holder in (tree, of_monitor, *tree.get("attacks", {}).values()):
-        if isinstance(holder, dict) and holder.get("labels") is True:
-            holder["labels"] = "true"  # YAML reads the word as a boolean
-    drop_empty(tree, but=("attacks",))
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """See `RunConfig.write_out`."""
+        super().write_out(tree)
+        monitor = tree.get("monitor")
+        of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
+        write_out_labels(tree, of_monitor, *tree.get("attacks", {}).values())

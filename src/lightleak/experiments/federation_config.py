@@ -1,4 +1,4 @@
-"""What a client of a horizontal audit sends, and what it does to that before it leaves, as typed data."""
+"""What a client of federated learning sends, and what it does to that before it leaves, as typed data."""
 
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches

@@ -20,12 +20,12 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.attack_settings import shares_statistics, with_label_setting
-from lightleak.experiments.config import AuditConfig, parse_config
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.kinds.updates.memory import run_updates
 from lightleak.experiments.monitor import LeakageMonitor
 from lightleak.experiments.redaction import Redact
 from lightleak.experiments.results import RESULTS_FILE
 from lightleak.experiments.settings import named_settings, plain
-from lightleak.experiments.updates import run_updates
 
 EPOCHS = range(1_000_000)
 """Every epoch of any training: `per_epoch` and ``every`` say how much of it is recorded."""
@@ -216,4 +216,4 @@ def _config(attacks: Any, labels: str, seed: int, redact: Redact) -> AuditConfig
         "device": "cpu",
         "title": "Leakage of a training",
     }
-    return parse_config(tree)
+    return AuditConfig.parse(tree)

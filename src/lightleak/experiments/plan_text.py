@@ -12,16 +12,18 @@ from rich.console import Console
 
 from lightleak.core.devices import resolve_device
 from lightleak.core.ranks import detect_ranks
+from lightleak.data.codes import codes_notice
 from lightleak.experiments.attack_settings import check_attacks
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
-from lightleak.experiments.feasibility_text import feasibility_lines
 from lightleak.experiments.federation_config import defense_of
+from lightleak.experiments.kinds.updates.check import check_served
+from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.lanes import lanes_here
 from lightleak.experiments.launch import places_of
 from lightleak.experiments.packing import find_sizes, plan_packs
 from lightleak.experiments.probe import PROBE_SECONDS, Estimate, estimate, makespan
-from lightleak.experiments.run import check_served, plan_units
 from lightleak.experiments.training import rows_of_clients
 from lightleak.experiments.training_probe import TrainingCost, probe_training
 from lightleak.experiments.unit import Kept, Unit, kept_cells
@@ -66,6 +68,8 @@ def describe_plan(config: AuditConfig, console: Console, seconds: float = PROBE_
             f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
             f"{protocol.local_batch_of(rows)}"
         )
+    if table.possible_codes:
+        lines["columns"] = codes_notice(table.possible_codes)
     defense = defense_of(config.defense)
     if defense is not None:
         lines["defence"] = defense.describe()

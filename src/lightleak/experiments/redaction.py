@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,17 +20,20 @@ DROPPED_FILE = "dropped.json"
 """Says which folders of a finished run were dropped, and which captures there were."""
 
 
-def redact_run(folder: Path, redact: Redact) -> None:
-    """Redact a finished run folder; one that is redacted stays as it is.
+def redact_run(folder: Path, redact: Redact, private: Sequence[str] = ()) -> None:
+    """Redact a finished run folder; one that is redacted already stays unchanged.
 
     Args:
         folder: the run folder.
         redact: ``True`` takes rows and marginals out of the captures; ``all`` removes `ATTACKABLE` and notes it in
             ``dropped.json``, so that the run is known to be finished.
+        private: folders that no redacted run keeps.
     """
     if redact != "all":
         if redact:
             redact_captures(folder / "captures")
+            for name in private:
+                shutil.rmtree(folder / name, ignore_errors=True)
         return
     if dropped(folder) is None:
         held = sorted(path.name for path in (folder / "captures").glob("*"))

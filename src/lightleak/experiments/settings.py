@@ -4,13 +4,15 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
+import logging
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 import jsonargparse
 import yaml
@@ -20,6 +22,14 @@ from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, un
 from lightleak.core.yaml_text import read_yaml as read_yaml
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+RENAMED_SETTINGS = {"mislabelled": "mislabeled"}
+"""Settings by their old name, in whatever section they stand: read as the new one, with a note."""
+
+RENAMED_VALUES = {"kind": {"horizontal": "updates", "defence-frontier": "defense-frontier"}}
+"""Old values of settings of the top level, likewise."""
 
 MOST_SEEDS = 10_000
 """Repetitions of a whole experiment, each from a root seed of its own."""
@@ -44,7 +54,41 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise UsageError(
             f"config {path} must hold a mapping of settings, such as data: {{table: FILE, label: COLUMN}}; got {got}"
         )
-    return content
+    return with_new_names(content)
+
+
+def with_new_names(tree: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return settings with old names replaced by new ones; a note on each goes to the log once."""
+    found: dict[Any, Any] = _with_new_keys(tree)
+    for name, values in RENAMED_VALUES.items():
+        if isinstance(old := found.get(name), str) and old in values:
+            found[name] = _renamed(f"{name}: {old}", f"{name}: {values[old]}", values[old])
+    return found
+
+
+def _with_new_keys(tree: Any) -> Any:
+    if isinstance(tree, list):
+        return [_with_new_keys(entry) for entry in tree]
+    if not isinstance(tree, Mapping):
+        return tree
+    found = {}
+    for key, value in tree.items():
+        head, dot, last = key.rpartition(".") if isinstance(key, str) else ("", "", key)
+        if last in RENAMED_SETTINGS:
+            new = RENAMED_SETTINGS[last]
+            key = _renamed(last, new, f"{head}{dot}{new}")
+        found[key] = _with_new_keys(value)
+    return found
+
+
+def _renamed(old: str, new: str, value: str) -> str:
+    _note_once(old, new)
+    return value
+
+
+@cache
+def _note_once(old: str, new: str) -> None:
+    logger.warning("the setting %r is now %r; the old name will be refused in a later version", old, new)
 
 
 def override(
@@ -55,9 +99,9 @@ def override(
     Raises:
         UsageError: a dotted key leads through a value.
     """
-    merged: dict[str, Any] = plain(content)
+    merged: dict[str, Any] = with_new_names(plain(content))
     write_out(merged)
-    for key, value in (overrides or {}).items():
+    for key, value in with_new_names(overrides or {}).items():
         _set(merged, key, plain(value))
         write_out(merged)
     return merged
@@ -95,6 +139,48 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
         if settings is not None:
             values[section] = replace(values[section], **{name: settings}) if name else settings
     return kind(**values)
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Base of the config of a kind of audit: read from YAML or plain values, and written back.
+
+    Attributes:
+        free: dotted keys of settings that others check (loaders, networks, the Trainer, attacks).
+        named: sections that are a name, a list of names, or a mapping of names to settings.
+    """
+
+    free: ClassVar[tuple[str, ...]] = ()
+    named: ClassVar[tuple[str, ...]] = ("attacks",)
+
+    @classmethod
+    def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
+        """Read a YAML config; ``overrides`` maps dotted keys to values and wins.
+
+        Raises:
+            UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or
+                range.
+        """
+        return cls.parse(read_settings(path), overrides, str(path))
+
+    @classmethod
+    def parse(
+        cls, content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
+    ) -> Self:
+        """Build a config of plain values, with their types checked; errors as for `load`."""
+        return build_settings(cls, override(content, overrides, cls.write_out), cls.free, source)
+
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """Turn short forms into full ones, in place; a key without a value is left to its default."""
+        for name in cls.named:
+            if name in tree:
+                tree[name] = named_settings(name, tree[name])
+        drop_empty(tree, but=cls.named)
+
+    def to_dict(self) -> dict[str, Any]:
+        """YAML- and JSON-ready form."""
+        return dict(plain(asdict(self)))
 
 
 def setting_key(name: str) -> str:
@@ -136,6 +222,19 @@ def drop_empty(tree: dict[str, Any], but: Collection[str] = ()) -> None:
         if isinstance(holder, dict) and name not in but:
             for key in [key for key, value in holder.items() if value is None]:
                 del holder[key]
+
+
+def write_out_labels(*holders: Any) -> None:
+    """Write the unquoted ``labels: true``, which YAML reads as a boolean, as the word."""
+    for holder in holders:
+        if isinstance(holder, dict) and holder.get("labels") is True:
+            holder["labels"] = "true"
+
+
+def write_out_names(tree: dict[str, Any], name: str) -> None:
+    """Write names separated by commas (``--adversaries C1,C2``) as a list."""
+    if isinstance(tree.get(name), str):
+        tree[name] = [part.strip() for part in tree[name].split(",")]
 
 
 def write_out_seeds(tree: dict[str, Any]) -> None:

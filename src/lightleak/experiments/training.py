@@ -32,6 +32,7 @@ from lightleak.experiments.federated_training import client_rows, federated_data
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.launch import (
     Places,
+    check_one_device,
     check_started,
     cluster_environment,
     is_companion,
@@ -41,6 +42,7 @@ from lightleak.experiments.launch import (
     together,
 )
 from lightleak.experiments.monitor import LeakageMonitor
+from lightleak.experiments.progress import progress_bar
 from lightleak.experiments.unit import write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
 from lightleak.targets.checkpoints import LastCheckpoint
@@ -180,22 +182,27 @@ def _train(
         callbacks.append(RichProgressBar())
     resumed = checkpoint.resumed()
     loggers = [CSVLogger(folder, name="", version=""), TensorBoardLogger(str(folder), name="tensorboard", version="")]
-    with quiet_lightning():
-        trainer = make_trainer(
+    model, data, noun = prepared.model, prepared.data, "rounds" if config.protocol.is_fedavg else "epochs"
+    # On a terminal Lightning's own bar shows the batches.
+    hidden = console.quiet or console.is_interactive
+    with (
+        progress_bar(f"{noun} of training", config.rounds, hidden) as report,
+        one_training(
             config.training.trainer,
             config.device,
-            max_epochs=config.rounds,
+            config.rounds,
+            callbacks,
+            report,
             logger=loggers,
-            callbacks=callbacks,
+            enable_checkpointing=True,
             enable_progress_bar=console.is_interactive,
             default_root_dir=folder,
-        )
-        model, data = prepared.model, prepared.data
-        earlier = metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext()
-        with earlier, interrupts(trainer):
-            trainer.fit(model, datamodule=data, ckpt_path=resumed, weights_only=True)
-            after_fit()
-            test = trainer.test(model, datamodule=data, verbose=False)[0]
+        ) as trainer,
+        metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext(),
+    ):
+        trainer.fit(model, datamodule=data, ckpt_path=resumed, weights_only=True)
+        after_fit()
+        test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
         told = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
         told["test_majority"] = _majority(experiment)
@@ -307,6 +314,64 @@ def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> light
     # Lightning else takes the launcher's rank and leaves logging to another process.
     rank_zero_only.rank = 0  # type: ignore[attr-defined]
     return new_trainer(settings, device, OneProcess(), **ours)
+
+
+@contextmanager
+def one_training(
+    settings: Mapping[str, Any],
+    device: str,
+    epochs: int,
+    callbacks: Sequence[lightning.Callback],
+    report: Callable[[float], None] = lambda amount: None,
+    **ours: Any,
+) -> Iterator[lightning.Trainer]:
+    """Yield a Trainer that prints nothing, keeps nothing but what callbacks keep, and passes interrupts on.
+
+    Args:
+        settings: the Trainer's arguments in the config.
+        device: where it trains if they do not say.
+        epochs: at most so many.
+        callbacks: in this order.
+        report: told 1 after every epoch.
+        ours: further arguments of the Trainer, which win.
+    """
+    defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    with quiet_lightning():
+        trainer = make_trainer(
+            settings,
+            device,
+            **{**defaults, "max_epochs": epochs, "callbacks": [*callbacks, EpochReport(report)], **ours},
+        )
+        with interrupts(trainer):
+            yield trainer
+
+
+def check_trainer(settings: Mapping[str, Any], device: str, runs_beside_others: bool = True) -> None:
+    """Refuse arguments of a Trainer before anything is trained.
+
+    Args:
+        settings: the Trainer's arguments in the config.
+        device: where it trains if they do not say.
+        runs_beside_others: trainings run side by side, so that none can have several devices.
+
+    Raises:
+        UsageError: see `make_trainer` and `check_one_device`.
+    """
+    if runs_beside_others:
+        check_one_device(settings, device)
+    with quiet_lightning():
+        make_trainer(settings, device, logger=False, enable_checkpointing=False)
+
+
+class EpochReport(lightning.Callback):
+    """Reports 1 after every epoch."""
+
+    def __init__(self, report: Callable[[float], None]) -> None:
+        self.report = report
+
+    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        """Report it."""
+        self.report(1.0)
 
 
 def _places(config: AuditConfig) -> Places:

@@ -11,8 +11,7 @@ from lightleak.core.devices import synchronize
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.launch import places_of
-from lightleak.experiments.training import make_trainer, prepare_training
-from lightleak.targets.trainer import quiet_lightning
+from lightleak.experiments.training import one_training, prepare_training
 
 PROBE_BATCHES = 40
 WARM_BATCHES = 5
@@ -58,19 +57,19 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
     device = places_of(alone, config.device).strategy.root_device
     # Only this device's generator: torch's default touches every GPU of the machine.
     kept = torch.random.fork_rng([device] if device.type == "cuda" else [])
-    with TemporaryDirectory() as folder, kept, quiet_lightning():
-        trainer = make_trainer(
+    with (
+        TemporaryDirectory() as folder,
+        kept,
+        one_training(
             alone,
             config.device,
-            max_epochs=1,
+            1,
+            [*prepared.callbacks, clock],
             limit_train_batches=PROBE_BATCHES,
             num_sanity_val_steps=0,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            callbacks=[*prepared.callbacks, clock],
             default_root_dir=folder,
-        )
+        ) as trainer,
+    ):
         trainer.fit(prepared.model, datamodule=prepared.data)
         batches = len(prepared.data.train_dataloader())
     return TrainingCost(-(-batches // processes), clock.batch, clock.validation)

@@ -1,8 +1,10 @@
 """The unit of a campaign: one attack on one observation, and what is kept of it."""
 
+import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,6 +99,20 @@ SCORES = (
     "rmse",
 )
 """Columns every row has, empty where there is no truth to score against."""
+
+
+LONGEST_NAME = 180
+"""Characters kept of a text in a file name; systems allow 255, the rest is for digest and ending."""
+
+
+def file_name(text: str) -> str:
+    """Return text as a file name, with a digest where characters had to be replaced or cut off.
+
+    >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
+    ('provfl_b-C1-sex=Male', False)
+    """
+    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
+    return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def unit_file(folder: Path, unit_id: str) -> Path:

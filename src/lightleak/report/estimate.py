@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Estimate:
 
 
 def estimate(values: Iterable[float | None]) -> Estimate | None:
-    """Mean and interval of the finite values (`lightleak.metrics.summary.summarise`); None when there are none.
+    """Mean and interval of the finite values (`lightleak.metrics.summary.summarize`); None when there are none.
 
     >>> found = estimate([0.7, 0.8, 0.9, None])
     >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
     (3, 0.8, 0.552, 1.048)
     """
-    found = summarise(values)
+    found = summarize(values)
     if found.n == 0:
         return None
     return Estimate(found.mean, found.n, _known(found.low), _known(found.high))

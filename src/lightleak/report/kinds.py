@@ -56,4 +56,5 @@ def _config_kind(folder: Path) -> object:
 
 def _kind(name: object) -> Kind:
     """The kind by its name in rows and configs; gradient inversion is the one without a name."""
+    name = "defence-frontier" if name == "defense-frontier" else name
     return next((kind for kind in get_args(Kind) if kind == name), "gradient inversion")

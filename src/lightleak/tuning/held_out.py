@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
 from lightleak.tuning.trial import load_trial
 
@@ -22,7 +23,7 @@ HELD_OUT_SEED = 1_000_000
 def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
     """A trial's audit on what no trial was scored on.
 
-    Other seeds make other networks, trainings and starts of the attacks. A horizontal audit and a frontier keep the
+    Other seeds make other networks, trainings and starts of the attacks. An audit of updates and a frontier keep the
     split of the table: their test rows stay test rows. Other kinds split the rows anew for every seed.
 
     Args:
@@ -31,14 +32,14 @@ def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
     """
     changed: dict[str, Any] = plain(tree)
     seed = int(changed.get("seed", 0))
-    if changed.get("kind", "horizontal") in ("horizontal", "defence-frontier"):
+    if changed.get("kind", "updates") in ("updates", "defense-frontier"):
         changed["data"] = {"split_seed": seed, **(changed.get("data") or {})}
         changed["seed"] = HELD_OUT_SEED + seed
-    if changed.get("kind", "horizontal") == "horizontal":
+    if changed.get("kind", "updates") == "updates":
         changed["initial"] = {**(changed.get("initial") or {}), "rows": "held_out"}
         if n and changed["initial"].get("batches", 1):
             changed["initial"]["batches"] = n
-    elif changed.get("kind") != "defence-frontier":
+    elif changed.get("kind") != "defense-frontier":
         seeds = changed.get("seeds", [changed.pop("seed", 0)])
         changed["seeds"] = [HELD_OUT_SEED + i for i in range(n or len(seeds))]
     return changed
@@ -70,7 +71,7 @@ def compare(
         else:
             rows = _judged(_run(held_out_tree(tree, n), place, workers), tree)
             by_name[name] = objective.by_observation(rows)
-            seconds = summarise(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
+            seconds = summarize(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
         entries[name] = {"seconds": seconds}
     default, best = by_name["default"], by_name["best"]
     shared = [key for key in default if key in best]
@@ -88,7 +89,7 @@ def compare(
 def _words(objective: ObjectiveConfig, tree: Mapping[str, Any], n: int) -> str:
     if objective.is_of_training:
         return f"{n} trainings from seeds that no trial had, judged on the test rows"
-    if tree.get("kind", "horizontal") != "horizontal":
+    if tree.get("kind", "updates") != "updates":
         return f"{n} results of audits with seeds, and so splits and trainings, that no trial had"
     if (tree.get("initial") or {}).get("batches", 1):
         return f"{n} updates of clients whose rows no trial saw"
@@ -119,13 +120,13 @@ def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[st
 
 
 def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:
-    kind, config = load_trial({**plain(tree), "workers": workers}, folder.with_suffix(".yaml"))
-    rows: list[dict[str, Any]] = kind.run(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
+    config = load_trial({**plain(tree), "workers": workers}, folder.with_suffix(".yaml"))
+    rows: list[dict[str, Any]] = run_audit(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
     return rows
 
 
 def _interval(values: Sequence[float]) -> dict[str, Any]:
-    found = summarise(values).to_dict()
+    found = summarize(values).to_dict()
     return {name: found[name] for name in ("mean", "low", "high")}
 
 
@@ -134,7 +135,7 @@ def words_of(config: Any, experiment: Experiment | None) -> dict[str, str]:
 
     Args:
         config: the default trial's.
-        experiment: what a horizontal audit is made of.
+        experiment: what an audit of updates is made of.
     """
     if experiment is None:
         return {"setting": config.title, "validation": "the audit itself, at its own seeds"}

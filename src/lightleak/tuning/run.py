@@ -123,7 +123,7 @@ def _hold_out(study: SharedStudy, workers: int) -> dict[str, Any] | None:
     settings = study.config.study
     held_out = study.folder / HELD_OUT
     tree = {**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0}
-    write_best(study.folder / BEST_FILE, load_trial(tree, held_out / f"trial-{best.number}.yaml")[1])
+    write_best(study.folder / BEST_FILE, load_trial(tree, held_out / f"trial-{best.number}.yaml"))
     default = default_trial(study)
     if default is None or default.number == best.number or not settings.held_out:
         return None

@@ -18,8 +18,10 @@ from lightleak.core.stored import set_aside
 from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.registry import Kind, kind_of_config
-from lightleak.experiments.run import check_served, open_run_folder, plan_units
+from lightleak.experiments.kinds.updates.check import check_served
+from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.load import kind_of, load_config
+from lightleak.experiments.run import open_run_folder, run_audit
 from lightleak.experiments.settings import named_settings, plain, read_settings
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, write_whole
@@ -44,10 +46,10 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "valid
     Args:
         config: the study.
         values: of searched settings, by dotted key.
-        rows: see `InitialConfig`; only a horizontal audit has fresh clients to draw.
+        rows: see `InitialConfig`; only an audit of updates has fresh clients to draw.
     """
     tree = with_steps(config.space.fill(values), config.study.budget)
-    if tree.get("kind", "horizontal") == "horizontal":
+    if tree.get("kind", "updates") == "updates":
         initial = tree.get("initial") or {}
         if not isinstance(initial, dict):
             raise UsageError(f"initial must be a mapping of settings, got {initial!r}")
@@ -62,15 +64,14 @@ def trial_folder(root: Path, tree: Mapping[str, Any]) -> Path:
     return root / TRIALS / hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def load_trial(tree: Mapping[str, Any], file: Path) -> tuple[Kind, Any]:
+def load_trial(tree: Mapping[str, Any], file: Path) -> Any:
     """Write an audit's config to ``file`` and read it as its kind does.
 
     Raises:
         UsageError: the audit refuses a setting.
     """
     write_whole(file, yaml.safe_dump(plain(tree), sort_keys=False))
-    kind = kind_of_config(file)
-    return kind, kind.load(file)
+    return load_config(file)
 
 
 def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[s
         set_aside(file, "it is not of this trial; it is made again")
     filled: dict[str, Any] = plain(tree)
     if study.budget.seconds is not None:
-        _, config = load_trial(tree, folder.with_suffix(".asked.yaml"))
+        config = load_trial(tree, folder.with_suffix(".asked.yaml"))
         filled["attacks"] = named_settings("attacks", filled["attacks"])
         for unit in plan_units(config, prepare_experiment(config), Path(os.devnull)):
             options = filled["attacks"][unit.attack]
@@ -116,15 +117,15 @@ def check_trial(config: TuneConfig, tree: Mapping[str, Any], file: Path) -> Any:
         for stored in parameter.stored_choices:
             values = config.space.suggest(_Chosen(config, {parameter.name: stored}))
             load_trial(trial_tree(config, values), file)
-    kind, loaded = load_trial(tree, file)
+    loaded = load_trial(tree, file)
     if not isinstance(loaded, AuditConfig):
         if wrong := [one.metric for one in config.study.objectives if one.is_of_training]:
-            raise UsageError(f"study.objectives: {wrong[0]!r} is of a horizontal audit's training, got {loaded.kind}")
+            raise UsageError(f"study.objectives: {wrong[0]!r} needs an audit of updates, got {loaded.kind}")
         if config.study.pruner.name != "none":
-            raise UsageError(f"study.pruner needs a horizontal audit, whose trials can stop early; got {loaded.kind}")
+            raise UsageError(f"study.pruner needs an audit of updates, whose trials can stop early; got {loaded.kind}")
         if config.study.budget.is_given:
             raise UsageError(f"study.budget is about attacks on client updates; got an audit of kind {loaded.kind}")
-        kind.describe(loaded, Console(quiet=True, force_interactive=False))
+        kind_of(loaded).check(loaded)
         return loaded
     if trains_together(loaded):
         raise UsageError(
@@ -194,12 +195,12 @@ def run_trial(
         optuna.TrialPruned: the pruner stopped it.
         LightLeakError: the audit cannot be run, or gives no such number.
     """
-    kind, config = load_trial({**settled(study, tree, folder), "workers": 1}, folder.with_suffix(".yaml"))
+    config = load_trial({**settled(study, tree, folder), "workers": 1}, folder.with_suffix(".yaml"))
     with quiet_lightning():
         if isinstance(config, AuditConfig):
             rows = _run_horizontal(study, config, folder, report, trial)
         else:
-            rows = kind.run(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
+            rows = run_audit(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
     return tuple(_value(objective, rows, folder) for objective in study.objectives)
 
 

@@ -1,14 +1,18 @@
 """The values a paper prints, as typed cells that our own results are compared with.
 
 A file ``reproductions/paper/<paper>/<name>.yaml`` holds one table, or one figure that shows curves but no numbers
-(``cells`` is then empty and ``description`` says what is drawn). A new paper is a new folder of files.
+(``cells`` is then empty, ``description`` says what is drawn and ``drawn`` which points). ``run`` names the kind of
+reproduction that measures its cells (`lightleak.reproductions.reproduce.KINDS`). A new paper is a new folder of files.
 """
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
+from itertools import product
+from math import nan
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -147,6 +151,10 @@ class PaperTable:
         figure: number of the figure, None for a table.
         description: what a figure draws.
         notes: deviations inside the paper and settings that it leaves unsaid.
+        drawn: the points that a figure draws, as cells without a printed value.
+        run: the kind of reproduction that measures the cells; None where there is none.
+        options: settings of that kind.
+        ours: notes on how our values are measured.
 
     Raises:
         DataError: on construction, unless exactly one of ``table`` and ``figure`` is set, or when two cells share all
@@ -164,12 +172,16 @@ class PaperTable:
     figure: int | None = None
     description: str | None = None
     notes: str | None = None
+    drawn: tuple[PaperCell, ...] = ()
+    run: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    ours: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.table is None) == (self.figure is None):
             raise DataError(f"{self.name}: expected one of table and figure, got {self.table=} and {self.figure=}")
         seen = set()
-        for cell in self.cells:
+        for cell in (*self.cells, *self.drawn):
             key = tuple(cell.coordinates.items())
             if key in seen:
                 raise DataError(f"{self.name}: two cells have the same coordinates {cell.coordinates}")
@@ -195,7 +207,18 @@ def parse_paper_table(text: str, where: str) -> PaperTable:
         if not isinstance(cell, dict):
             raise DataError(f"{where}, cell {index}: expected a mapping, got {cell!r}")
         cells.append(_build(PaperCell, {**defaults, **cell}, f"{where}, cell {index}"))
-    return _build(PaperTable, {**raw, "cells": tuple(cells)}, where)
+    parsed = {"cells": tuple(cells), "ours": tuple(raw.get("ours", ()))}
+    parsed["drawn"] = tuple(point for grid in raw.get("drawn", ()) for point in _points(grid, defaults, where))
+    parsed["options"] = raw.get("options", {})
+    return _build(PaperTable, {**raw, **parsed}, where, parsed)
+
+
+def _points(grid: dict[str, Any], defaults: dict[str, Any], where: str) -> Iterator[PaperCell]:
+    """Every combination of the listed values, the first list varying slowest."""
+    axes = [values if isinstance(values, list) else [values] for values in grid.values()]
+    for values in product(*axes):
+        point = {"mean": nan, **defaults, **dict(zip(grid, values, strict=True))}
+        yield _build(PaperCell, point, f"{where}, drawn", ("value",))  # its type is that of the setting it varies
 
 
 T = TypeVar("T", PaperCell, PaperTable)
@@ -203,14 +226,14 @@ _HINTS: dict[str, dict[str, Any]] = {kind.__name__: get_type_hints(kind) for kin
 _Loader: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is several times as fast
 
 
-def _build(kind: type[T], raw: dict[str, Any], where: str) -> T:
+def _build(kind: type[T], raw: dict[str, Any], where: str, parsed: Collection[str] = ()) -> T:
     hints = _HINTS[kind.__name__]
     if unknown := sorted(set(raw) - set(hints)):
         raise DataError(f"{where}: unknown keys {unknown}; known: {sorted(hints)}")
-    required = {field.name for field in fields(kind) if NoneType not in get_args(hints[field.name])}
+    required = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}
     if missing := sorted(required - set(raw)):
         raise DataError(f"{where}: missing keys {missing}")
-    values = {key: raw[key] if key == "cells" else _typed(raw[key], hints[key], f"{where}: {key}") for key in raw}
+    values = {key: raw[key] if key in parsed else _typed(raw[key], hints[key], f"{where}: {key}") for key in raw}
     return kind(**values)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lightleak.experiments.kinds.frontier.config import FrontierConfig, parse_frontier_config
-from lightleak.experiments.kinds.frontier.run import run_frontier_audit
+from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.run import run_audit
 
 SMALL: dict[str, Any] = {
-    "kind": "defence-frontier",
+    "kind": "defense-frontier",
     "data": {"name": "synthetic", "options": {"n_discrete": 2, "n_continuous": 2, "n_rows": 120}},
     "target": {"network": "mlp", "options": {"hidden": [6]}},
     "training": {"epochs": 1, "batch_size": 16, "optimizer": {"learning_rate": 0.1}},
@@ -36,7 +36,7 @@ def small() -> Settings:
     """Makes the config; arguments are dotted keys with ``__`` for the dot, such as ``training__epochs=1``."""
 
     def make(**overrides: Any) -> FrontierConfig:
-        return parse_frontier_config(SMALL, {key.replace("__", "."): value for key, value in overrides.items()})
+        return FrontierConfig.parse(SMALL, {key.replace("__", "."): value for key, value in overrides.items()})
 
     return make
 
@@ -45,5 +45,5 @@ def small() -> Settings:
 def finished(tmp_path_factory: pytest.TempPathFactory, small: Settings, silent: Console) -> Path:
     """The folder of an uninterrupted run; tests only read it."""
     folder = tmp_path_factory.mktemp("frontier") / "run"
-    run_frontier_audit(small(), folder, ["lightleak", "audit"], silent)
+    run_audit(small(), folder, ["lightleak", "audit"], silent)
     return folder

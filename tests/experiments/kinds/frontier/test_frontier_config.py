@@ -5,14 +5,14 @@ import yaml
 
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
-from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, load_frontier_config, parse_frontier_config
+from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 
-SHIPPED = Path(__file__).parents[3] / "configs" / "defence-frontier.yaml"
+SHIPPED = Path(__file__).parents[4] / "configs" / "defence-frontier.yaml"
 
 
 def test_the_shipped_config_measures_every_defence_there_is() -> None:
-    config = load_frontier_config(SHIPPED)
+    config = FrontierConfig.load(SHIPPED)
     everything = {*UPDATE_DEFENSES, *TRAINING_DEFENSES}
     assert {point.name for point in config.points} == everything
     assert {curve.name for curve in USUAL_CURVES} == everything - {"none"}
@@ -22,7 +22,7 @@ def test_the_shipped_config_measures_every_defence_there_is() -> None:
 
 def test_a_config_is_the_same_after_it_was_written(small) -> None:
     config = small(defenses=[{"name": "dp_sgd", "strengths": [1], "options": {"max_grad_norm": 0.5}}])
-    assert parse_frontier_config(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
+    assert FrontierConfig.parse(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
 
 
 def test_a_curve_varies_its_first_setting_or_the_one_it_names() -> None:

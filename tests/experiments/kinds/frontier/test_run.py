@@ -12,11 +12,12 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.kinds.frontier import training as training_module
-from lightleak.experiments.kinds.frontier.offline import refuse_frontier_captures
+from lightleak.experiments.kinds.frontier.kind import check_frontier, describe_frontier_plan
 from lightleak.experiments.kinds.frontier.plan import attack_units, packs_of, plan_frontier, prepare_frontier
-from lightleak.experiments.kinds.frontier.run import check_frontier, describe_frontier_plan, run_frontier_audit
 from lightleak.experiments.kinds.frontier.summary import print_frontier
 from lightleak.experiments.kinds.frontier.training import TrainingJob
+from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.run import run_audit
 
 CPU = torch.device("cpu")
 POINTS = ("none", "gaussian_noise-0.01", "gaussian_noise-10.0", "sign", "dp_sgd-1.0")
@@ -156,24 +157,24 @@ def test_a_run_that_was_stopped_goes_on(finished, small, silent, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(TrainingJob, "run", stop_after_three)
         with pytest.raises(KeyboardInterrupt):
-            run_frontier_audit(small(), folder, [], silent)
+            run_audit(small(), folder, [], silent)
     stopped = rows_of(folder)
     assert 0 < len(stopped) < len(rows_of(finished))
     assert "frontier" in (folder / "report.html").read_text() and (folder / "frontier.json").is_file()
     left = []
     monkeypatch.setattr(TrainingJob, "run", lambda self, *arguments: (left.append(self), run(self, *arguments)))
-    run_frontier_audit(small(), folder, [], silent)
+    run_audit(small(), folder, [], silent)
     assert len(left) == len(POINTS) * 2 - 3
     assert comparable(rows_of(folder)) == comparable(rows_of(finished))
 
 
 def test_a_folder_of_another_run_is_refused(finished, small, silent) -> None:
     with pytest.raises(UsageError, match="another config"):
-        run_frontier_audit(small(seeds=3), finished, [], silent)
+        run_audit(small(seeds=3), finished, [], silent)
 
 
 def test_a_redacted_run_keeps_no_values(small, silent, tmp_path) -> None:
-    run_frontier_audit(small(redact=True, defenses=["sign"], seeds=1), tmp_path / "run", [], silent)
+    run_audit(small(redact=True, defenses=["sign"], seeds=1), tmp_path / "run", [], silent)
     lines = [line.split(",") for file in (tmp_path / "run" / "reconstructions").glob("*.csv") for line in file.open()]
     assert len(lines) > 10
     assert {(line[2], line[3]) for line in lines if line[0] != "row"} == {("", "")}
@@ -211,13 +212,13 @@ def test_what_cannot_be_served_is_refused_before_any_work(small, silent, tmp_pat
     with pytest.raises(error, match=message):
         check_frontier(small(**changed))
     with pytest.raises(error):
-        run_frontier_audit(small(**changed), tmp_path / "run", [], silent)
+        run_audit(small(**changed), tmp_path / "run", [], silent)
     assert not (tmp_path / "run").exists()
 
 
 def test_captures_are_refused(small, tmp_path) -> None:
-    with pytest.raises(UsageError, match=r"takes no captures.*kind: horizontal with attacks: \[tableak, random\]"):
-        refuse_frontier_captures(small(), tmp_path, tmp_path / "run")
+    with pytest.raises(UsageError, match=r"takes no captures.*kind: updates with attacks: \[tableak, random\]"):
+        attack_captures(small(), tmp_path, tmp_path / "run")
 
 
 def test_fedavg_is_measured_too(small, silent, tmp_path) -> None:
@@ -228,7 +229,7 @@ def test_fedavg_is_measured_too(small, silent, tmp_path) -> None:
         attacks={"tableak_fedavg": {"steps": 10, "restarts": 2}},
         seeds=1,
     )
-    run_frontier_audit(config, tmp_path / "run", [], silent)
+    run_audit(config, tmp_path / "run", [], silent)
     rows = rows_of(tmp_path / "run")
     assert {row["protocol"] for row in rows} == {"fedavg"}
     assert {row["training"] for row in rows} == {"2 rounds of 4 of 4 clients, 2 local epochs, sgd at 0.01"}

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from lightleak.experiments.kinds.released.config import ReleasedConfig, parse_released_config
+from lightleak.experiments.kinds.released.config import ReleasedConfig
 
 
 @pytest.fixture(scope="session")
@@ -68,12 +68,12 @@ def settings(table_file: Path) -> dict[str, Any]:
 @pytest.fixture
 def config(settings: dict[str, Any]) -> ReleasedConfig:
     """The small audit."""
-    return parse_released_config(settings)
+    return ReleasedConfig.parse(settings)
 
 
 @pytest.fixture
 def changed(settings: dict[str, Any]) -> Callable[..., ReleasedConfig]:
     """The small audit with settings changed by dotted key."""
-    return lambda **overrides: parse_released_config(
+    return lambda **overrides: ReleasedConfig.parse(
         settings, {key.replace("__", "."): value for key, value in overrides.items()}
     )

@@ -22,15 +22,16 @@ from lightleak.core.errors import LightLeakError, ObservationError, UnsupportedE
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.kinds.released import job
 from lightleak.experiments.kinds.released import world as worlds
-from lightleak.experiments.kinds.released.config import ReleasedConfig, parse_released_config
+from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
+from lightleak.experiments.kinds.released.kind import describe_released_plan
 from lightleak.experiments.kinds.released.models import ModelPack, load_judge, load_model, training_rows
-from lightleak.experiments.kinds.released.offline import attack_released_captures
 from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
-from lightleak.experiments.kinds.released.run import describe_released_plan, run_released_audit
+from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.released_summary import print_released_summary
+from lightleak.experiments.run import run_audit
 from lightleak.metrics.inversion.score import MEASURES
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 
 SILENT = Console(quiet=True)
 UNTIMED = ("seconds", "fit_seconds", "training_seconds")
@@ -40,7 +41,7 @@ UNTIMED = ("seconds", "fit_seconds", "training_seconds")
 def finished(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A finished run, shared by all tests of this module."""
     folder = tmp_path_factory.mktemp("released") / "run"
-    return folder, run_released_audit(parse_released_config(settings), folder, ["lightleak", "audit"], SILENT)
+    return folder, run_audit(ReleasedConfig.parse(settings), folder, ["lightleak", "audit"], SILENT)
 
 
 @pytest.fixture
@@ -106,11 +107,11 @@ def test_a_second_run_changes_nothing_and_another_seed_everything(
     done: tuple[Path, dict[str, Any]], config: ReleasedConfig, changed: Callable[..., ReleasedConfig], tmp_path: Path
 ) -> None:
     folder, results = done
-    again = run_released_audit(config, tmp_path / "again", [], SILENT)
+    again = run_audit(config, tmp_path / "again", [], SILENT)
     assert untimed(again["rows"]) == untimed(results["rows"])
-    resumed = run_released_audit(config, folder, [], SILENT)
+    resumed = run_audit(config, folder, [], SILENT)
     assert resumed["rows"] == results["rows"]  # seconds as well: nothing ran
-    other = run_released_audit(changed(seed=1), tmp_path / "other", [], SILENT)
+    other = run_audit(changed(seed=1), tmp_path / "other", [], SILENT)
     assert untimed(other["rows"]) != untimed(results["rows"])
 
 
@@ -128,12 +129,12 @@ def test_interrupted_it_keeps_finished_evaluations_and_ends_where_it_would_have(
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(FittedPLGMI, "generate", stop)
-        run_released_audit(config, folder, [], SILENT)
+        run_audit(config, folder, [], SILENT)
     kept = folder / "units" / "plgmi-random-s0-e00.json"
     before = kept.stat().st_mtime_ns
     assert (folder / "report.html").is_file()
     assert len(json.loads((folder / "results.json").read_text())["rows"]) == 4
-    finished = run_released_audit(config, folder, [], SILENT)
+    finished = run_audit(config, folder, [], SILENT)
     assert kept.stat().st_mtime_ns == before
     assert untimed(finished["rows"]) == untimed(done[1]["rows"])
 
@@ -142,7 +143,7 @@ def test_interrupted_it_keeps_finished_evaluations_and_ends_where_it_would_have(
 def test_two_workers_give_the_rows_of_one(
     done: tuple[Path, dict[str, Any]], changed: Callable[..., ReleasedConfig], tmp_path: Path
 ) -> None:
-    two = run_released_audit(changed(workers=2), tmp_path / "two", [], SILENT)
+    two = run_audit(changed(workers=2), tmp_path / "two", [], SILENT)
     assert untimed(two["rows"]) == untimed(done[1]["rows"])
 
 
@@ -150,11 +151,11 @@ def test_a_kept_model_is_attacked_with_and_without_its_truth(
     done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path
 ) -> None:
     capture = done[0] / "captures"
-    whole = attack_released_captures(config, capture, tmp_path / "whole", [], SILENT)
+    whole = attack_captures(config, capture, tmp_path / "whole", [], SILENT)
     accuracies = [row["attack_accuracy"] for row in whole["rows"]]
     assert all(value is not None for value in accuracies)
     (capture / "s0" / "truth").rename(tmp_path / "away")
-    bare = attack_released_captures(config, capture, tmp_path / "bare", [], SILENT)
+    bare = attack_captures(config, capture, tmp_path / "bare", [], SILENT)
     assert all(row.get("attack_accuracy") is None and row["real_rows_accuracy"] is None for row in bare["rows"])
     assert [row["inversion_loss"] for row in bare["rows"]] == [row["inversion_loss"] for row in whole["rows"]]
     assert (tmp_path / "bare" / "report.html").is_file()
@@ -177,13 +178,13 @@ def test_facts_that_do_not_fit_are_refused_before_any_work(
     change(facts)
     file.write_text(json.dumps(facts))
     with pytest.raises(ObservationError, match=message):
-        attack_released_captures(config, done[0] / "captures", tmp_path / "new", [], SILENT)
+        attack_captures(config, done[0] / "captures", tmp_path / "new", [], SILENT)
     assert not (tmp_path / "new").exists()
 
 
 def test_redacted_it_leaves_no_rows(changed: Callable[..., ReleasedConfig], tmp_path: Path) -> None:
     folder = tmp_path / "redacted"
-    run_released_audit(changed(redact=True), folder, [], SILENT)
+    run_audit(changed(redact=True), folder, [], SILENT)
     assert not (folder / "captures").exists() and not (folder / "reconstructions").exists()
     for one in json.loads((folder / "inversion.json").read_text())["entries"]:
         assert all(set(pair) == {"class", "distance"} for pair in one["nearest"])
@@ -197,13 +198,13 @@ def test_trees_are_attacked_without_gradients(
 ) -> None:
     trees = {"target__network": "boosted_trees", "target__options": {"rounds": 5}}
     with pytest.raises(UnsupportedError, match="plgmi_black_box"):
-        run_released_audit(changed(**trees), tmp_path / "refused", [], SILENT)
+        run_audit(changed(**trees), tmp_path / "refused", [], SILENT)
     own = {"plgmi_black_box": {**settings["attacks"]["plgmi"]}}
     with pytest.raises(UnsupportedError, match="holds gradient"):
-        run_released_audit(changed(**trees, attacks=own), tmp_path / "refused", [], SILENT)
+        run_audit(changed(**trees, attacks=own), tmp_path / "refused", [], SILENT)
     searches = ["random", "tpe", "random_best"]
     config = changed(**trees, attacks=own, samples__searches=searches, samples__tpe_per_class=2, samples__evaluations=1)
-    rows = run_released_audit(config, tmp_path / "trees", [], SILENT)["rows"]
+    rows = run_audit(config, tmp_path / "trees", [], SILENT)["rows"]
     assert {row["latent_search"] for row in rows} == set(searches)
     assert {row["samples"] for row in rows if row["latent_search"] != "random" and row["class"] == "all"} == {6}
 
@@ -228,7 +229,7 @@ def test_wrong_settings_are_refused_before_any_work(
     changed: Callable[..., ReleasedConfig], overrides: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(LightLeakError, match=said):
-        run_released_audit(changed(**overrides), tmp_path / "run", [], SILENT)
+        run_audit(changed(**overrides), tmp_path / "run", [], SILENT)
     assert not (tmp_path / "run").exists()
 
 
@@ -265,7 +266,7 @@ def test_what_is_damaged_is_made_again(done: tuple[Path, dict[str, Any]], config
     whole = {file: file.read_bytes() for file in (weights, rows, scores)}
     for file, content in whole.items():
         file.write_bytes(content[: len(content) // 2])
-    again = run_released_audit(config, folder, [], SILENT)
+    again = run_audit(config, folder, [], SILENT)
     assert untimed(again["rows"]) == untimed(results["rows"])
     assert weights.read_bytes() == whole[weights] and rows.read_bytes() == whole[rows] and scores.is_file()
     aside = {file.name for file in folder.rglob("*.damaged-1")}
@@ -280,7 +281,7 @@ def test_a_torn_capture_is_written_again(done: tuple[Path, dict[str, Any]], conf
     folder, _ = done
     (folder / "captures" / "s0").rename(folder / "captures" / "s0.part")
     (folder / "captures" / "s0.part" / "truth" / "tensors.safetensors").unlink()
-    run_released_audit(config, folder, [], SILENT)
+    run_audit(config, folder, [], SILENT)
     assert not (folder / "captures" / "s0.part").exists()
     assert (folder / "captures" / "s0" / "truth" / "tensors.safetensors").is_file()
 
@@ -374,13 +375,11 @@ def test_an_interval_is_over_trainings_and_evaluations_are_averaged(
 ) -> None:
     (one,) = (s for s in done[1]["summary"] if (s["label"], s["class"]) == ("public_random", "all"))
     assert one["attack_accuracy"]["n"] == 1 and one["attack_accuracy"]["low"] is None
-    results = run_released_audit(
-        changed(seeds=[0, 1], attacks={"public_random": {"top_n": 30}}), tmp_path / "two", [], SILENT
-    )
+    results = run_audit(changed(seeds=[0, 1], attacks={"public_random": {"top_n": 30}}), tmp_path / "two", [], SILENT)
     rows = [row for row in results["rows"] if row["class"] == "all"]
     means = [fmean(row["attack_accuracy"] for row in rows if row["seed"] == seed) for seed in (0, 1)]
     (found,) = (s for s in results["summary"] if s["class"] == "all")
-    assert len(rows) == 4 and found["attack_accuracy"] == summarise(means).to_dict()
+    assert len(rows) == 4 and found["attack_accuracy"] == summarize(means).to_dict()
 
 
 def test_a_truth_without_a_second_judge_is_still_read(
@@ -428,6 +427,6 @@ def test_several_captures_are_told_apart(
 ) -> None:
     captures = done[0] / "captures"
     shutil.copytree(captures / "s0", captures / "s1")
-    rows = attack_released_captures(config, captures, tmp_path / "both", [], SILENT)["rows"]
+    rows = attack_captures(config, captures, tmp_path / "both", [], SILENT)["rows"]
     assert {row["setting"] for row in rows} == {"small, capture s0", "small, capture s1"}
     assert not (tmp_path / "both" / "generators").exists()

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lightleak.experiments.kinds.vertical.config import VerticalConfig, parse_vertical_config
-from lightleak.experiments.kinds.vertical.run import run_vertical_audit
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
+from lightleak.experiments.run import run_audit
 
 SMALL: dict[str, Any] = {
     "kind": "vertical",
@@ -30,7 +30,7 @@ def small() -> Settings:
     """Makes the config; arguments are dotted keys with ``__`` for the dot, such as ``training__epochs=1``."""
 
     def make(**overrides: Any) -> VerticalConfig:
-        return parse_vertical_config(SMALL, {key.replace("__", "."): value for key, value in overrides.items()})
+        return VerticalConfig.parse(SMALL, {key.replace("__", "."): value for key, value in overrides.items()})
 
     return make
 
@@ -39,5 +39,5 @@ def small() -> Settings:
 def finished(tmp_path_factory: pytest.TempPathFactory, small: Settings, silent: Console) -> Path:
     """The folder of an uninterrupted run; tests only read it."""
     folder = tmp_path_factory.mktemp("vertical") / "run"
-    run_vertical_audit(small(), folder, ["lightleak", "audit"], silent)
+    run_audit(small(), folder, ["lightleak", "audit"], silent)
     return folder

@@ -6,7 +6,8 @@ import pytest
 
 from lightleak.callbacks.intermediate_store import load_observation, save_observation
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.experiments.kinds.vertical.offline import attack_vertical_captures, load_capture
+from lightleak.experiments.kinds.vertical.captures import load_capture
+from lightleak.experiments.offline import attack_captures
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def watching(small):
 
 
 def test_gives_what_the_audit_gave(finished, watching, silent, tmp_path):
-    results = attack_vertical_captures(watching, finished / "captures", tmp_path / "run", [], silent)
+    results = attack_captures(watching, finished / "captures", tmp_path / "run", [], silent)
     audited = {
         (row["adversary"], row["true_fraction"], row["estimated_fraction"])
         for row in json.loads((finished / "results.json").read_text())["rows"]
@@ -33,8 +34,8 @@ def test_gives_what_the_audit_gave(finished, watching, silent, tmp_path):
 def test_works_without_the_truth(finished, watching, silent, tmp_path):
     captures = tmp_path / "captures"
     shutil.copytree(finished / "captures", captures, ignore=shutil.ignore_patterns("truth"))
-    results = attack_vertical_captures(watching, captures, tmp_path / "run", [], silent)
-    with_truth = attack_vertical_captures(watching, finished / "captures", tmp_path / "other", [], silent)
+    results = attack_captures(watching, captures, tmp_path / "run", [], silent)
+    with_truth = attack_captures(watching, finished / "captures", tmp_path / "other", [], silent)
     for row, known in zip(results["rows"], with_truth["rows"], strict=True):
         assert row["true_fraction"] is row["absolute_error"] is row["covered"] is None
         assert row["estimated_fraction"] == known["estimated_fraction"]
@@ -53,12 +54,12 @@ def test_a_truth_of_another_observation_is_refused(finished, tmp_path):
 
 def test_a_folder_without_captures_is_refused(watching, silent, tmp_path):
     with pytest.raises(UsageError, match="holds no captured update"):
-        attack_vertical_captures(watching, tmp_path, tmp_path / "run", [], silent)
+        attack_captures(watching, tmp_path, tmp_path / "run", [], silent)
 
 
 def test_the_null_is_paired_capture_by_capture(finished, watching, silent, tmp_path):
     """Also where several captures share property, role and seed, as those with and without a defence do."""
-    rows = attack_vertical_captures(watching, finished / "captures", tmp_path / "run", [], silent)["rows"]
+    rows = attack_captures(watching, finished / "captures", tmp_path / "run", [], silent)["rows"]
     nulls = {row["capture"]: row["absolute_error"] for row in rows if row["attack"] == "aia_raw_adjusted"}
     assert len(nulls) == len({row["capture"] for row in rows}) > 2
     for row in rows:
@@ -70,7 +71,7 @@ def test_a_capture_without_own_columns_is_attacked_without_the_null(finished, wa
     seen = dataclasses.replace(load_observation(place / "observation"), features=None)
     save_observation(seen, tmp_path / "captures" / "one" / "observation")
     shutil.copytree(place / "truth", tmp_path / "captures" / "one" / "truth")
-    rows = attack_vertical_captures(watching, tmp_path / "captures", tmp_path / "run", [], silent)["rows"]
+    rows = attack_captures(watching, tmp_path / "captures", tmp_path / "run", [], silent)["rows"]
     assert {row["attack"] for row in rows} == {"provfl_b_mixture", "prior"}
     assert all(row["own_columns_error"] is row["learned_from_exchange"] is None for row in rows)
     assert "its own columns alone were not measured" in (tmp_path / "run" / "report.html").read_text()

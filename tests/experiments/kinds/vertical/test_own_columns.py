@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, parse_vertical_config
+from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
-from lightleak.experiments.kinds.vertical.run import run_vertical_audit
+from lightleak.experiments.run import run_audit
 from lightleak.report.vertical.comparison import compare, properties
 from lightleak.report.vertical.headline import headline
 from lightleak.report.vertical.result import parse_result
@@ -55,7 +55,7 @@ def audit(folder: Path, console: Console, own_columns_tell: bool, **settings: An
         "workers": 1,
         "keep_captures": False,
     } | settings
-    return run_vertical_audit(parse_vertical_config(config), folder / "run", [], console)["rows"]
+    return run_audit(VerticalConfig.parse(config), folder / "run", [], console)["rows"]
 
 
 def groups_of(rows: list[dict[str, Any]]):

@@ -15,7 +15,8 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments import campaign
 from lightleak.experiments.kinds.vertical import job as job_module
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
-from lightleak.experiments.kinds.vertical.run import check_vertical, run_vertical_audit
+from lightleak.experiments.kinds.vertical.kind import check_vertical
+from lightleak.experiments.run import run_audit
 
 
 def rows_of(folder):
@@ -87,7 +88,7 @@ def test_run_folder_is_the_owners_and_whole(finished):
 
 
 def test_the_number_of_workers_changes_nothing(finished, small, silent, tmp_path):
-    run_vertical_audit(small(workers=2), tmp_path / "run", [], silent)
+    run_audit(small(workers=2), tmp_path / "run", [], silent)
     assert comparable(rows_of(tmp_path / "run")) == comparable(rows_of(finished))
 
 
@@ -104,11 +105,11 @@ def test_a_run_that_was_stopped_goes_on(finished, small, silent, tmp_path, monke
     with monkeypatch.context() as patch:
         patch.setattr(Job, "run", stop_after_two)
         with pytest.raises(KeyboardInterrupt):
-            run_vertical_audit(small(), folder, [], silent)
+            run_audit(small(), folder, [], silent)
     assert 0 < len(rows_of(folder)) < len(rows_of(finished))
     left = []
     monkeypatch.setattr(Job, "run", lambda self, *arguments: (left.append(self), run(self, *arguments)))
-    run_vertical_audit(small(), folder, [], silent)
+    run_audit(small(), folder, [], silent)
     assert len(left) == len(plan_jobs(small())) - 2
     assert comparable(rows_of(folder)) == comparable(rows_of(finished))
 
@@ -119,7 +120,7 @@ def test_what_is_damaged_is_made_again(finished, small, silent, tmp_path):
     unit = next((folder / "units").glob("prior*none*"))
     for file in (norms, unit, capture / "truth" / "tensors.safetensors", folder / "norms.json"):
         file.write_bytes(file.read_bytes()[:-20])
-    run_vertical_audit(small(), folder, console=silent)
+    run_audit(small(), folder, console=silent)
     assert comparable(rows_of(folder)) == comparable(rows_of(finished))
     for file in (norms, folder / "norms.json"):
         assert file.read_text() == (finished / file.relative_to(folder)).read_text()
@@ -129,12 +130,12 @@ def test_what_is_damaged_is_made_again(finished, small, silent, tmp_path):
 
 def test_a_folder_of_another_run_is_refused(finished, small, silent):
     with pytest.raises(UsageError, match="another config"):
-        run_vertical_audit(small(seeds=[1]), finished, [], silent)
+        run_audit(small(seeds=[1]), finished, [], silent)
 
 
 def test_a_redacted_run_keeps_no_captures(small, silent, tmp_path):
     config = small(redact=True, attacks={"prior": {}}, defenses={"none": {}}, training__epochs=2)
-    run_vertical_audit(config, tmp_path / "run", [], silent)
+    run_audit(config, tmp_path / "run", [], silent)
     assert not (tmp_path / "run" / "captures").exists()
 
 

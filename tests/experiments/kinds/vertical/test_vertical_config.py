@@ -2,14 +2,14 @@ import pytest
 import yaml
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.kinds.vertical.config import VerticalConfig, load_vertical_config, parse_vertical_config
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import plan_jobs
 
 MINIMAL = {"kind": "vertical", "data": {"name": "fair"}, "properties": ["religious=3"]}
 
 
 def test_defaults_are_those_of_the_paper():
-    config = parse_vertical_config(MINIMAL)
+    config = VerticalConfig.parse(MINIMAL)
     assert (config.training.epochs, config.training.batch_size, config.auxiliary.size) == (20, 64, 4000)
     assert config.epochs_attacked == (18,)  # the penultimate of 20
     assert config.adversaries == ("C1", "C2")
@@ -17,7 +17,7 @@ def test_defaults_are_those_of_the_paper():
 
 def test_short_forms_are_written_out():
     short = {"properties": "a=b", "adversaries": "C2", "attacks": ["aia"], "defenses": "none", "seeds": 3}
-    config = parse_vertical_config(MINIMAL | short | {"attack_epochs": -1})
+    config = VerticalConfig.parse(MINIMAL | short | {"attack_epochs": -1})
     assert config.properties == ("a=b",)
     assert config.adversaries == ("C2",)
     assert config.attacks == {"aia_raw_adjusted": {}, "aia": {}}
@@ -27,13 +27,13 @@ def test_short_forms_are_written_out():
 
 
 def test_one_seed_and_a_list_in_words():
-    assert parse_vertical_config(MINIMAL, {"seed": 7}).seeds == (7,)
-    assert parse_vertical_config(MINIMAL, {"seeds": "0,1"}).seeds == (0, 1)
-    assert parse_vertical_config(MINIMAL, {"properties": "a=b, c=d"}).properties == ("a=b", "c=d")
+    assert VerticalConfig.parse(MINIMAL, {"seed": 7}).seeds == (7,)
+    assert VerticalConfig.parse(MINIMAL, {"seeds": "0,1"}).seeds == (0, 1)
+    assert VerticalConfig.parse(MINIMAL, {"properties": "a=b, c=d"}).properties == ("a=b", "c=d")
 
 
 def test_survives_yaml():
-    config = parse_vertical_config(
+    config = VerticalConfig.parse(
         MINIMAL
         | {
             "parties": {"columns": [["a", "b"], ["c"]]},
@@ -41,14 +41,14 @@ def test_survives_yaml():
             "defenses": {"none": None, "half": {"defense": "withdraw", "ratio": 0.5}},
         }
     )
-    assert parse_vertical_config(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
+    assert VerticalConfig.parse(yaml.safe_load(yaml.safe_dump(config.to_dict()))) == config
     assert config.parties.columns == (("a", "b"), ("c",))
 
 
 def test_reads_a_file_with_overrides(tmp_path):
     path = tmp_path / "audit.yaml"
     path.write_text(yaml.safe_dump(MINIMAL))
-    config = load_vertical_config(path, {"training.epochs": 3, "attacks.aia": {}, "attack_epochs": [0, -1]})
+    config = VerticalConfig.load(path, {"training.epochs": 3, "attacks.aia": {}, "attack_epochs": [0, -1]})
     assert isinstance(config, VerticalConfig)
     assert config.epochs_attacked == (0, 2)
     assert "aia" in config.attacks
@@ -62,7 +62,7 @@ def test_reads_a_file_with_overrides(tmp_path):
         ({"adversaries": ["C3"]}, "adversaries must be among C1, C2, got C3"),
         ({"attack_epochs": [20]}, "must lie within the 20 epochs, got 20"),
         ({"auxiliary": {"size": 7}}, "must be even"),
-        ({"auxiliary": {"mislabelled": 1.0}}, "auxiliary.mislabelled"),
+        ({"auxiliary": {"mislabeled": 1.0}}, "auxiliary.mislabeled"),
         ({"auxiliary": {"misaligned": "some"}}, "misaligned"),
         ({"parties": {"number": 1}}, "parties.number must be at least 2, got 1"),
         ({"parties": {"victim_share": 1.0}}, "parties.victim_share"),
@@ -83,10 +83,10 @@ def test_reads_a_file_with_overrides(tmp_path):
 )
 def test_refuses_and_names_the_place(changed, message):
     with pytest.raises(UsageError, match=message):
-        parse_vertical_config(MINIMAL | changed)
+        VerticalConfig.parse(MINIMAL | changed)
 
 
 @pytest.mark.parametrize("name", ["vertical", "vertical_survey"])
 def test_shipped_configs_can_be_planned(name, pytestconfig):
-    config = load_vertical_config(pytestconfig.rootpath / "configs" / f"{name}.yaml")
+    config = VerticalConfig.load(pytestconfig.rootpath / "configs" / f"{name}.yaml")
     assert len(plan_jobs(config)) > 0

@@ -3,7 +3,7 @@ import torch
 
 from lightleak.core.errors import DataError, UsageError
 from lightleak.data.property import Property
-from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig, parse_vertical_config
+from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig, VerticalConfig
 from lightleak.experiments.kinds.vertical.world import draw_auxiliary, load_whole, prepare_world
 
 PLAIN = {
@@ -16,7 +16,7 @@ PLAIN = {
 
 
 def changed(**overrides):
-    return parse_vertical_config(PLAIN, {key.replace("__", "."): value for key, value in overrides.items()})
+    return VerticalConfig.parse(PLAIN, {key.replace("__", "."): value for key, value in overrides.items()})
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,10 @@ def test_auxiliary_rows_are_half_and_half_and_known(wanted):
     assert auxiliary.columns == world.arrangement.columns[world.arrangement.adversary]
 
 
-def test_mislabelled_rows_are_swapped(wanted):
+def test_mislabeled_rows_are_swapped(wanted):
     world = prepare_world(changed(), wanted, seed=0)
     _, right = draw_auxiliary(world, wanted, AuxiliaryConfig(size=40), seed=0)
-    _, wrong = draw_auxiliary(world, wanted, AuxiliaryConfig(size=40, mislabelled=0.1), seed=0)
+    _, wrong = draw_auxiliary(world, wanted, AuxiliaryConfig(size=40, mislabeled=0.1), seed=0)
     assert torch.equal(right.ids, wrong.ids)
     assert int((right.has_property != wrong.has_property).sum()) == 4
     assert wrong.prior == 0.5

@@ -1,9 +1,7 @@
-"""One audit of a defence frontier as typed data (``kind: defence-frontier``)."""
+"""One audit of a defence frontier as typed data (``kind: defense-frontier``)."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
@@ -18,19 +16,7 @@ from lightleak.experiments.config import (
 from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import (
-    MOST_SEEDS,
-    at_least,
-    at_most,
-    build_settings,
-    drop_empty,
-    named_settings,
-    override,
-    plain,
-    read_settings,
-)
-
-FREE = ("data.options", "target.options", "training.trainer", "attacks")
+from lightleak.experiments.settings import MOST_SEEDS, RunConfig, at_least, at_most, write_out_labels
 
 BASELINE = "random"
 """What leakage is measured against; it is always run."""
@@ -69,7 +55,7 @@ class AttackedConfig:
 
 
 @dataclass(frozen=True)
-class FrontierConfig:
+class FrontierConfig(RunConfig):
     """What every defence keeps from being read, and what it costs.
 
     Attributes:
@@ -93,6 +79,8 @@ class FrontierConfig:
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
 
+    free: ClassVar[tuple[str, ...]] = ("data.options", "target.options", "training.trainer", "attacks")
+
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
@@ -103,7 +91,7 @@ class FrontierConfig:
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
     seeds: int = 5
-    kind: Literal["defence-frontier"] = "defence-frontier"
+    kind: Literal["defense-frontier"] = "defense-frontier"
     title: str = "What defences buy and what they cost"
     seed: int = 0
     device: str = "auto"
@@ -138,7 +126,7 @@ class FrontierConfig:
         return derive_seed(self.seed, "training", training)
 
     def audit_at(self, point: Point, training: int | None = None) -> AuditConfig:
-        """The horizontal audit that measures one point.
+        """The audit of updates that measures one point.
 
         Args:
             point: the defence and its strength.
@@ -173,30 +161,10 @@ class FrontierConfig:
         usual = TrainingConfig()
         return replace(self.training, **{name: getattr(usual, name) for name in of_clients})
 
-    def to_dict(self) -> dict[str, Any]:
-        """YAML- and JSON-ready form."""
-        return dict(plain(asdict(self)))
-
-
-def load_frontier_config(path: Path, overrides: Mapping[str, Any] | None = None) -> FrontierConfig:
-    """Read a YAML config; errors as for `lightleak.experiments.config.load_config`."""
-    return parse_frontier_config(read_settings(path), overrides, str(path))
-
-
-def parse_frontier_config(
-    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
-) -> FrontierConfig:
-    """Build a config of plain values, with their types checked."""
-    return build_settings(FrontierConfig, override(content, overrides, _write_out), FREE, source)
-
-
-def _write_out(tree: dict[str, Any]) -> None:
-    """Turn what may be written short into its full form: names of attacks, and ``- sign`` for ``- {name: sign}``."""
-    if "attacks" in tree:
-        tree["attacks"] = named_settings("attacks", tree["attacks"])
-    if isinstance(tree.get("defenses"), list):
-        tree["defenses"] = [{"name": one} if isinstance(one, str) else one for one in tree["defenses"]]
-    for holder in (tree, *tree.get("attacks", {}).values()):
-        if isinstance(holder, dict) and holder.get("labels") is True:
-            holder["labels"] = "true"  # YAML reads the word as a boolean
-    drop_empty(tree, but=("attacks",))
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """See `RunConfig.write_out`; ``- sign`` is short for ``- {name: sign}``."""
+        super().write_out(tree)
+        if isinstance(tree.get("defenses"), list):
+            tree["defenses"] = [{"name": one} if isinstance(one, str) else one for one in tree["defenses"]]
+        write_out_labels(tree, *tree.get("attacks", {}).values())

@@ -16,8 +16,8 @@ from lightleak.experiments.federation_config import NO_DEFENSE
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.training import TrainingJob, common_facts
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.packing import find_sizes, plan_packs
-from lightleak.experiments.run import plan_units
 from lightleak.experiments.unit import Unit, kept_cells
 
 
@@ -41,7 +41,11 @@ def prepare_frontier(config: FrontierConfig) -> SharedExperiment:
 
 def plan_frontier(config: FrontierConfig, folder: Path, device: torch.device) -> list[Pack]:
     """Every attack and every training, point by point: what a worker process is given."""
-    experiment = prepare_frontier(config)
+    return frontier_packs(config, prepare_frontier(config), folder, device)
+
+
+def frontier_packs(config: FrontierConfig, experiment: Experiment, folder: Path, device: torch.device) -> list[Pack]:
+    """As `plan_frontier`, of parts that are made already."""
     units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
     return packs_of(config, experiment, device, find_sizes(units, device, folder))
 
@@ -49,7 +53,7 @@ def plan_frontier(config: FrontierConfig, folder: Path, device: torch.device) ->
 def packs_of(
     config: FrontierConfig, experiment: Experiment, device: torch.device, sizes: Mapping[str, int] | None = None
 ) -> list[Pack]:
-    """As `plan_frontier`, of parts that are made already."""
+    """As `frontier_packs`, with the number of units that one call takes by `pack_key`."""
     packs: list[Pack] = []
     for point in config.points:
         units = attack_units(config, point, experiment)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.experiments.federation_config import NO_DEFENSE, DefenseConfig, defense_of
-from lightleak.experiments.kinds.vertical.job import file_name
+from lightleak.experiments.unit import file_name
 
 ActsOn = Literal["update", "steps"]
 

@@ -7,17 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightning
 import torch
 
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.row_facts import PRIVACY
-from lightleak.experiments.training import make_trainer, prepare_training
+from lightleak.experiments.training import one_training, prepare_training
 from lightleak.experiments.unit import unit_file, without_nan, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
-from lightleak.targets.trainer import interrupts, quiet_lightning
+
+ROW_KIND = "defence-frontier"
+"""The kind as rows of results.json name it."""
 
 COST_OF_A_STEP = 750.0
 """Progress of one step beside that of a row of an attack in one restart and step."""
@@ -60,24 +61,16 @@ class TrainingJob:
         config = self.config.audit_at(self.point, self.index)
         prepared = prepare_training(config, self.experiment)
         began = time.perf_counter()
-        with quiet_lightning():
-            trainer = make_trainer(
-                config.training.trainer,
-                str(device),
-                max_epochs=config.rounds,
-                logger=False,
-                enable_checkpointing=False,
-                enable_progress_bar=False,
-                callbacks=[
-                    *prepared.callbacks,
-                    SeedEveryEpoch(config.seed),
-                    _Progress(report, self.cost / config.rounds),
-                ],
-            )
-            with interrupts(trainer):
-                trainer.fit(prepared.model, datamodule=prepared.data)
-                seconds = time.perf_counter() - began
-                test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
+        with one_training(
+            config.training.trainer,
+            str(device),
+            config.rounds,
+            [*prepared.callbacks, SeedEveryEpoch(config.seed)],
+            lambda epochs: report(epochs * self.cost / config.rounds),
+        ) as trainer:
+            trainer.fit(prepared.model, datamodule=prepared.data)
+            seconds = time.perf_counter() - began
+            test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
         row = {"unit": self.ids[0], **self._facts(), "accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
         told = prepared.facts()
         row |= {name: told[name] for name in PRIVACY if name in told}
@@ -96,7 +89,7 @@ class TrainingJob:
 def common_facts(config: FrontierConfig, experiment: Experiment) -> dict[str, Any]:
     """What all rows of an audit share."""
     return {
-        "kind": config.kind,
+        "kind": ROW_KIND,
         "dataset": experiment.table.card.name,
         "target": target_name(experiment.spec),
         "protocol": config.protocol.name,
@@ -122,11 +115,3 @@ def training_words(config: FrontierConfig) -> str:
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-class _Progress(lightning.Callback):
-    def __init__(self, report: Callable[[float], None], per_epoch: float) -> None:
-        self.report, self.per_epoch = report, per_epoch
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.report(self.per_epoch)

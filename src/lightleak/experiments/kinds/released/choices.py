@@ -1,10 +1,10 @@
-"""What a config names, made and checked with its place in the config."""
+"""Attacks that the config of a released-model audit names."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS, InversionAttack
-from lightleak.core.errors import UsageError
+from lightleak.experiments.choices import name_and_settings, placed
 
 
 def attack_named(label: str, options: Mapping[str, Any]) -> InversionAttack:
@@ -13,9 +13,5 @@ def attack_named(label: str, options: Mapping[str, Any]) -> InversionAttack:
     Raises:
         UsageError: an unknown attack or setting, or a value of the wrong type or range.
     """
-    settings = dict(options)
-    name = settings.pop("attack", label)
-    try:
-        return INVERSION_ATTACKS.get(name)(**settings)
-    except (UsageError, TypeError) as error:  # a factory with named arguments refuses others by TypeError
-        raise UsageError(f"attacks.{label}: {error}") from error
+    name, settings = name_and_settings(label, options)
+    return placed(f"attacks.{label}", lambda: INVERSION_ATTACKS.get(name)(**settings))

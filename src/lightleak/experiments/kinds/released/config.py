@@ -1,29 +1,15 @@
 """One audit of a released model as typed data: the task, target and evaluation model, attacks, latent searches."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from lightleak.core.errors import UsageError
 from lightleak.data.encoder import Encoding
 from lightleak.data.task_config import TaskConfig
 from lightleak.experiments.config import TableSource, TargetConfig
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import (
-    at_least,
-    build_settings,
-    drop_empty,
-    named_settings,
-    override,
-    plain,
-    read_settings,
-    write_out_seeds,
-)
+from lightleak.experiments.settings import RunConfig, at_least, write_out_names, write_out_seeds
 from lightleak.targets.optimizers import OptimizerConfig
-
-FREE = ("data.options", "target.options", "evaluation_model.options", "training.trainer", "attacks")
-"""Settings of loaders, networks, the Trainer and attacks, which check them themselves."""
 
 SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
 
@@ -104,7 +90,7 @@ USUAL = {
 
 
 @dataclass(frozen=True)
-class ReleasedConfig:
+class ReleasedConfig(RunConfig):
     """A whole audit of one released model.
 
     Attributes:
@@ -125,6 +111,14 @@ class ReleasedConfig:
         redact: leave rows out of files and report, and keep no captures and no networks; ``all`` is the same here.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
+
+    free: ClassVar[tuple[str, ...]] = (
+        "data.options",
+        "target.options",
+        "evaluation_model.options",
+        "training.trainer",
+        "attacks",
+    )
 
     data: ReleasedDataConfig
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -153,32 +147,14 @@ class ReleasedConfig:
             if not chosen or len(set(chosen)) < len(chosen):
                 raise UsageError(f"{name} must name at least one, and each once; got {list(chosen)}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """YAML- and JSON-ready form."""
-        return dict(plain(asdict(self)))
-
-
-def load_released_config(path: Path, overrides: Mapping[str, Any] | None = None) -> ReleasedConfig:
-    """Read a YAML config; errors as for `lightleak.experiments.config.load_config`."""
-    return parse_released_config(read_settings(path), overrides, str(path))
-
-
-def parse_released_config(
-    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
-) -> ReleasedConfig:
-    """Build a config of plain values, with their types checked."""
-    return build_settings(ReleasedConfig, override(content, overrides, _write_out), FREE, source)
-
-
-def _write_out(tree: dict[str, Any]) -> None:
-    if "attacks" in tree:
-        tree["attacks"] = named_settings("attacks", tree["attacks"])
-    write_out_seeds(tree)
-    for name, usual in USUAL.items():
-        chosen = tree.get(name)
-        if isinstance(chosen, dict) and chosen.get("network") not in (None, usual.network):
-            chosen.setdefault("options", {})  # not those of the usual network
-    samples = tree.get("samples")
-    if isinstance(samples, dict) and isinstance(samples.get("searches"), str):
-        samples["searches"] = [part.strip() for part in samples["searches"].split(",")]
-    drop_empty(tree, but=("attacks",))
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """See `RunConfig.write_out`."""
+        super().write_out(tree)
+        write_out_seeds(tree)
+        for name, usual in USUAL.items():
+            chosen = tree.get(name)
+            if isinstance(chosen, dict) and chosen.get("network") not in (None, usual.network):
+                chosen.setdefault("options", {})  # not those of the usual network
+        if isinstance(tree.get("samples"), dict):
+            write_out_names(tree["samples"], "searches")

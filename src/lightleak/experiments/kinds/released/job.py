@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,9 @@ from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
 from lightleak.data.inversion_task import InversionTask
+from lightleak.data.schema import TableSchema
+from lightleak.experiments.captures import named_captures
+from lightleak.experiments.kinds.released.captures import load_capture
 from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
@@ -22,29 +25,55 @@ from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_j
 from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
 from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
 from lightleak.experiments.kinds.released.world import World, prepare_world
-from lightleak.experiments.kinds.vertical.job import file_name
-from lightleak.experiments.unit import unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
 
 
 @dataclass(frozen=True)
+class Subject:
+    """What is attacked.
+
+    Attributes:
+        seen: what the attacker holds.
+        judge: the truth; None where nobody knows it.
+        task: what the report says of the task, where the audit made it.
+    """
+
+    seen: ReleasedModel
+    judge: Judge | None
+    task: dict[str, Any] | None = None
+
+    @property
+    def label(self) -> Column:
+        """The label column."""
+        return TableSchema.from_dict(self.seen.encoder["schema"]).label
+
+
+@dataclass(frozen=True)
 class AttackPack:
-    """One attack on one released model.
+    """One attack on one released model, trained by this audit or captured before.
 
     Attributes:
         config: the audit.
         seed: root seed.
         label: the attack's label in the config.
+        capture: folder of a capture; None: the model of this seed in the run folder.
+        name: of the capture, unique among those that are attacked.
+        setting: name of the setting in results.
     """
 
     config: ReleasedConfig
     seed: int
     label: str
+    capture: Path | None = None
+    name: str = ""
+    setting: str = ""
 
     @property
     def ids(self) -> Sequence[str]:
         """One unit per search and evaluation."""
-        return [self._unit(search, k) for search in self._searches for k in range(self.config.samples.evaluations)]
+        return [self._unit(search, k) for search in self._searches for k in self._evaluations]
 
     @property
     def cost(self) -> float:
@@ -58,57 +87,74 @@ class AttackPack:
 
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Fit, generate, score; keeps every evaluation as soon as it is finished, and none twice."""
-        world, attack = prepare_world(self.config, self.seed), self.attack
-        seen = observe(self.config, world, self.seed, folder)
-        place = folder / "generators" / file_name(f"{self.label}-s{self.seed}")
+        subject, attack = self._subject(folder), self.attack
+        place = folder / "generators" / file_name(f"{self.label}-{self.name or f's{self.seed}'}")
         at = Workplace(device, place, lambda fraction: report(fraction * len(self.ids)))
-        fitted = attack.fit(seen, derive_seed(self.seed, self.label), at)
-        judge, names = load_judge(folder, world, self.seed), world.task.schema.label.categories
-        facts = facts_of(self.config, self.seed, self.label, world.target, attack, fitted, judge, names)
-        reference = PublicReference.of(seen, attack.pseudo_labels)
+        fitted = attack.fit(subject.seen, derive_seed(self.seed, self.label), at)
+        judge, names = subject.judge, subject.label.categories
+        target = NetworkSpec.from_dict(subject.seen.network)
+        facts = facts_of(self.config, self.seed, self.label, target, attack, fitted, judge, names)
+        if self.setting:
+            facts = replace(facts, told={**facts.told, "setting": self.setting})
+        reference = PublicReference.of(subject.seen, attack.pseudo_labels)
         for search in self._searches:
-            for k in range(self.config.samples.evaluations):
+            for k in self._evaluations:
                 file = unit_file(folder, self._unit(search, k))
                 if search not in fitted.searches:
                     write_whole(file, json.dumps([]))  # a baseline that searches nothing
                 elif not file.is_file():
-                    rows = list(self._evaluate(fitted, judge, reference, facts, search, k, folder))
+                    rows = list(self._evaluate(fitted, subject, reference, facts, search, k, folder))
                     write_whole(file, json.dumps(without_nan(rows)))
                 report(1.0)
 
     def _evaluate(
         self,
         fitted: FittedInversion,
-        judge: Judge,
+        subject: Subject,
         reference: PublicReference,
         facts: Facts,
         search: str,
         k: int,
         folder: Path,
     ) -> Iterator[dict[str, Any]]:
-        unit, seed = self._unit(search, k), derive_seed(self.seed, "evaluation", k)
+        unit, seed, label = self._unit(search, k), derive_seed(self.seed, "evaluation", k), subject.label
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(self.config.samples.rows_per_class(search))
-        samples = fitted.generate(labels, seed, search)
-        scores, names = judge.score(samples, derive_seed(seed, "memorisation")), judge.encoder.schema.label.categories
+        samples, names, judge = fitted.generate(labels, seed, search), label.categories, subject.judge
+        scores = None if judge is None else judge.score(samples, derive_seed(seed, "memorisation"))
         statistics = None
-        if search == "random":  # as many rows as there are private ones, classes as they come
+        if judge is not None and self.capture is None and search == "random":
+            # As many rows as there are private ones, classes as they come.
             free = fitted.draw_labels(len(judge.train), derive_seed(seed, "classes"))
             statistics = judge.statistics(fitted.generate(free, derive_seed(seed, "all"), search).rows)
         if k == 0:
-            task = task_facts(prepare_world(self.config, self.seed).task)
-            found = entry(facts, samples, names, fitted, scores, statistics, judge, task, bool(self.config.redact))
+            redact = bool(self.config.redact)
+            found = entry(facts, samples, names, fitted, scores, statistics, judge, subject.task, redact)
             write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
-            if not self.config.redact:
-                write_rows(folder, unit, samples, judge.encoder.schema.label, self.config.raw_csv)
+            if not redact:
+                write_rows(folder, unit, samples, label, self.config.raw_csv)
         beside = beside_public(reference, fitted, samples, judge, seed)
         yield overall_row(unit, facts, k, samples, scores, statistics, beside)
         yield from class_rows(unit, facts, k, samples, names, scores)
+
+    def _subject(self, folder: Path) -> Subject:
+        if self.capture is not None:
+            return Subject(*load_capture(self.capture))
+        world = prepare_world(self.config, self.seed)
+        seen = observe(self.config, world, self.seed, folder)
+        return Subject(seen, load_judge(folder, world, self.seed), task_facts(world.task))
 
     @property
     def _searches(self) -> Sequence[str]:
         return self.config.samples.searches
 
+    @property
+    def _evaluations(self) -> Sequence[int]:
+        """A capture is evaluated once, as its attacker would."""
+        return range(self.config.samples.evaluations if self.capture is None else 1)
+
     def _unit(self, search: str, k: int) -> str:
+        if self.capture is not None:
+            return file_name(f"{self.label}-{self.name}-{search}")
         return file_name(f"{self.label}-{search}-s{self.seed}-e{k:02d}")
 
 
@@ -163,4 +209,23 @@ def plan_attacks(config: ReleasedConfig, device: torch.device | None = None) -> 
     packs = [AttackPack(config, seed, label) for seed in config.seeds for label in config.attacks]
     for pack in packs:
         attack_named(pack.label, config.attacks[pack.label])
+    return packs
+
+
+def capture_packs(config: ReleasedConfig, root: Path) -> list[AttackPack]:
+    """Every attack on every released model below ``root``, checked.
+
+    Raises:
+        UsageError: no capture, an unknown attack, or a model an attack cannot serve.
+    """
+    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    captures = named_captures(root)
+    packs = []
+    for name, path in captures.items():
+        seen, _ = load_capture(path)
+        for attack in attacks.values():
+            attack.check(seen)
+        # Of several models each is a setting of its own.
+        setting = f"{config.setting}, capture {name}" if len(captures) > 1 else ""
+        packs += [AttackPack(config, config.seeds[0], label, path, name, setting) for label in attacks]
     return packs

@@ -21,14 +21,13 @@ from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge, ModelScores, accuracy, logits_of
 from lightleak.experiments.kinds.released.world import World, prepare_world
-from lightleak.experiments.training import make_trainer
+from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.boosted_trees import fit_boosted_trees
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
-from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Role = Literal["target", "evaluation", "disjoint"]
 ROLES: tuple[Role, ...] = ("target", "evaluation", "disjoint")
@@ -109,7 +108,7 @@ def train_model(
     spec: NetworkSpec = world.target if pack.role == "target" else world.evaluation
     train, validation = (rows_of(world, part) for part in (training_rows(world, pack.role), _validation(world, pack)))
     seed, settings = derive_seed(pack.seed, pack.role), pack.config.training
-    clock = _Clock(report)
+    clock = _Clock()
     if spec.name == "boosted_trees":
         with clock:
             network = fit_boosted_trees(
@@ -134,26 +133,18 @@ def train_model(
         clock,
         checkpoint,
     ]
-    with quiet_lightning():
-        trainer = make_trainer(
-            settings.trainer,
-            str(device),
-            max_epochs=settings.max_epochs,
-            logger=False,
-            callbacks=callbacks,
-            enable_progress_bar=False,
-            enable_checkpointing=True,
+    lonely = len(train) % settings.batch_size == 1  # a batch of one row has no statistics to normalise with
+    batches = BatchSampler(len(train), settings.batch_size, True, derive_seed(seed, "batches"), drop_last=lonely)
+    with one_training(
+        settings.trainer, str(device), settings.max_epochs, callbacks, report, enable_checkpointing=True
+    ) as trainer:
+        trainer.fit(
+            module,
+            batch_loader(train, batches),
+            batch_loader(validation, BatchSampler(len(validation), EVALUATION_BATCH_SIZE)),
+            ckpt_path=checkpoint.resumed(),
+            weights_only=True,
         )
-        lonely = len(train) % settings.batch_size == 1  # a batch of one row has no statistics to normalise with
-        batches = BatchSampler(len(train), settings.batch_size, True, derive_seed(seed, "batches"), drop_last=lonely)
-        with interrupts(trainer):
-            trainer.fit(
-                module,
-                batch_loader(train, batches),
-                batch_loader(validation, BatchSampler(len(validation), EVALUATION_BATCH_SIZE)),
-                ckpt_path=checkpoint.resumed(),
-                weights_only=True,
-            )
     return module.network.eval(), trainer.current_epoch, clock.seconds
 
 
@@ -186,10 +177,10 @@ def _scores(
 
 
 class _Clock(Callback):
-    """Seconds of training, also of the part before an interruption; tells about every epoch."""
+    """Seconds of training, also of the part before an interruption."""
 
-    def __init__(self, report: Callable[[float], None]) -> None:
-        self.report, self.now = report, time.perf_counter
+    def __init__(self) -> None:
+        self.now = time.perf_counter
         self.seconds, self._since = 0.0, self.now()
 
     def __enter__(self) -> None:
@@ -203,7 +194,6 @@ class _Clock(Callback):
 
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.seconds, self._since = self.seconds + self.now() - self._since, self.now()
-        self.report(1.0)
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self.seconds}

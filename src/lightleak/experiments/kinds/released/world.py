@@ -10,7 +10,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.inversion_task import InversionTask, make_inversion_task
 from lightleak.experiments.config import TargetConfig
 from lightleak.experiments.experiment import load_source
-from lightleak.experiments.kinds.released.config import ReleasedConfig, parse_released_config
+from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.targets import NETWORKS, NetworkSpec
 
 
@@ -45,7 +45,7 @@ def prepare_world(config: ReleasedConfig, seed: int) -> World:
 
 @lru_cache(maxsize=2)
 def _world(parts: str, seed: int) -> World:
-    config = parse_released_config(json.loads(parts))
+    config = ReleasedConfig.parse(json.loads(parts))
     for model in (config.target, config.evaluation_model):
         NETWORKS.get(model.network)  # before a large table is read
     task = make_inversion_task(

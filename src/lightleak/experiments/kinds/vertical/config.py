@@ -1,9 +1,7 @@
 """One audit of vertical federated learning as typed data (``kind: vertical``)."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import ADVERSARIES, Adversary
@@ -11,13 +9,9 @@ from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
 from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
+    RunConfig,
     at_least,
-    build_settings,
-    drop_empty,
-    named_settings,
-    override,
-    plain,
-    read_settings,
+    write_out_names,
     write_out_numbers,
     write_out_seeds,
 )
@@ -25,8 +19,6 @@ from lightleak.targets.optimizers import OptimizerConfig
 
 OWN_COLUMNS = "aia_raw_adjusted"
 """The null that every audit runs: the share told from the adversary's own columns, nothing exchanged."""
-
-FREE = ("data.options", "training.trainer", "attacks", "defenses")
 
 Misalignment = Literal["none", "adversary", "rows"]
 
@@ -148,24 +140,24 @@ class AuxiliaryConfig:
         misaligned: ``none``: rows of the training set. ``adversary``: its own columns of rows that the others do not
             hold, put in the place of training rows before the training. ``rows``: the same with whole rows, as ProVFL's
             code does.
-        mislabelled: share of these rows whose property the adversary has wrong.
+        mislabeled: share of these rows whose property the adversary has wrong.
     """
 
     size: int = 4000
     misaligned: Misalignment = "none"
-    mislabelled: float = 0.0
+    mislabeled: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
         at_least("auxiliary.size", self.size, 2)
         if self.size % 2:
             raise UsageError(f"auxiliary.size must be even, half with and half without the property, got {self.size}")
-        if not 0 <= self.mislabelled < 1:
-            raise UsageError(f"auxiliary.mislabelled must be at least 0 and below 1, got {self.mislabelled}")
+        if not 0 <= self.mislabeled < 1:
+            raise UsageError(f"auxiliary.mislabeled must be at least 0 and below 1, got {self.mislabeled}")
 
 
 @dataclass(frozen=True)
-class VerticalConfig:
+class VerticalConfig(RunConfig):
     """A whole audit of one vertical federated training.
 
     Attributes:
@@ -192,6 +184,9 @@ class VerticalConfig:
         redact: keep no captures, which hold who has the property, and leave shares out of the report; results.json
             keeps them.
     """
+
+    free: ClassVar[tuple[str, ...]] = ("data.options", "training.trainer", "attacks", "defenses")
+    named: ClassVar[tuple[str, ...]] = ("attacks", "defenses")
 
     data: VerticalDataConfig
     properties: tuple[str, ...]
@@ -244,30 +239,11 @@ class VerticalConfig:
         """The adversaries, C1 first."""
         return tuple(adversary for adversary in ADVERSARIES if adversary in self.adversaries)
 
-    def to_dict(self) -> dict[str, Any]:
-        """YAML- and JSON-ready form."""
-        return dict(plain(asdict(self)))
-
-
-def load_vertical_config(path: Path, overrides: Mapping[str, Any] | None = None) -> VerticalConfig:
-    """Read a YAML config; errors as for `lightleak.experiments.config.load_config`."""
-    return parse_vertical_config(read_settings(path), overrides, str(path))
-
-
-def parse_vertical_config(
-    content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
-) -> VerticalConfig:
-    """Build a config of plain values, with their types checked."""
-    return build_settings(VerticalConfig, override(content, overrides, _write_out), FREE, source)
-
-
-def _write_out(tree: dict[str, Any]) -> None:
-    for name in ("attacks", "defenses"):
-        if name in tree:
-            tree[name] = named_settings(name, tree[name])
-    write_out_seeds(tree)
-    write_out_numbers(tree, "attack_epochs")
-    for name in ("properties", "adversaries"):
-        if isinstance(tree.get(name), str):
-            tree[name] = [part.strip() for part in tree[name].split(",")]
-    drop_empty(tree, but=("attacks", "defenses"))
+    @classmethod
+    def write_out(cls, tree: dict[str, Any]) -> None:
+        """See `RunConfig.write_out`."""
+        super().write_out(tree)
+        write_out_seeds(tree)
+        write_out_numbers(tree, "attack_epochs")
+        for name in ("properties", "adversaries"):
+            write_out_names(tree, name)

@@ -1,8 +1,6 @@
 """The unit of work of a vertical audit: one split training, and every attack on what it let its parties see."""
 
-import hashlib
 import json
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import lightning
 import torch
 from torch import Tensor
 
@@ -29,15 +26,11 @@ from lightleak.experiments.kinds.vertical.choices import attack_named, defense_n
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
-from lightleak.experiments.training import make_trainer
-from lightleak.experiments.unit import unit_file, without_nan, write_whole
+from lightleak.experiments.training import one_training
+from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
-from lightleak.targets.trainer import interrupts, quiet_lightning
 
 Report = Callable[[float], None]
-
-LONGEST_NAME = 180
-"""Characters kept of a label in a file name; systems allow 255, the rest is for digest and ending."""
 
 
 @dataclass(frozen=True)
@@ -166,19 +159,9 @@ class Job:
         data = VerticalDataModule(
             world.train, world.test, settings.batch_size, settings.shuffle, derive_seed(self.seed, "batches")
         )
-        with quiet_lightning():
-            trainer = make_trainer(
-                settings.trainer,
-                str(device),
-                max_epochs=settings.epochs,
-                logger=False,
-                enable_checkpointing=False,
-                enable_progress_bar=False,
-                callbacks=[*captures, *augmenting, _Progress(report)],
-            )
-            with interrupts(trainer):
-                trainer.fit(module, datamodule=data)
-                trainer.test(module, datamodule=data, verbose=False)
+        with one_training(settings.trainer, str(device), settings.epochs, [*captures, *augmenting], report) as trainer:
+            trainer.fit(module, datamodule=data)
+            trainer.test(module, datamodule=data, verbose=False)
         return module, captures
 
     def _facts_of_rows(self, done: "Trained") -> dict[str, Any]:
@@ -304,21 +287,3 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
 def _variant(label: str, attack: str, augmentation: TrainingPart) -> str:
     """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
     return augmentation.describe() if label == attack else label
-
-
-class _Progress(lightning.Callback):
-    def __init__(self, report: Report) -> None:
-        self.report = report
-
-    def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        self.report(1.0)
-
-
-def file_name(text: str) -> str:
-    """Text as a file name; what had to be replaced or cut off is told apart by a digest.
-
-    >>> file_name("provfl_b-C1-sex=Male"), file_name("age=<30") == file_name("age=>30")
-    ('provfl_b-C1-sex=Male', False)
-    """
-    safe = re.sub(r"[^A-Za-z0-9._=+-]", "_", text)[:LONGEST_NAME]
-    return safe if safe == text else f"{safe}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"

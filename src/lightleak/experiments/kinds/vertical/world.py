@@ -131,7 +131,7 @@ def draw_auxiliary(world: World, wanted: Property, settings: AuxiliaryConfig, se
     if settings.misaligned != "none":
         foreign = torch.cat([_draw(draw, world.test_has_property == value, half, wanted) for value in (True, False)])
         world = _replaced(world, at, foreign, whole_rows=settings.misaligned == "rows")
-    wrong = round(settings.mislabelled * half)
+    wrong = round(settings.mislabeled * half)
     known[:wrong], known[half : half + wrong] = False, True
     own = world.arrangement.columns[world.arrangement.adversary]
     return world, AuxiliaryData(str(wanted), world.train.ids[at], known, own)

@@ -1,0 +1,104 @@
+"""Every key of every config as a page of the documentation, read off the config dataclasses."""
+
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from lightleak.cards.docstrings import read_docstring
+from lightleak.cards.markdown import as_cell, as_table
+from lightleak.cards.settings import default_of, in_yaml
+from lightleak.experiments.registry import KINDS
+from lightleak.tuning.config import StudyConfig
+
+PAGE = "config.md"
+
+WORDS = {str: "text", int: "whole number", float: "number", bool: "true or false", type(None): "null", Any: "any"}
+
+INTRODUCTION = """# All keys of a config
+
+A config is a YAML file; `lightleak audit mine.yaml --plan` shows what it would do. Every key is also a flag:
+`training.epochs` is `--training.epochs 3`. Keys that a config leaves out have the defaults below. Unknown keys and
+values of a wrong type are refused.
+
+The key `kind` chooses the table. `attacks` maps names of `lightleak list attacks` to the settings to change;
+`lightleak explain NAME` lists an attack's. `data.options` are options of a dataset's loader, `target.options` of a
+network; `training.trainer` takes arguments of `lightning.Trainer`.
+
+This page is generated from the code by `python -m lightleak.cards`."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key.
+
+    Attributes:
+        name: dotted; ``[]`` stands for an entry of a list.
+        kind: its type in words, or the words that it may be.
+        default: as written in YAML, or ``required``.
+        meaning: one line.
+    """
+
+    name: str
+    kind: str
+    default: str
+    meaning: str
+
+
+def config_page() -> str:
+    """Return the page."""
+    parts = [INTRODUCTION]
+    for name, kind in KINDS.items():
+        summary = read_docstring(kind.config).summary
+        parts += [f"## kind: {name}", as_cell(f"{summary}."), _table(keys_of(kind.config))]
+    parts += [
+        "## study",
+        "The section `study` makes a config of any kind one for `lightleak tune`. Any other value of that config may "
+        "then be a search, such as `{search: float, low: 0.02, high: 1.0, log: true, default: 0.06}`.",
+        _table(keys_of(StudyConfig, "study.")),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def keys_of(config: Any, prefix: str = "") -> Iterator[Key]:
+    """Return the keys of a dataclass or, with its values as defaults, of an instance of one."""
+    kind = config if isinstance(config, type) else type(config)
+    meanings: dict[str, str] = {}
+    for parent in reversed(kind.__mro__):
+        meanings |= read_docstring(parent).entries
+    hints = get_type_hints(kind)
+    for field in fields(kind):
+        if not field.init:
+            continue
+        name, hint = f"{prefix}{field.name}", hints[field.name]
+        default = default_of(field) if isinstance(config, type) else getattr(config, field.name)
+        if is_dataclass(hint):
+            yield from keys_of(default if is_dataclass(default) else hint, f"{name}.")
+            continue
+        yield Key(name, type_of(hint), in_yaml(default), meanings.get(field.name, ""))
+        entries = [part for part in get_args(hint) if is_dataclass(part)]
+        for entry in entries:
+            yield from keys_of(entry, f"{name}[].")
+
+
+def type_of(hint: Any) -> str:
+    """Return a type in words.
+
+    >>> type_of(int | None), type_of(tuple[str, ...]), type_of(dict[str, Any]), type_of(Literal["a", "b"])
+    ('whole number or null', 'list of text', 'mapping', '`a` or `b`')
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return " or ".join(f"`{in_yaml(word)}`" for word in parts)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(type_of(part) for part in parts))
+    if origin in (tuple, list):
+        return f"list of {type_of(parts[0])}"
+    if origin is dict or is_dataclass(hint):
+        return "mapping"
+    return WORDS.get(hint, "text")
+
+
+def _table(keys: Iterator[Key]) -> str:
+    rows = [(f"`{key.name}`", as_cell(key.kind), f"`{key.default}`", as_cell(key.meaning)) for key in keys]
+    return as_table(("key", "value", "default", "meaning"), rows)

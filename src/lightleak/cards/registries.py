@@ -1,0 +1,119 @@
+"""The catalogue of what is registered: nothing is listed here but the registries themselves."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Any
+
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.model_inversion import INVERSION_ATTACKS
+from lightleak.attacks.property_inference import PROPERTY_ATTACKS
+from lightleak.attacks.property_inference.shadow_models import ShadowModels
+from lightleak.cards.card import Card, Kind
+from lightleak.cards.catalogue import Catalogue, DatasetEntry
+from lightleak.cards.docstrings import read_docstring
+from lightleak.cards.settings import settings_of
+from lightleak.core.facts import Facts
+from lightleak.core.registry import Registry
+from lightleak.data.datasets import DATASETS
+from lightleak.data.table import DatasetCard
+from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.defenses.vertical import VERTICAL_DEFENSES
+from lightleak.metrics import METRICS
+from lightleak.metrics.images import IMAGE_FACTS, IMAGE_METRICS
+from lightleak.metrics.inversion import INVERSION_FACTS, INVERSION_METRICS
+from lightleak.reproductions.paper.values import load_paper_table
+from lightleak.reproductions.reproduce import reproductions
+from lightleak.targets import NETWORKS
+
+_TO_SERVER = (
+    "It hides rows from whoever receives what a client sends, above all the server, who knows which defense was "
+    "applied and with which settings."
+)
+_TO_PARTY = (
+    "It hides the victim's property from the other parties of a vertical training, who follow the protocol and see "
+    "what their role sees."
+)
+_TRUTH = "None: it is computed by the auditor, who has the private rows. No attack sees it."
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One name of a registry."""
+
+    name: str
+    kind: Kind
+    family: str
+    thing: Any
+    facts: Facts
+    sees: str = ""
+
+
+def _of(registry: Registry[Any], kind: Kind, family: str, sees: str = "") -> Iterator[_Entry]:
+    for name in registry:
+        yield _Entry(name, kind, family, registry.get(name), registry.facts(name), sees)
+
+
+def _of_mapping(things: Mapping[str, Any], facts: Mapping[str, Facts], family: str) -> Iterator[_Entry]:
+    for name, thing in things.items():
+        yield _Entry(name, "metric", family, thing, facts[name], _TRUTH)
+
+
+def _entries() -> Iterator[_Entry]:
+    yield from _of(ATTACKS, "attack", "updates of federated learning")
+    yield from _of(PROPERTY_ATTACKS, "attack", "property inference (vertical federated learning)")
+    yield _Entry(
+        ShadowModels.name,
+        "attack",
+        "property inference (vertical federated learning)",
+        ShadowModels,
+        ShadowModels.facts,
+    )
+    yield from _of(INVERSION_ATTACKS, "attack", "model inversion (released models)")
+    yield from _of(UPDATE_DEFENSES, "defense", "horizontal: what a client sends", _TO_SERVER)
+    yield from _of(TRAINING_DEFENSES, "defense", "horizontal: how a client trains", _TO_SERVER)
+    yield from _of(VERTICAL_DEFENSES, "defense", "vertical", _TO_PARTY)
+    yield from _of(METRICS, "metric", "reconstructed batches", _TRUTH)
+    yield from _of_mapping(INVERSION_METRICS, INVERSION_FACTS, "released models")
+    yield from _of_mapping(IMAGE_METRICS, IMAGE_FACTS, "images")
+
+
+def read_registries() -> Catalogue:
+    """Return what is registered now, plug-ins included."""
+    return Catalogue(
+        cards=tuple(_card(entry) for entry in _entries()),
+        datasets={name: _dataset(DATASETS.get(name).card) for name in DATASETS},
+        targets={name: read_docstring(NETWORKS.get(name)).summary for name in NETWORKS},
+        reproductions={name: load_paper_table(name).title for name in reproductions()},
+    )
+
+
+def _dataset(card: DatasetCard) -> DatasetEntry:
+    return DatasetEntry(card.title, card.license, tuple(card.files))
+
+
+def _card(entry: _Entry) -> Card:
+    facts, kind = entry.facts, entry.kind
+    made = entry.thing() if kind == "attack" and entry.thing is not ShadowModels else entry.thing
+    described = getattr(entry.thing, "func", entry.thing) if kind != "attack" else type(made)
+    text = read_docstring(described)
+    declared = getattr(made, "threat_model", None)
+    return Card(
+        name=entry.name,
+        kind=kind,
+        family=entry.family,
+        summary=facts.summary or text.summary,
+        explanation=text.paragraphs if kind != "attack" else (),
+        citation=facts.citation or getattr(made, "citation", ""),
+        threat_model=facts.sees or entry.sees or (declared.describe() if declared else ""),
+        needs=facts.needs,
+        settings=settings_of(facts.settings or _declared_settings(made, entry.thing)),
+        deviations=facts.deviates,
+    )
+
+
+def _declared_settings(made: Any, thing: Callable[..., Any]) -> tuple[object, ...]:
+    """Where settings are declared by default: an attack's config, a defense's fields, a metric's arguments."""
+    config = getattr(made, "config", None)
+    if is_dataclass(config):
+        return (config,)
+    return (thing,)

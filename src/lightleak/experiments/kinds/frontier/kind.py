@@ -1,0 +1,114 @@
+"""``kind: defense-frontier``: the target is trained and attacked under every defense and strength."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from rich.console import Console
+
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import UsageError
+from lightleak.experiments.attack_settings import check_attacks
+from lightleak.experiments.experiment import target_name
+from lightleak.experiments.kind import Checked, Kind, Rows, Stage
+from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.kinds.frontier.frontier_file import write_frontier
+from lightleak.experiments.kinds.frontier.plan import (
+    SharedExperiment,
+    attack_units,
+    frontier_packs,
+    packs_of,
+    plan_frontier,
+    prepare_frontier,
+)
+from lightleak.experiments.kinds.frontier.summary import print_frontier
+from lightleak.experiments.kinds.frontier.training import TrainingJob, training_words
+from lightleak.experiments.kinds.updates.check import check_served
+from lightleak.experiments.launch import check_one_device
+from lightleak.experiments.plan_text import print_estimate
+from lightleak.experiments.unit import kept_cells
+from lightleak.targets.trainer import quiet_lightning
+
+
+class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
+    """What every defense buys and costs."""
+
+    name = "defense-frontier"
+    config = FrontierConfig
+    keys = ("defense_label", "training")
+
+    def check(self, config: FrontierConfig, pass_over: bool = False) -> Checked[FrontierConfig, SharedExperiment]:
+        """See `Kind.check`; every attack of a config is needed."""
+        return Checked(config, check_frontier(config))
+
+    def stages(
+        self, checked: Checked[FrontierConfig, SharedExperiment], folder: Path, device: torch.device, console: Console
+    ) -> Iterator[Stage]:
+        """See `Kind.stages`: every attack and every training, point by point."""
+        packs = frontier_packs(checked.config, checked.world, folder, device)
+        yield Stage(packs, "trainings and attacks", partial(plan_frontier, checked.config, folder))
+
+    def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
+        """Refuse: captures say what leaked, but nothing of what a defense costs.
+
+        Raises:
+            UsageError: always; the message names what attacks captures.
+        """
+        raise UsageError(
+            "a defense frontier trains and attacks by itself, and takes no captures; to attack those in "
+            f"{root} use a config of kind: updates with attacks: [{', '.join(config.attacks)}]"
+        )
+
+    def describe(self, config: FrontierConfig, console: Console) -> None:
+        """See `Kind.describe`."""
+        describe_frontier_plan(config, console)
+
+    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
+        """See `Kind.print_summary`."""
+        print_frontier(dict(results), console)
+
+    def leave(self, folder: Path, rows: Rows) -> None:
+        """See `write_frontier`."""
+        write_frontier(folder, rows)
+
+
+def check_frontier(config: FrontierConfig) -> SharedExperiment:
+    """Try everything that could fail in the middle of a run, at every point, and return what was made for it.
+
+    Raises:
+        UsageError: what cannot be served, and where.
+    """
+    check_attacks(config.attacks)
+    check_one_device(config.training.trainer, config.device)
+    experiment = prepare_frontier(config)
+    with quiet_lightning():
+        for point in config.points:
+            try:
+                check_served(config.audit_at(point), experiment)
+            except UsageError as error:
+                raise type(error)(f"{point.words}: {error}") from error
+    return experiment
+
+
+def describe_frontier_plan(config: FrontierConfig, console: Console) -> None:
+    """Print what an audit would do, without doing it, and what its attacks would take, by a short probe."""
+    device, experiment = resolve_device(config.device), check_frontier(config)
+    packs = packs_of(config, experiment, device)
+    trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
+    attacks = sum(len(pack.ids) for pack in packs) - trainings
+    table = experiment.table
+    lines = {
+        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
+        f"encoded width {experiment.encoder.width}",
+        "target": f"{target_name(experiment.spec)}, {training_words(config)}",
+        "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
+        "trainings": f"{trainings}, {config.seeds} at each point; not estimated, what is told below is the attacks'",
+        "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
+        f"{', '.join(config.attacks)}",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+    units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
+    print_estimate(units, device, kept_cells(config.redact), config.workers, console)

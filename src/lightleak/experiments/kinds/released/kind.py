@@ -1,0 +1,170 @@
+"""``kind: released-model``: a model and its judges are trained, and the model's classes are inverted."""
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from lightleak.attacks.model_inversion.tpe_search import import_optuna
+from lightleak.callbacks.capture_store import is_whole
+from lightleak.core.claims import Claims
+from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.stored import set_aside
+from lightleak.experiments.campaign import CLAIMS
+from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
+from lightleak.experiments.kinds.released.choices import attack_named
+from lightleak.experiments.kinds.released.config import ReleasedConfig
+from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
+from lightleak.experiments.kinds.released.models import load_judge
+from lightleak.experiments.kinds.released.world import prepare_world
+from lightleak.experiments.released_summary import print_released_summary
+from lightleak.experiments.training import check_trainer
+from lightleak.experiments.unit import write_whole
+from lightleak.targets import build_network
+from lightleak.targets.spec import is_differentiable
+
+
+class ReleasedKind(Kind[ReleasedConfig, None]):
+    """A released model: what it has memorized."""
+
+    name = "released-model"
+    config = ReleasedConfig
+    keys = ("setting", "label", "latent_search", "class")
+    per = "seed"  # a measurement is a training: its evaluations are averaged, and intervals are over trainings
+    private = ("models",)  # the evaluation model was trained on private rows and is never released
+
+    def check(self, config: ReleasedConfig, pass_over: bool = False) -> Checked[ReleasedConfig, None]:
+        """See `Kind.check`; every attack of a config is needed."""
+        check_released(config)
+        return Checked(config, None)
+
+    def stages(
+        self, checked: Checked[ReleasedConfig, None], folder: Path, device: torch.device, console: Console
+    ) -> Iterator[Stage]:
+        """See `Kind.stages`: all models, and then all attacks."""
+        config = checked.config
+        yield Stage(plan_models(config), "trainings", has_rows=False)
+        if config.keep_captures and not config.redact:
+            with Claims(folder / CLAIMS).wait_for("observations"):
+                _keep_observations(config, folder)
+        yield from _attack(plan_attacks(config), folder)
+
+    def captured(self, config: ReleasedConfig, root: Path, pass_over: bool = False) -> Captured:
+        """See `Kind.captured`."""
+        packs = capture_packs(config, root)
+        return Captured(lambda folder, device: _attack(packs, folder))
+
+    def describe(self, config: ReleasedConfig, console: Console) -> None:
+        """See `Kind.describe`."""
+        describe_released_plan(config, console)
+
+    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
+        """See `Kind.print_summary`."""
+        print_released_summary(results, console)
+
+    def leave(self, folder: Path, rows: Rows) -> None:
+        """See `gather_entries`."""
+        gather_entries(folder)
+
+
+def _attack(packs: Sequence[AttackPack], folder: Path) -> Iterator[Stage]:
+    yield Stage(packs, "evaluations of attacks")
+    shutil.rmtree(folder / "generators", ignore_errors=True)
+
+
+def check_released(config: ReleasedConfig) -> None:
+    """Try what could fail in the middle of a run: networks, attacks, searches, the Trainer.
+
+    Raises:
+        UsageError: what cannot be served, and why.
+        UnsupportedError: an attack that needs gradients which the target does not give.
+    """
+    plan_attacks(config)
+    check_trainer(config.training.trainer, config.device)
+    _check_attacks(config)
+    if "tpe" in config.samples.searches:
+        import_optuna()  # before anything is trained
+    world = prepare_world(config, config.seeds[0])
+    for spec in (world.target, world.evaluation):
+        build_network(spec, seed=0)  # refuses options it does not take
+    if config.training.batch_size > len(world.task.private_train):
+        raise UsageError(
+            f"training.batch_size must be at most {len(world.task.private_train)} (private training rows), "
+            f"got {config.training.batch_size}"
+        )
+
+
+def _check_attacks(config: ReleasedConfig) -> None:
+    """Raise where an attack or a search needs gradients the target does not give, or a Trainer that cannot be."""
+    white_box = is_differentiable(config.target.network)
+    for label, options in config.attacks.items():
+        attack = attack_named(label, options)
+        if attack.needs_gradients_of_target and not white_box:
+            raise UnsupportedError(
+                f"attacks.{label} needs gradients of the target; {config.target.network!r} provides none. Use "
+                "plgmi_black_box"
+            )
+        gradient_search = attack.has_latent_space and "gradient" in config.samples.searches
+        if gradient_search and not (white_box and attack.opens_the_model):
+            raise UnsupportedError(
+                f"samples.searches holds gradient, which attacks.{label} cannot take: it sees the model's answers "
+                "alone; take random_best or tpe"
+            )
+        if spread := sorted({"devices", "num_nodes", "strategy"} & set(attack.trainer)):
+            raise UsageError(
+                f"attacks.{label}.trainer cannot set {', '.join(spread)} in an audit, which runs attacks side by side; "
+                "call the attack's fit from a script of your own"
+            )
+        check_trainer(attack.trainer, config.device, runs_beside_others=False)
+
+
+def describe_released_plan(config: ReleasedConfig, console: Console) -> None:
+    """Print what an audit would do, without doing it."""
+    check_released(config)
+    world = prepare_world(config, config.seeds[0])
+    task, samples = world.task, config.samples
+    parts = (task.private_train, task.private_validation, task.private_judge, task.private_test)
+    rows = [len(part) for part in parts]
+    lines = {
+        "table": f"{config.data.title}: {rows[0]} private rows to train on, {rows[1]} to validate, {rows[2]} for the "
+        f"second judge, {rows[3]} held out; {len(task.public)} public rows",
+        "classes": f"{task.schema.n_classes} private: {_shortened(task.schema.label.categories)}",
+        "features": f"{len(task.schema.columns)} encoded columns: {_shortened(task.schema.names)}",
+        "models": f"{world.target.name} is released; {world.evaluation.name} judges twice, trained on the released "
+        f"model's rows and on rows of its own; {len(config.seeds)} of each",
+        "attacks": f"{', '.join(config.attacks)}; searches {', '.join(samples.searches)}",
+        "samples": f"{samples.evaluations} evaluations of {samples.per_class} rows per class",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+    console.print("time and memory: not estimated for this kind of audit", soft_wrap=True, highlight=False)
+
+
+def _shortened(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f", and {len(names) - most} more" if len(names) > most else "")
+
+
+def _keep_observations(config: ReleasedConfig, folder: Path) -> None:
+    """What an attacker would hold, for ``lightleak attack``; the truth is apart."""
+    for seed in config.seeds:
+        place = folder / "captures" / f"s{seed}"
+        if place.is_dir() and is_whole(place):
+            continue
+        if place.is_dir():
+            set_aside(place, "it is damaged and made again")
+        world, partial_place = prepare_world(config, seed), place.with_suffix(".part")
+        shutil.rmtree(partial_place, ignore_errors=True)
+        observe(config, world, seed, folder).save(partial_place / "observation")
+        load_judge(folder, world, seed).save(partial_place / "truth")
+        partial_place.rename(place)  # whole or not at all
+
+
+def gather_entries(folder: Path) -> None:
+    """Gather what the attacks left for the report."""
+    files = sorted((folder / "inversion").glob("*.json"))
+    entries = [json.loads(file.read_text()) for file in files]
+    write_whole(folder / "inversion.json", json.dumps({"schema_version": 1, "entries": entries}))

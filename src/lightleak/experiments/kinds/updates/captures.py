@@ -1,0 +1,52 @@
+"""Captured updates, read and checked before they are attacked."""
+
+from pathlib import Path
+
+from lightleak.callbacks.capture_store import load_update
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import is_image_state
+from lightleak.experiments.unit import Observed
+from lightleak.protocols.recorded_aggregate import load_truth
+from lightleak.protocols.replay import require_replay
+
+
+def load_capture(folder: Path) -> Observed:
+    """Observation and, where it lies beside it, the truth of one capture.
+
+    Raises:
+        ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
+            against a truth that is not the update's, no score means anything. Only what a defence has changed cannot
+            be reproduced; it passes. Or a row lies beyond the bounds that the update states.
+    """
+    update = load_update(folder)
+    if not (folder / "truth").is_dir():
+        return update, None
+    truth = load_truth(folder / "truth")
+    if update.state != "noised":
+        require_replay(update, truth)
+    elif len(truth.inputs) != update.facts.n_rows:
+        raise ObservationError(
+            f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
+        )
+    if not is_image_state(update.encoder):
+        try:  # decoding clamps: a score against a row beyond the bounds would be that of another row
+            TableEncoder.from_state(update.encoder, update.encoder_tensors).require_within_bounds(truth.inputs)
+        except UsageError as error:
+            raise ObservationError(f"{folder}: {error}") from error
+    return update, truth
+
+
+def load_own_capture(folder: Path) -> Observed:
+    """As `load_capture`, for an audit's own captures: without a truth a row would have no scores, and be kept.
+
+    Raises:
+        ObservationError: also where the truth is gone.
+    """
+    update, truth = load_capture(folder)
+    if truth is None:
+        raise ObservationError(
+            f"{folder} has no truth to score against (a redacted run removes it when all is done): "
+            "choose another --output, or attack it with `lightleak attack`"
+        )
+    return update, truth

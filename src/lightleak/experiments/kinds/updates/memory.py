@@ -1,0 +1,181 @@
+"""Updates that are in memory, from a callback or another framework, attacked into a run folder of their own."""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lightleak.attacks import ATTACKS
+from lightleak.callbacks.capture_store import save_capture
+from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.private_files import private_files
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.experiments.attack_settings import label_setting, with_label_setting
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.experiment import target_name
+from lightleak.experiments.kinds.updates.kind import check_units
+from lightleak.experiments.kinds.updates.plan import capture_facts
+from lightleak.experiments.offline import attack_captured
+from lightleak.experiments.redaction import dropped
+from lightleak.experiments.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
+from lightleak.protocols.replay import require_replay
+from lightleak.targets.spec import NetworkSpec
+
+CAPTURES = "captures"
+"""Subfolder of a run that keeps the updates, with their rows and marginals unless it is redacted."""
+
+DIGEST_LENGTH = 10
+"""Hexadecimal digits of an update's digest in the name of its folder: 40 bits, for at most thousands of updates."""
+
+
+def usual_attacks(updates: Sequence[ClientUpdate]) -> dict[str, dict[str, Any]]:
+    """What is run where nobody chooses: the strongest attacks on updates of this kind, and the baseline.
+
+    Raises:
+        UsageError: no update, or gradients and weight updates together.
+    """
+    kinds = sorted({update.kind for update in updates})
+    if len(kinds) != 1:
+        raise UsageError(f"updates must be of one kind, gradient or delta, and at least one; got {kinds}")
+    names = ("tableak" if kinds == ["gradient"] else "tableak_fedavg", "audit_max", "random")
+    return {name: {} for name in names}
+
+
+def updates_config(
+    updates: Sequence[ClientUpdate], settings: Mapping[str, Any], overrides: Mapping[str, Any] | None = None
+) -> AuditConfig:
+    """The config of an attack on these updates; what it does not say follows from the updates.
+
+    Args:
+        updates: what is attacked.
+        settings: sections of a config.
+        overrides: values by dotted key, which win.
+
+    Raises:
+        UsageError: a wrong setting, or updates of several kinds.
+    """
+    usual = usual_attacks(updates)
+    labels = "true" if all(update.labels is not None for update in updates) else "restored"
+    protocol = "fedsgd" if updates[0].kind == "gradient" else "fedavg"
+    tree = {"data": {"name": "updates"}, "attacks": usual, "labels": labels, "protocol": {"name": protocol}}
+    # A module that was handed over is known in this process alone.
+    return AuditConfig.parse({**tree, "workers": 1, **settings}, overrides, "settings")
+
+
+def run_updates(
+    observed: Sequence[Observed],
+    config: AuditConfig,
+    folder: Path,
+    command: Sequence[str] = (),
+    console: Console | None = None,
+    known: Mapping[str, Mapping[int, Reconstruction]] | None = None,
+    pass_over: bool = False,
+    left_out: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run the config's attacks on updates in memory and write a run folder, the updates themselves included.
+
+    Args:
+        observed: updates, each with the rows behind it where they are known.
+        config: see `updates_config`.
+        folder: the run folder; one that holds the same attack on the same updates is continued.
+        command: recorded in ``environment.json``.
+        console: where progress goes.
+        known: by attack and number of the update, what it has found already with these settings.
+        pass_over: run the attacks that apply to all updates and list the others with their reasons.
+        left_out: attacks that have failed before, with their reasons: of these only what is known is kept.
+
+    Returns:
+        The content of ``results.json``.
+
+    Raises:
+        UsageError: an unknown attack, rows that are not an update's, an update an attack cannot serve, or a folder
+            that holds another run; before any work.
+    """
+    if config.workers != 1:
+        raise UsageError(f"updates in memory are attacked by one process: workers must be 1, got {config.workers}")
+    named = {f"{i:03d}-{_digest(update)}": (update, truth) for i, (update, truth) in enumerate(observed)}
+    for update, truth in named.values():
+        if truth is not None:
+            require_replay(update, truth)
+    attacked = {name: set(known[name]) if known and name in known else set() for name in left_out or {}}
+    origin, plan = folder / CAPTURES, partial(_units, config, named, attacked)
+
+    def when_open() -> None:
+        _require_same(named, folder)
+        if dropped(folder) is None:
+            _keep(named, origin, bool(config.redact))
+            _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
+
+    with private_files():  # a callback calls this in a process of the user's
+        captured = check_units(config, plan, pass_over, left_out)
+        return attack_captured(config, captured, origin, folder, command, console, when_open)
+
+
+def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping[str, Collection[int]]) -> list[Unit]:
+    """Every attack on every update; of those in ``attacked`` on the updates of these numbers alone."""
+    units = []
+    for attack, changed in config.attacks.items():
+        options = with_label_setting(config, attack, changed)
+        for i, (name, (update, truth)) in enumerate(named.items()):
+            if i not in attacked.get(attack, (i,)):
+                continue
+            facts = {
+                "dataset": config.data.title,
+                "target": target_name(NetworkSpec.from_dict(update.network)),
+                "labels": label_setting(config, options, update),
+                **capture_facts(update, i),
+            }
+            observe = partial(_observed, update, truth)
+            units.append(Unit(f"{attack}-{name}", attack, options, observe, facts, config.seed))
+    return units
+
+
+def _observed(update: ClientUpdate, truth: Any) -> Observed:
+    return update, truth
+
+
+def _require_same(named: Mapping[str, Observed], folder: Path) -> None:
+    """Refuse a folder that holds a run on other updates."""
+    gone = dropped(folder)
+    held = _held(folder / CAPTURES) if gone is None else set(gone)
+    if held - set(named):
+        raise UsageError(f"{folder} holds a run on other updates; choose another folder")
+
+
+def _held(root: Path) -> set[str]:
+    return {path.parent.parent.name for path in root.glob("*/*/observation")}
+
+
+def _keep(named: Mapping[str, Observed], root: Path, redact: bool) -> None:
+    """Save those updates that are not below ``root`` yet."""
+    for name in sorted(set(named) - _held(root)):
+        update, truth = named[name]
+        if redact:
+            save_capture(root / name, replace(update, marginals=None))
+        else:
+            save_capture(root / name, update, truth)
+
+
+def _keep_known(
+    units: Sequence[Unit], known: Mapping[str, Mapping[int, Reconstruction]], folder: Path, kept: Kept
+) -> None:
+    present = finished_files(folder)
+    for unit in units:
+        found = known.get(unit.attack, {}).get(unit.facts["batch_index"])
+        if found is not None and unit_file(folder, unit.id).name not in present:
+            options = ATTACKS.get(unit.attack)(**unit.options).options()
+            keep_result(unit, *unit.observe(), found, options, folder, kept)
+
+
+def _digest(update: ClientUpdate) -> str:
+    digest = hashlib.sha256(repr((sorted(update.network.items(), key=str), update.facts)).encode())
+    for tensors in (update.parameters, update.update):
+        for name in sorted(tensors):
+            digest.update(name.encode())
+            digest.update(tensors[name].detach().cpu().double().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:DIGEST_LENGTH]

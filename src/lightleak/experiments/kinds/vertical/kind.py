@@ -1,0 +1,131 @@
+"""``kind: vertical``: vertical federated learning is trained, and its parties infer properties."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+
+from lightleak.attacks.property_inference import PropertyAttack
+from lightleak.core.errors import UsageError
+from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData
+from lightleak.data.property import Property
+from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
+from lightleak.experiments.kinds.vertical.captures import capture_packs
+from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
+from lightleak.experiments.kinds.vertical.config import VerticalConfig
+from lightleak.experiments.kinds.vertical.job import observation_of, plan_jobs
+from lightleak.experiments.kinds.vertical.rows import beside_own_columns
+from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.training import check_trainer
+from lightleak.experiments.unit import write_whole
+from lightleak.experiments.vertical_summary import print_vertical_summary
+
+
+class VerticalKind(Kind[VerticalConfig, None]):
+    """Vertical federated learning: what parties exchange."""
+
+    name = "vertical"
+    config = VerticalConfig
+    keys = ("property", "adversary", "variant", "defense_strength")
+
+    def check(self, config: VerticalConfig, pass_over: bool = False) -> Checked[VerticalConfig, None]:
+        """See `Kind.check`; every attack of a config is needed."""
+        check_vertical(config)
+        return Checked(config, None)
+
+    def stages(
+        self, checked: Checked[VerticalConfig, None], folder: Path, device: torch.device, console: Console
+    ) -> Iterator[Stage]:
+        """See `Kind.stages`: a pack is a training with all attacks on it."""
+        jobs = plan_jobs(checked.config)
+        for job in jobs:
+            job.forget_damaged(folder)
+        yield Stage(jobs, "attacks in split trainings")
+
+    def captured(self, config: VerticalConfig, root: Path, pass_over: bool = False) -> Captured:
+        """See `Kind.captured`."""
+        packs = capture_packs(config, root)
+        return Captured(lambda folder, device: [Stage(packs, "attacks")])
+
+    def describe(self, config: VerticalConfig, console: Console) -> None:
+        """See `Kind.describe`."""
+        describe_vertical_plan(config, console)
+
+    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
+        """See `Kind.print_summary`."""
+        print_vertical_summary(results, console)
+
+    def rows(self, rows: Rows) -> Rows:
+        """See `beside_own_columns`."""
+        return beside_own_columns(rows)
+
+    def leave(self, folder: Path, rows: Rows) -> None:
+        """Gather what the trainings left of the norm distributions."""
+        files = sorted((folder / "norms").glob("*.json"))
+        if files:
+            entries = [entry for file in files for entry in json.loads(file.read_text())]
+            write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))
+
+
+def check_vertical(config: VerticalConfig) -> None:
+    """Try what could fail in the middle of a run: attacks, defences, parties, auxiliary rows, the Trainer.
+
+    Raises:
+        UsageError: what cannot be served, and why.
+    """
+    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    defenses = [defense_named(label, options) for label, options in config.defenses.items()]
+    plan_jobs(config)
+    check_trainer(config.training.trainer, config.device)
+    for text in config.properties:
+        wanted = Property.parse(text)
+        whole = prepare_world(config, wanted, config.seeds[0])
+        for defense in defenses:
+            world = whole.defended(defense, seed=0)
+            world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+            for adversary in config.chosen_adversaries:
+                _check_attacks(config, attacks, world, auxiliary, adversary)
+
+
+def _check_attacks(
+    config: VerticalConfig,
+    attacks: Mapping[str, PropertyAttack],
+    world: World,
+    auxiliary: AuxiliaryData,
+    adversary: Adversary,
+) -> None:
+    """Show every attack an observation of the right shape before anything is trained."""
+    ids = world.train.ids.sort().values
+    nothing = torch.zeros(len(ids), config.target.output_width)
+    results = dict.fromkeys(VISIBLE[adversary], nothing)
+    seen = observation_of(config, world, auxiliary, adversary, 0, ids, results)
+    for label, attack in attacks.items():
+        try:
+            attack.check(seen)
+        except UsageError as error:
+            raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
+
+
+def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
+    """Print what an audit would do, without doing it."""
+    check_vertical(config)
+    jobs = plan_jobs(config)
+    wanted = Property.parse(config.properties[0])
+    world = prepare_world(config, wanted, config.seeds[0])
+    _, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+    held = [", ".join(names) for names in world.arrangement.columns]
+    lines = {
+        "table": f"{world.dataset}: {len(world.train.ids)} training and {len(world.test.ids)} test rows",
+        "target": f"{world.arrangement.victim} is attacked by {world.arrangement.adversary} for {wanted}; "
+        f"encoded widths {', '.join(map(str, world.train.widths))}",
+        **{f"party {i}": names for i, names in enumerate(held)},
+        "known": f"the property of {len(auxiliary.ids)} rows, {len(auxiliary.ids.unique())} of them distinct",
+        "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
+        "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
+    }
+    for name, text in lines.items():
+        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+    console.print("time and memory: not estimated for this kind of audit", soft_wrap=True, highlight=False)

@@ -1,0 +1,170 @@
+"""Which clients and which attack stand behind a cell of the FedAvg paper."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lightleak.attacks import ATTACKS, UpdateAttack
+from lightleak.core.errors import UsageError
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
+from lightleak.protocols.fedavg import ShareLabels
+from lightleak.protocols.local_training import LocalTraining
+from lightleak.reproductions.fedavg.each_image import EachImage
+from lightleak.reproductions.fedavg.preset import FedAvgPreset
+from lightleak.reproductions.paper.values import PaperCell
+
+NO_DEFENSE = "none"
+STRENGTHS = {"gaussian_noise": "scale", "laplacian_noise": "scale", "random_pruning": "probability"}
+"""The setting that is the strength of each defence of Table 6."""
+
+SIMULATED = ("fedavg_prior", "fedavg_no_prior", "fedavg_shared")
+"""Attacks that know batches; to the others the labels of a batch say nothing."""
+
+
+@dataclass(frozen=True)
+class ClientSetting:
+    """What leaves the attacked clients.
+
+    Attributes:
+        epochs: local epochs (E).
+        batch_size: images per local step (m).
+        share_labels: what the server knows of the labels.
+        reshuffle: batches are drawn anew in every local epoch.
+        defense: name of the defence of every local step's gradient, or ``none``.
+        strength: its strength.
+        each_image: the defence acts on the gradient of every image of a step, as in the published code, not on their
+            mean.
+        round: communication round, counted from 1; None: an untrained network of the client's own.
+        n_clients: clients averaged into one update.
+        tells_epochs: the server knows E and m; else only their product with the images, the steps.
+    """
+
+    epochs: int
+    batch_size: int
+    share_labels: ShareLabels = "counts"
+    reshuffle: bool = True
+    defense: str = NO_DEFENSE
+    strength: float | None = None
+    each_image: bool = False
+    round: int | None = None
+    n_clients: int = 1
+    tells_epochs: bool = True
+
+    @property
+    def name(self) -> str:
+        """Part of a file name.
+
+        >>> ClientSetting(10, 5, defense="gaussian_noise", strength=0.01).name
+        '10x5_gaussian_noise-0.01'
+        """
+        told = [f"{self.epochs}x{self.batch_size}"]
+        told += [] if self.share_labels == "counts" else [f"labels-{self.share_labels}"]
+        told += [] if self.reshuffle else ["same-batches"]
+        told += [f"{self.defense}-{self.strength:g}"] if self.strength is not None else []
+        told += ["each-image"] if self.each_image else []
+        told += [] if self.round is None else [f"round-{self.round}"]
+        told += [] if self.n_clients == 1 else [f"clients-{self.n_clients}"]
+        told += [] if self.tells_epochs else ["epochs-untold"]
+        return "_".join(told)
+
+    def training(self, preset: FedAvgPreset) -> LocalTraining:
+        """Local training of every client."""
+        return LocalTraining(self.epochs, self.batch_size, preset.learning_rate, reshuffle=self.reshuffle)
+
+    def steps(self, rows: int) -> int:
+        """Local steps of a client (U).
+
+        >>> ClientSetting(10, 1).steps(50)
+        500
+        """
+        return self.epochs * -(-rows // self.batch_size)
+
+    def make_defense(self) -> UpdateDefense | None:
+        """The clients' defence, of the gradient of every local step.
+
+        Raises:
+            UsageError: no such defence in Table 6, or a strength that it does not take.
+        """
+        if self.defense == NO_DEFENSE:
+            return None
+        if self.defense not in STRENGTHS or self.strength is None:
+            known = ", ".join(STRENGTHS)
+            raise UsageError(f"the paper's defences are {known}, each with a strength; got {self.defense!r}")
+        made = UPDATE_DEFENSES.get(self.defense)(**{STRENGTHS[self.defense]: self.strength})
+        return EachImage(made, self.batch_size) if self.each_image else made
+
+
+@dataclass(frozen=True)
+class AttackSetting:
+    """One experiment: an attack with its settings on clients of one kind.
+
+    Attributes:
+        clients: what is attacked.
+        attack: attack name.
+        changed: settings other than those of the preset, as sorted pairs.
+    """
+
+    clients: ClientSetting
+    attack: str
+    changed: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """A file name.
+
+        >>> AttackSetting(ClientSetting(10, 5), "fedavg_prior", (("assumed_epochs", 5),)).name
+        'fedavg_prior_10x5_assumed_epochs-5'
+        """
+        return "_".join([self.attack, self.clients.name, *(f"{key}-{value}" for key, value in self.changed)])
+
+    def make_attack(self, preset: FedAvgPreset) -> UpdateAttack:
+        """The attack with its settings."""
+        return ATTACKS.get(self.attack)(**self.options(preset))
+
+    def options(self, preset: FedAvgPreset) -> dict[str, Any]:
+        """Settings of the attack."""
+        changed = dict(self.changed)
+        steps = self.clients.steps(preset.rows)
+        epochs = changed.get("assumed_epochs", self.clients.epochs)
+        return preset.attack_options(self.attack, epochs, max(1, steps // epochs)) | changed
+
+
+def setting_of(cell: PaperCell, preset: FedAvgPreset, each_image: bool = False) -> AttackSetting:
+    """The experiment whose result the cell prints.
+
+    Args:
+        cell: a cell with an attack.
+        preset: settings of the dataset.
+        each_image: see `ClientSetting`.
+    """
+    assert cell.attack is not None  # callers pass cells that an attack stands behind
+    by_batch = bool(cell.known_batch_counts) and cell.attack in SIMULATED
+    clients = clients_of(cell, each_image, by_batch)
+    changed: dict[str, Any] = {}
+    if cell.labels == "restored":
+        changed["labels"] = "interpolated"
+    if by_batch:
+        changed["label_order"] = "batches"
+    if cell.assumed_epochs is not None:
+        changed["assumed_epochs"] = cell.assumed_epochs
+    if cell.prior_statistic is not None and cell.prior_distance is not None:
+        changed |= preset.prior_options(cell.prior_statistic, cell.prior_distance)
+    return AttackSetting(clients, cell.attack, tuple(sorted(changed.items())))
+
+
+def clients_of(cell: PaperCell, each_image: bool = False, by_batch: bool = False) -> ClientSetting:
+    """The clients that a cell is about; arguments as in `setting_of`."""
+    assert cell.local_epochs is not None and cell.local_batch_size is not None  # every cell of a FedAvg client has them
+    known: ShareLabels = "batches" if by_batch else "counts"
+    defended = cell.defense not in (None, NO_DEFENSE)
+    return ClientSetting(
+        cell.local_epochs,
+        cell.local_batch_size,
+        share_labels="none" if cell.labels == "restored" else known,
+        reshuffle=cell.random_batches is not False,
+        defense=cell.defense or NO_DEFENSE,
+        strength=cell.strength,
+        each_image=defended and each_image,
+        round=cell.round,
+        n_clients=cell.n_clients or 1,
+        tells_epochs=cell.assumed_epochs is None,
+    )

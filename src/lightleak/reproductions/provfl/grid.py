@@ -1,0 +1,179 @@
+"""ProVFL's tables that are grids of trainings and attacks, and where our number for each cell comes from."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightleak.core.errors import LightLeakError
+from lightleak.experiments.kinds.vertical.config import VerticalConfig, VerticalDataConfig
+from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
+from lightleak.experiments.kinds.vertical.rows import beside_own_columns
+from lightleak.experiments.kinds.vertical.world import load_whole
+from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.provfl.settings import (
+    Training,
+    attack_of,
+    audit_of,
+    defense_of,
+    epoch_of,
+    training_of,
+)
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
+
+COMPANIONS: dict[str, dict[str, Any]] = {"provfl_b_mixture": {}, "provfl_b_discriminant": {}, "aia_adjusted": {}}
+"""What attacks every training as well where a table has the option ``companions`` and splits are honest: what an
+attacker could do better. The null of what its own columns tell is part of every audit."""
+
+TEXAS_FRACTIONS = {"T-u1": 0.5508, "T-u2": 0.7548}
+"""Fractions of the two features of Texas-100 that Table IV does not name."""
+
+
+class SplitTrainings(Reproduction):
+    """Train and attack whatever the cells need, each training once."""
+
+    def prepare(self) -> None:
+        """Plan the audits; what cannot be run here becomes a problem, and the other cells are still compared."""
+        self.meant: dict[PaperCell, PaperCell] = {}
+        groups: dict[Training, list[PaperCell]] = {}
+        for cell in self.trained_cells():
+            self.meant[cell] = cell
+            try:
+                self.meant[cell] = resolved(self.as_run(cell), self.selection.data_folder)
+                training = training_of(self.meant[cell], self.selection.as_published)
+                groups.setdefault(training, []).append(self.meant[cell])
+            except LightLeakError as error:
+                self.problems.append(f"{cell.dataset}: {error}")
+        self.audits: dict[Training, VerticalConfig] = {}
+        for training, cells in groups.items():
+            try:
+                self.audits[training] = self.audit(training, cells)
+            except LightLeakError as error:
+                self.problems.append(f"{training.dataset}: {error}")
+
+    def trained_cells(self) -> Sequence[PaperCell]:
+        """The cells behind which an attack or a training stands."""
+        return self.cells
+
+    def as_run(self, cell: PaperCell) -> PaperCell:
+        """The cell with coordinates that its table leaves out."""
+        return cell
+
+    def audit(self, training: Training, cells: Sequence[PaperCell]) -> VerticalConfig:
+        """The audit of a training that cells share."""
+        published, selection = self.selection.as_published, self.selection
+        config = audit_of(training, cells, published, selection.seeds, selection.data_folder)
+        if self.table.options.get("companions") and not published:
+            return replace(config, attacks={**config.attacks, **COMPANIONS})
+        return config
+
+    def stages(self) -> Sequence[Stage]:
+        """One audit per training, in a folder of its own."""
+        noun = "attacks in split trainings"
+        return [
+            Stage(partial(_jobs, config), noun, training.name, config=config, needs=training.dataset)
+            for training, config in self.audits.items()
+        ]
+
+    def row(self, row: Row, stage: Stage, unit: str) -> Row:
+        """The row with its training."""
+        return row | {"setting": stage.place}
+
+    def finish(self, rows: Rows) -> Rows:
+        """Rows with the distance to the null of the adversary's own columns."""
+        return beside_own_columns(rows)
+
+    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
+        """See `values_of`."""
+        return values_of(self.meant[cell], rows, self.selection.as_published)
+
+    def notes(self, rows: Rows) -> list[str]:
+        """What a reader of these cells must know."""
+        options = {cell.option for cell in self.cells}
+        if self.selection.as_published:
+            notes = [
+                "As published: ProVFL's order of encoded columns, in which the adversary keeps the other one-hot "
+                "columns of the property's feature; one split for all seeds; epoch 18; active attacks on a 70/30 split."
+            ]
+            if options & {"victim_share", "parties"}:
+                notes.append("Other shares and more than two parties deal out whole features: its layout has one cut.")
+        else:
+            notes = [
+                "Features are never torn apart, every seed is another split shared by all attacks, the penultimate "
+                "epoch is attacked, AIA is mended, labels are replaced on auxiliary rows only. --as-published runs "
+                "what its code does."
+            ]
+        if any(cell.attack is None and cell.property_name is None for cell in self.cells):
+            notes.append(
+                "Where a cell names no property, its mean is over the trainings of all of the table's properties."
+            )
+        if any(cell.defense == "r3elu" for cell in self.cells):
+            notes.append("R3eLU's epsilon is a record's budget, which leaves an AUC of one half; see its docstring.")
+        return notes
+
+
+class AttackSeconds(SplitTrainings):
+    """Table X: seconds of the attacks on Adult; for ProVFL-M with what it adds to the training."""
+
+    one_at_a_time = True
+
+    def as_run(self, cell: PaperCell) -> PaperCell:
+        """One property and adversary; the table names none."""
+        return replace(cell, property_name="sex=Male", adversary="C1")
+
+    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
+        """Seconds of the attack in every seed of which the training without ProVFL-M is there too."""
+        plain = {row["seed"]: row["training_seconds"] for row in rows if row["attack"] != "provfl_m"}
+        label, _ = attack_of(self.meant[cell], self.selection.as_published)
+        return [
+            row["seconds"] + (row["training_seconds"] - plain[row["seed"]] if cell.attack == "provfl_m" else 0.0)
+            for row in rows
+            if row["label"] == label and row["seed"] in plain
+        ]
+
+    def notes(self, rows: Rows) -> list[str]:
+        """What the seconds are of."""
+        told = "One thread; of ProVFL-M the attack and what it adds to a training without it."
+        if self.selection.as_published:
+            told += " That training has 80% of the rows, its own 70%, as in the published code."
+        return [*super().notes(rows), told]
+
+
+def _jobs(config: VerticalConfig, folder: Path, device: torch.device) -> list[Job]:
+    return plan_jobs(config, device)
+
+
+def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
+    """The cell, with one of Texas's unnamed features replaced by the feature whose fraction is nearest to the paper's.
+
+    Raises:
+        DataError: the table that is needed for it cannot be read.
+    """
+    if cell.property_name not in TEXAS_FRACTIONS:
+        return cell
+    _, frame = load_whole(VerticalDataConfig(name="texas100", folder=data_folder))
+    shares = frame.drop(columns="procedure").mean()
+    return replace(cell, property_name=f"{(shares - TEXAS_FRACTIONS[cell.property_name]).abs().idxmin()}=1")
+
+
+def values_of(cell: PaperCell, rows: Sequence[Row], as_published: bool) -> list[float]:
+    """Our values for a cell, one per seed (and property, where the cell names none)."""
+    try:
+        setting = training_of(cell, as_published).name
+    except LightLeakError:
+        return []
+    defense, epoch = defense_of(cell, as_published)[0], epoch_of(cell, as_published)
+    wanted: dict[str, Any] = {"setting": setting, "defense": defense, "epoch": epoch}
+    if cell.property_name is not None:
+        wanted["property"] = cell.property_name
+    if cell.adversary is not None:
+        wanted["adversary"] = cell.adversary
+    if cell.attack is not None:
+        wanted["label"] = attack_of(cell, as_published)[0]
+    found = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
+    if cell.attack is None:  # of the training, of which every attack on it has a row
+        found = list({(row["seed"], row["property"]): row for row in found}.values())
+    return [float(row[cell.metric]) for row in found if row.get(cell.metric) is not None]

@@ -1,0 +1,191 @@
+"""TabLeak's tables of FedAvg (2 and 21 to 24).
+
+The paper prints the best of seven weights of the epoch prior, chosen on the clients it reports. Here a weight is chosen
+per cell and attack on a validation client that no cell reports: first all of the search, then what is reported.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightleak.core.seeds import derive_seed
+from lightleak.experiments.campaign import UpdatePack, finished_rows
+from lightleak.experiments.federation_config import ProtocolConfig
+from lightleak.experiments.unit import Unit, write_whole
+from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.reproduction import Reproduction, Rows, Stage
+from lightleak.reproductions.settings import check_settings
+from lightleak.reproductions.tableak.attacked import (
+    ROW_METRICS,
+    Setting,
+    column,
+    options_of,
+    setting_of,
+    update_packs,
+)
+
+CLIENTS = 5
+"""Clients per cell by default; the paper has 50."""
+PRIOR_WEIGHTS = (0.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
+"""lambda_inv of the published runs (``epoch_prior_params``)."""
+VALIDATION_RESTARTS = 5
+"""Restarts of the search: it only ranks seven weights, with the steps of the reported attack."""
+LEARNING_RATE = 0.01  # App. B
+SEARCH_FILE = "validation.json"
+
+Weights = Mapping[Setting, float | None]
+
+
+class PriorSearch(Reproduction):
+    """Attacks on FedAvg clients with the weight that the search chose for each setting."""
+
+    def choose(self) -> list[PaperCell]:
+        """The selected cells; settings that no cell has are refused."""
+        check_settings(self.table.cells, self.selection)
+        return super().choose()
+
+    def settings(self) -> list[Setting]:
+        """Each experiment once, without a weight."""
+        return list(dict.fromkeys(local_setting_of(cell) for cell in self.cells))
+
+    def stages(self) -> Sequence[Stage]:
+        """The search, then the reported attacks, whose plan reads what the search found."""
+        return [Stage(self.search_packs, "attacks on validation clients", reported=False), Stage(self.reported_packs)]
+
+    def search_packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
+        """The search in packs."""
+        return update_packs(self.search_units(), folder, device)
+
+    def reported_packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
+        """The reported attacks in packs."""
+        return update_packs(self.reported_units(self.weights(folder)), folder, device)
+
+    def search_units(self) -> list[Unit]:
+        """Every weight on one client per cell and attack, from a stream of clients that none is reported of."""
+        most = self.selection.search_restarts or VALIDATION_RESTARTS
+        seed = derive_seed(self.selection.seeds[0], "validation")
+        return [
+            weighted(_with_restarts(setting, most), weight).unit(seed, 0, self.selection.data_folder, "search-")
+            for setting in self.settings()
+            if has_prior(setting)
+            for weight in PRIOR_WEIGHTS
+        ]
+
+    def reported_units(self, weights: Weights) -> list[Unit]:
+        """The clients of every cell, attacked with the chosen weight."""
+        return [
+            weighted(setting, weight).unit(seed, index, self.selection.data_folder)
+            for setting, weight in weights.items()
+            for seed in self.selection.seeds
+            for index in range(self.selection.batches or CLIENTS)
+        ]
+
+    def weights(self, folder: Path) -> Weights:
+        """The weight of every setting by what is found of the search; 0 where nothing is."""
+        return chosen_weights(self.settings(), finished_rows(self.search_units(), folder))
+
+    def leave(self, rows: Rows, folder: Path) -> None:
+        """Every run of the search in short, with whether its weight was chosen."""
+        search = finished_rows(self.search_units(), folder)
+        self.chosen = chosen_weights(self.settings(), search)
+        chosen = {_coordinates(setting): weight for setting, weight in self.chosen.items()}
+        keys = ("dataset", "target", "attack", "local_epochs", "local_batches", "epoch_prior", "cell_accuracy", "seed")
+        record = [
+            {key: row[key] for key in keys}
+            | {
+                "restarts": row["options"].get("restarts"),
+                "chosen": row["epoch_prior"] == chosen[_row_coordinates(row)],
+            }
+            for row in search
+        ]
+        write_whole(folder / SEARCH_FILE, json.dumps(record, indent=1))
+
+    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
+        """A column of the rows of the cell's setting, in percent."""
+        setting = local_setting_of(cell)
+        return column(rows, weighted(setting, self.chosen[setting]).name, ROW_METRICS[cell.metric], 100.0)
+
+    def notes(self, rows: Rows) -> list[str]:
+        """How clients and weights were chosen."""
+        restarts = self.selection.search_restarts or VALIDATION_RESTARTS
+        notes = [
+            f"Clients per cell: {self.selection.batches or CLIENTS} (the paper has 50), each with a network of its own "
+            "and batches that stay the same over its epochs, as in the published code; the server knows the labels of "
+            "every batch.",
+            "Encoder statistics, bounds and marginals are taken from all rows, as the published code does.",
+        ]
+        searched = [setting for setting in self.chosen if has_prior(setting)]
+        if searched:
+            notes.append(
+                f"The weight of the epoch prior is the most accurate of {', '.join(map(str, PRIOR_WEIGHTS))} on one "
+                f"validation client per cell and attack, with at most {restarts} restarts, which no cell reports; the "
+                f"paper prints the best on the clients it reports. All of the search: {SEARCH_FILE}."
+            )
+        for attack in dict.fromkeys(setting.attack for setting in searched):
+            chosen = [f"{_local(s)}: {self.chosen[s]:g}" for s in searched if s.attack == attack]
+            notes.append(f"Chosen for {attack} (epochs x batches; one epoch needs no prior): {', '.join(chosen)}.")
+        if any(setting.attack == "random" for setting in self.chosen):
+            notes.append("Random draws one number per column for the whole client, as the published code does.")
+        return notes
+
+
+def local_setting_of(cell: PaperCell) -> Setting:
+    """The experiment whose result a cell prints, without the weight of its prior.
+
+    Batches of a client stay the same over the epochs, as in the published code.
+    """
+    protocol = ProtocolConfig(
+        "fedavg",
+        local_epochs=cell.local_epochs or 1,
+        local_batches=cell.local_batches or 1,
+        learning_rate=LEARNING_RATE,
+        reshuffle=False,
+        label_order="batches",
+    )
+    return setting_of(cell, labels="true", protocol=protocol)
+
+
+def has_prior(setting: Setting) -> bool:
+    """Whether there are several epochs to hold together; the baseline has none."""
+    return setting.protocol is not None and setting.protocol.local_epochs > 1 and setting.attack != "random"
+
+
+def weighted(setting: Setting, weight: float | None) -> Setting:
+    """The setting with a weight of the epoch prior; None leaves the attack as it is."""
+    if weight is None:
+        return setting
+    return replace(setting, options=options_of(dict(setting.options) | {"epoch_prior": weight}))
+
+
+def chosen_weights(settings: Sequence[Setting], search: Rows) -> dict[Setting, float | None]:
+    """The weight of each setting's most accurate validation run; of equal ones the first of `PRIOR_WEIGHTS`."""
+    chosen: dict[Setting, float | None] = {}
+    for setting in settings:
+        runs = [row for row in search if _row_coordinates(row) == _coordinates(setting)]
+        best = max(runs, key=lambda row: row["cell_accuracy"], default={"epoch_prior": 0.0})
+        chosen[setting] = None if setting.attack == "random" else best["epoch_prior"]
+    return chosen
+
+
+def _with_restarts(setting: Setting, most: int) -> Setting:
+    options = dict(setting.options)
+    if "restarts" not in options:
+        return setting
+    return replace(setting, options=options_of(options | {"restarts": min(options["restarts"], most)}))
+
+
+def _row_coordinates(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[key] for key in ("dataset", "target", "attack", "batch_size", "local_epochs", "local_batches"))
+
+
+def _coordinates(setting: Setting) -> tuple[Any, ...]:
+    return _row_coordinates(setting.facts | {"attack": setting.attack_name})
+
+
+def _local(setting: Setting) -> str:
+    assert setting.protocol is not None  # settings of FedAvg clients have one
+    return f"{setting.protocol.local_epochs}x{setting.protocol.local_batches}"

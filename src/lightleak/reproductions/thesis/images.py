@@ -1,0 +1,189 @@
+"""The thesis's image tables, on scikit-learn's digits, or on CelebA where its files are there (thesis Sec. 5.1)."""
+
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import torch
+
+from lightleak.experiments.kinds.released.kind import gather_entries
+from lightleak.experiments.unit import write_whole
+from lightleak.report.released.pictures import FILE_NAME, pictures_json
+from lightleak.reproductions.comparison import Compared
+from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work
+from lightleak.reproductions.settings import selected
+from lightleak.reproductions.thesis.image_job import ATTACKS, ImageAttack, ImageJudge
+from lightleak.reproductions.thesis.image_models import load_image_model, model_work
+from lightleak.reproductions.thesis.image_study import ImageStudy, image_study
+
+SEARCHED = {
+    ("plgmi", None): "gradient",
+    ("plgmi", "random z"): "random",
+    ("gan_without_target", None): "random",
+    ("public_pseudo_labelled", None): "random",
+}
+"""Latent search behind each attack and variant of Table 5.2; the printed attack is the one with Algorithm 3."""
+
+METRICS = {"attack_accuracy": "percent", "knn_distance": "squared_distance", "frechet_distance": "squared_distance"}
+
+
+class ImageTargets(Reproduction):
+    """Tables 5.1 and A.1: test accuracy of both targets."""
+
+    def choose(self) -> list[PaperCell]:
+        """All of CelebA's cells, whatever dataset stands beside them."""
+        chosen = self.selection
+        choice = self.table.options.get("choice", "first")
+        self.study = image_study(chosen.dataset, choice, chosen.data_folder, chosen.iterations)
+        return selected(self.table, self.table.cells, replace(chosen, dataset=None))
+
+    @property
+    def networks(self) -> list[str]:
+        """Networks of ours behind the cells."""
+        return list(dict.fromkeys(self.study.networks[str(cell.network)] for cell in self.cells))
+
+    def stages(self) -> Sequence[Stage]:
+        """The trainings."""
+        return [Stage(self.models, "networks trained")]
+
+    def models(self, folder: Path, device: torch.device) -> list[Work]:
+        """One training per network and seed."""
+        return [model_work(self.study, seed, name) for name in self.networks for seed in self.selection.seeds]
+
+    def row(self, row: Row, stage: Stage, unit: str) -> Row:
+        """The scores of a network, with its name and seed."""
+        network, _, seed = unit.removeprefix("model-").rpartition("-s")
+        return {"dataset": self.study.dataset, "target": network, "seed": int(seed), **row}
+
+    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
+        """Accuracy of the cell's network in every seed, in percent."""
+        target = self.study.networks[str(cell.network)]
+        return [100.0 * row["test_accuracy"] for row in rows if row["target"] == target]
+
+    def compare(self, rows: Rows) -> list[Compared]:
+        """Distances in the features of two evaluation models are not compared, whatever the images."""
+        return [
+            replace(one, same_data=self.study.dataset == one.cell.dataset and one.cell.unit == "percent")
+            for one in super().compare(rows)
+        ]
+
+    def notes(self, rows: Rows) -> list[str]:
+        """What was trained on what, and how well it knows its training images."""
+        return [*_notes(self.study, "choice" in self.table.options), *self.told(rows)]
+
+    def told(self, rows: Rows) -> list[str]:
+        """What else was found."""
+        found = {name: fmean(row["train_accuracy"] for row in rows if row["target"] == name) for name in self.networks}
+        trained = ", ".join(f"{name} {100 * share:.1f}%" for name, share in found.items())
+        return [f"Accuracy on the training images: {trained}."]
+
+
+class ImageInversions(ImageTargets):
+    """Table 5.2: the attack on both targets, and below it what the thesis lacks: random z and two baselines."""
+
+    def choose(self) -> list[PaperCell]:
+        """The selected cells, and those of the other searches and of the baselines without a printed value."""
+        cells = super().choose()
+        everywhere = replace(self.selection, dataset=None)
+        beside = [
+            PaperCell(metric, unit, math.nan, dataset=cells[0].dataset, network=network, attack=attack, variant=variant)
+            for attack, variant in list(SEARCHED)[1:]
+            for network in dict.fromkeys(cell.network for cell in cells)
+            for metric, unit in METRICS.items()
+        ]
+        return cells + [cell for cell in beside if everywhere.keeps(cell)]
+
+    @property
+    def networks(self) -> list[str]:
+        """Also the one that judges, last."""
+        return [*super().networks, self.study.evaluation]
+
+    def stages(self) -> Sequence[Stage]:
+        """The trainings, then the attacks."""
+        trained = Stage(self.models, "networks trained", reported=False)
+        return [trained, Stage(self.attacks, "attacks on images")]
+
+    def attacks(self, folder: Path, device: torch.device) -> list[Work]:
+        """One attack per seed, released network and name."""
+        chosen = {cell.attack for cell in self.cells}
+        return [
+            ImageAttack(self.study, seed, network, name).work
+            for seed in self.selection.seeds
+            for network in super(ImageInversions, self).networks
+            for name in ATTACKS
+            if name in chosen
+        ]
+
+    def row(self, row: Row, stage: Stage, unit: str) -> Row:
+        """The row as its attack left it."""
+        return row
+
+    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
+        """Values of the rows behind a cell; none for what another paper printed."""
+        scale = 100.0 if cell.unit == "percent" else 1.0
+        place = (cell.attack, SEARCHED.get((str(cell.attack), cell.variant)), self.study.networks[str(cell.network)])
+        same = [row for row in rows if (row["attack"], row["latent_search"], row["target"]) == place]
+        return [scale * row[cell.metric] for row in same]
+
+    def leave(self, rows: Rows, folder: Path) -> None:
+        """Entries and pictures for the report, and scores of held-out images for the notes."""
+        shutil.rmtree(folder / "generators", ignore_errors=True)  # checkpoints: every sample is made
+        gather_entries(folder)
+        _gather_pictures(rows, self.selection.seeds[0], folder)
+        self.held_out = _held_out(self.study, self.selection.seeds, folder, self.device)
+
+    def told(self, rows: Rows) -> list[str]:
+        """How generators were trained, and what cannot be exceeded."""
+        iterations = self.study.attack.gan.iterations
+        return [f"Generators were trained for {iterations:,} iterations (Table 4.1: 30,000).", self.held_out]
+
+
+def _notes(study: ImageStudy, has_choice: bool) -> list[str]:
+    if study.dataset == "celeba":
+        which = "most populous" if study.choice == "most_populous" else "first"
+        return [
+            f"CelebA with its {which} 1,000 identities as private classes. Our networks begin with random weights, the "
+            "thesis's with those of ImageNet, and their first layer is a 3x3 convolution without pooling."
+        ]
+    ours = "; ".join(f"for {printed} {own}" for printed, own in study.networks.items())
+    other = (
+        " The table's other choice of private identities has no counterpart: the digits are balanced."
+        if has_choice
+        else ""
+    )
+    return [
+        "Ours is scikit-learn's digits, 8 x 8 pixels: 0 to 4 are private, 5 to 9 public. The thesis's is CelebA, so "
+        f"the two columns show whether the picture is the same, not agreement. Networks: {ours}; the evaluation model "
+        f"is {study.evaluation}, the thesis's ResNet-50. None begins with weights of other images.{other}"
+    ]
+
+
+def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: torch.device) -> str:
+    """What images score that are private and were not trained on: what no reconstruction can be asked to exceed."""
+    scores: list[dict[str, Any]] = []
+    for seed in seeds:
+        task = study.task(seed)
+        judge = ImageJudge(load_image_model(study, study.evaluation, seed, folder).to(device), task)
+        scores.append(judge.score(task.private_test.pixels, task.private_test.labels))
+    means = {name: fmean(one[name] for one in scores) for name in METRICS}
+    return (
+        f"Held-out private images ({len(task.private_test)}) score: attack accuracy "
+        f"{100 * means['attack_accuracy']:.1f}%, k-NN distance {means['knn_distance']:.2f}, Frechet distance "
+        f"{means['frechet_distance']:.2f}; the last is larger where there are fewer images."
+    )
+
+
+def _gather_pictures(rows: Rows, seed: int, folder: Path) -> None:
+    """The pictures of one seed, for the report."""
+    grids = []
+    for row in rows:
+        if row["seed"] == seed:
+            kept = json.loads((folder / "pictures" / f"{row['unit']}.json").read_text())
+            grids.append({"target": row["target"], "attack": row["attack"], "search": row["latent_search"], **kept})
+    write_whole(folder / FILE_NAME, pictures_json(grids))

@@ -1,0 +1,257 @@
+"""The thesis's tables on Diabetes-130; its own MIMIC-IV needs credentials, so ours stand beside as another table."""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lightleak.core.errors import UsageError
+from lightleak.experiments.campaign import Pack
+from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
+from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
+from lightleak.experiments.kinds.released.kind import gather_entries
+from lightleak.experiments.kinds.released.rows import ALL
+from lightleak.experiments.kinds.released.world import prepare_world
+from lightleak.metrics.summary import Summary, summarize, summarize_by
+from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
+from lightleak.reproductions.settings import selected
+from lightleak.reproductions.thesis.settings import setting
+
+COLUMNS = {
+    "num_medications": "num_medications",
+    "num_procedures": "num_procedures",
+    "length_of_stay": "time_in_hospital",
+    "race": "race=Caucasian",
+}
+"""Columns of Table A.2 that Diabetes-130 has as well."""
+
+SEARCH_SAMPLES = SamplesConfig(searches=("random", "softmax", "gradient", "tpe", "random_best"))
+
+
+class ReleasedAudits(Reproduction):
+    """Audits of released models in one or several settings of the thesis, each in a folder of its own."""
+
+    per = "seed"  # evaluations of one training are no trainings
+    same_data = False
+
+    def choose(self) -> list[PaperCell]:
+        """The selected cells; another dataset than the one there is, is refused."""
+        if self.selection.dataset not in (None, "diabetes130"):
+            raise UsageError(
+                f"{self.table.name} runs on diabetes130, got --dataset {self.selection.dataset}; an audit takes any "
+                "table"
+            )
+        everywhere = replace(self.selection, dataset=None)
+        return selected(self.table, self.table.cells or self.table.drawn, everywhere)
+
+    def prepare(self) -> None:
+        """Make the audits."""
+        self.audits = self.make_audits()
+
+    def make_audits(self) -> dict[str, ReleasedConfig]:
+        """The audits, by ID of their setting (Table 4.3)."""
+        return {"2": self.audit("2")}
+
+    def audit(
+        self, name: str, attacks: dict[str, dict[str, Any]] | None = None, samples: SamplesConfig | None = None
+    ) -> ReleasedConfig:
+        """See `setting`."""
+        chosen = self.selection
+        return setting(name, chosen.iterations, chosen.seeds, chosen.data_folder, attacks, samples)
+
+    def stages(self) -> Sequence[Stage]:
+        """Of every audit the models, then the attacks on them."""
+        found: list[Stage] = []
+        for name, config in self.audits.items():
+            place = f"setting-{name}"
+            found += [
+                Stage(partial(_models, config), "models trained", place, reported=False, config=config),
+                Stage(partial(_attacks, config), "evaluations of attacks", place),
+            ]
+        return found
+
+    def row(self, row: Row, stage: Stage, unit: str) -> Row | None:
+        """Rows over all classes."""
+        return row if row["class"] == ALL else None
+
+    def leave(self, rows: Rows, folder: Path) -> None:
+        """What the report reads; checkpoints of generators go."""
+        for name in self.audits:
+            shutil.rmtree(folder / f"setting-{name}" / "generators", ignore_errors=True)
+            gather_entries(folder / f"setting-{name}")
+
+    def measured(self, cell: PaperCell, rows: Rows) -> Summary:
+        """The mean over trainings; evaluations of one training are one measurement."""
+        return over_trainings(self.behind(cell, rows), self.metric(cell), 100 if cell.unit == "percent" else 1)
+
+    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
+        """The rows behind a cell."""
+        return [row for row in rows if row["label"] == "plgmi"]
+
+    def metric(self, cell: PaperCell) -> str:
+        """The column of a cell's metric."""
+        return cell.metric
+
+    def notes(self, rows: Rows) -> list[str]:
+        """What is the same for every run, what was found beside the cells, and how long generators were trained."""
+        iterations = self.selection.iterations
+        trained = [] if iterations is None else [f"Generators were trained for {iterations} iterations."]
+        return [*super().notes(rows), *self.baselines(rows), *trained]
+
+    def baselines(self, rows: Rows) -> Iterable[str]:
+        """What the numbers of the cells stand beside."""
+        return ()
+
+
+class TargetQuality(ReleasedAudits):
+    """Table 5.3: training and test accuracy of the targets."""
+
+    def make_audits(self) -> dict[str, ReleasedConfig]:
+        """Every setting of a cell; generators are not trained."""
+        names = dict.fromkeys(str(cell.value) for cell in self.cells)
+        return {name: setting(name, seeds=self.selection.seeds, folder=self.selection.data_folder) for name in names}
+
+    def stages(self) -> Sequence[Stage]:
+        """The targets alone."""
+        return [
+            Stage(partial(_targets, config), "models trained", f"setting-{name}", config=config)
+            for name, config in self.audits.items()
+        ]
+
+    def row(self, row: Row, stage: Stage, unit: str) -> Row:
+        """The scores of a target, with its setting and seed."""
+        return {"setting": stage.place.removeprefix("setting-"), "seed": int(unit.rpartition("-s")[2]), **row}
+
+    def measured(self, cell: PaperCell, rows: Rows) -> Summary:
+        """See `Reproduction.measured`."""
+        return summarize(100 * row[cell.metric] for row in rows if row["setting"] == cell.value)
+
+    def leave(self, rows: Rows, folder: Path) -> None:
+        """Nothing: no generator was trained."""
+
+    def notes(self, rows: Rows) -> list[str]:
+        """What is the same for every run."""
+        return list(self.table.ours)
+
+
+class AttackQuality(ReleasedAudits):
+    """Table 5.5: attack accuracy and statistics in every setting, and the baselines beside them as notes."""
+
+    def make_audits(self) -> dict[str, ReleasedConfig]:
+        """Every setting of a cell."""
+        return {name: self.audit(name) for name in dict.fromkeys(str(cell.value) for cell in self.cells)}
+
+    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
+        """The rows of the cell's setting."""
+        return [row for row in super().behind(cell, rows) if row["setting"] == cell.value]
+
+    def baselines(self, rows: Rows) -> Iterator[str]:
+        """Every attack and baseline of each setting."""
+        for name in self.audits:
+            found = [row for row in rows if row["setting"] == name]
+            means = {
+                label: over_trainings([row for row in found if row["label"] == label], "attack_accuracy", 100).mean
+                for label in dict.fromkeys(row["label"] for row in found)
+            }
+            told = ", ".join(f"{label} {mean:.1f}%" for label, mean in means.items())
+            yield (
+                f"Setting {name}: attack accuracy {told}; evaluation model on held-out private rows "
+                f"{over_trainings(found, 'real_rows_accuracy', 100).mean:.1f}%. n is the number of trainings; "
+                "evaluations of one are averaged."
+            )
+
+
+class LatentSearches(ReleasedAudits):
+    """Table 5.6: the latent searches in setting 2, from the same latent vectors."""
+
+    def make_audits(self) -> dict[str, ReleasedConfig]:
+        """Setting 2 with all searches."""
+        attacks: dict[str, dict[str, Any]] = {"plgmi": {}, "plgmi shared": {"attack": "plgmi", "bridge": "shared"}}
+        return {"2": self.audit("2", attacks, SEARCH_SAMPLES)}
+
+    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
+        """The rows of the cell's search."""
+        return [row for row in super().behind(cell, rows) if row["latent_search"] == cell.variant]
+
+    def metric(self, cell: PaperCell) -> str:
+        """The thesis's loss is that at z*, before a row is decoded."""
+        return "inversion_loss_searched" if cell.metric == "inversion_loss" else cell.metric
+
+    def baselines(self, rows: Rows) -> Iterator[str]:
+        """The same with the transform that both networks share."""
+        for search in SEARCH_SAMPLES.searches:
+            own = [row for row in rows if (row["label"], row["latent_search"]) == ("plgmi shared", search)]
+            if own:
+                accuracy, loss = (over_trainings(own, name) for name in ("attack_accuracy", "inversion_loss"))
+                yield (
+                    f"With the shared transform {search} has attack accuracy {100 * accuracy.mean:.1f}% and inversion "
+                    f"loss {loss.mean:.2g}."
+                )
+
+
+class InversionWeights(ReleasedAudits):
+    """Figure A.13: the weight alpha1 of the inversion loss in setting 2."""
+
+    def make_audits(self) -> dict[str, ReleasedConfig]:
+        """Setting 2 with an attack for every weight."""
+        attacks = {_alpha(cell): {"attack": "plgmi", "inversion_weight": cell.value} for cell in self.cells}
+        return {"2": self.audit("2", attacks)}
+
+    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
+        """The rows of the cell's weight."""
+        return [row for row in rows if row["label"] == _alpha(cell)]
+
+
+class ClosestRows(ReleasedAudits):
+    """Table A.2: the closest reconstructed and private row of every class in setting 2."""
+
+    def make_audits(self) -> dict[str, ReleasedConfig]:
+        """Setting 2 with one evaluation of one training."""
+        config = self.audit("2", {"plgmi": {}}, replace(SamplesConfig(), evaluations=1))
+        return {"2": replace(config, seeds=config.seeds[:1])}
+
+    def leave(self, rows: Rows, folder: Path) -> None:
+        """Also read the closest rows, by class."""
+        super().leave(rows, folder)
+        found = json.loads((folder / "setting-2" / "inversion.json").read_text())["entries"][0]["nearest"]
+        self.nearest: Mapping[str, Any] = {pair["class"]: pair for pair in found}
+        self.classes = prepare_world(self.audits["2"], self.selection.seeds[0]).task.schema.label.categories
+
+    def measured(self, cell: PaperCell, rows: Rows) -> Summary:
+        """The difference of the two rows in a column; nothing for what our table or the attack lacks."""
+        column, pair = COLUMNS.get(str(cell.column)), self.nearest.get(self.classes[int(str(cell.value))])
+        if column is None or pair is None or column not in pair["private"]:
+            return summarize([])
+        made, private = pair["reconstructed"][column], pair["private"][column]
+        return summarize([float(made == private) if isinstance(made, str) else float(abs(made - private))])
+
+    def notes(self, rows: Rows) -> list[str]:
+        """What is the same for every run."""
+        return list(self.table.ours)
+
+
+def over_trainings(rows: Rows, metric: str, scale: float = 1.0) -> Summary:
+    """The mean of a column over trainings; evaluations of one training are averaged first."""
+    return summarize_by((row["seed"], scale * row[metric]) for row in rows)
+
+
+def _alpha(cell: PaperCell) -> str:
+    return f"alpha1 {cell.value:g}"
+
+
+def _models(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
+    return plan_models(config)
+
+
+def _attacks(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
+    return plan_attacks(config)
+
+
+def _targets(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
+    return [pack for pack in plan_models(config) if pack.role == "target"]

@@ -1,0 +1,56 @@
+"""The page of all config keys is current and complete."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from lightleak.cards.config_page import PAGE, config_page, keys_of
+from lightleak.experiments.registry import KINDS
+from lightleak.tuning.config import StudyConfig
+
+ROOT = Path(__file__).parents[2]
+FREE = ("attacks", "defenses", "options", "trainer", "where", "columns")
+"""Keys whose content is listed elsewhere."""
+
+
+def test_the_committed_page_is_current() -> None:
+    written = (ROOT / "docs" / PAGE).read_text("utf-8")
+    assert written == config_page(), "run `python -m lightleak.cards`, which writes the page again"
+
+
+def test_every_kind_of_audit_is_on_the_page() -> None:
+    assert re.findall(r"^## kind: (.*)$", config_page(), re.MULTILINE) == list(KINDS)
+
+
+def dotted(tree: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    for key, value in tree.items():
+        is_section = isinstance(value, dict) and key not in FREE and "search" not in value
+        yield from dotted(value, f"{prefix}{key}.") if is_section else [f"{prefix}{key}"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_key_of_the_shipped_configs_is_listed(path: Path) -> None:
+    tree = yaml.safe_load(path.read_text("utf-8"))
+    config = KINDS[tree.get("kind", "updates")].config
+    listed = {key.name for key in keys_of(config)} | {key.name for key in keys_of(StudyConfig, "study.")}
+    sections = {name.split(".")[0] for name in listed}
+    for key in dotted(tree):
+        key = key.replace("study.objectives.", "study.objectives[].")  # a single one need not be a list
+        assert key in listed or (key in sections and not isinstance(tree[key], dict)), key
+
+
+def test_a_default_of_a_section_is_the_kinds_own() -> None:
+    released = {key.name: key for key in keys_of(KINDS["released-model"].config)}
+    assert released["training.optimizer.name"].default == "adam"
+    assert released["data.encoding"].kind.split(" or ")[0] == "`standardized`"
+    assert released["data.missing"].kind == "`refuse` or `category` or `impute`"
+
+
+def test_a_page_is_a_table_of_four_cells_in_every_line() -> None:
+    for line in config_page().splitlines():
+        if line.startswith("|"):
+            assert len(re.findall(r"(?<!\\)\|", line)) == 5, line

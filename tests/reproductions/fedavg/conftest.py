@@ -1,0 +1,40 @@
+"""A tiny study: four digits a client, attacks of three steps, trainings of two rounds."""
+
+import io
+from dataclasses import replace
+
+import pytest
+import torch
+from rich.console import Console
+
+from lightleak.reproductions.fedavg.clients import ImageClients
+from lightleak.reproductions.fedavg.preset import DIGITS, PRESETS, FedAvgPreset
+
+pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny() -> FedAvgPreset:
+    """The digits' preset with little work."""
+    return replace(DIGITS, channels=(4, 6), hidden=12, rows=4, steps=3, rounds=2, clients_per_round=2)
+
+
+@pytest.fixture
+def study(tiny: FedAvgPreset, monkeypatch: pytest.MonkeyPatch) -> FedAvgPreset:
+    """The tiny preset in the place of the digits'."""
+    monkeypatch.setitem(PRESETS, "digits", tiny)
+    return tiny
+
+
+@pytest.fixture(scope="session")
+def clients(tiny: FedAvgPreset) -> ImageClients:
+    """Clients of the tiny preset."""
+    return ImageClients(tiny, seed=3)
+
+
+@pytest.fixture(scope="session")
+def silent() -> Console:
+    """A console nobody sees."""
+    return Console(file=io.StringIO())

@@ -1,0 +1,81 @@
+"""The paper's settings by dataset, as App. B.2 and its scripts print them."""
+
+from dataclasses import replace
+
+import pytest
+
+from lightleak.attacks import ATTACKS
+from lightleak.core.errors import UsageError
+from lightleak.reproductions.fedavg.preset import CIFAR100, DIGITS, FEMNIST, PRESETS, local_settings, preset_of
+from lightleak.targets.spec import build_network
+
+
+def test_hyperparameters_are_those_of_appendix_b2() -> None:
+    femnist = FEMNIST.attack_options("fedavg_prior", 10, 10)
+    assert (femnist["total_variation"], femnist["clip"], femnist["epoch_prior"]) == (0.001, 2, 1000)
+    assert (femnist["learning_rate"], femnist["learning_rate_decay"], femnist["decay_every"]) == (0.4, 0.995, 10)
+    cifar = CIFAR100.attack_options("fedavg_prior", 10, 10)
+    assert (cifar["total_variation"], cifar["clip"], cifar["epoch_prior"]) == (0.0002, 10, 6.075)
+    assert (cifar["learning_rate"], cifar["learning_rate_decay"], cifar["decay_every"]) == (0.1, 0.997, 20)
+    assert (cifar["prior_statistic"], cifar["prior_distance"]) == ("conv_max", "l2")
+    for preset in (FEMNIST, CIFAR100):
+        assert (preset.steps, preset.learning_rate, preset.rows) == (200, 0.004, 50)
+    assert (FEMNIST.threshold, CIFAR100.threshold) == (20, 19)
+
+
+def test_every_attack_takes_its_settings_and_keeps_its_own() -> None:
+    for preset in PRESETS.values():
+        for name, simulation in (
+            ("fedavg_prior", "full"),
+            ("fedavg_no_prior", "full"),
+            ("fedavg_shared", "shared"),
+            ("fedavg_epoch", "epoch"),
+            ("fedavg_fedsgd", "fedsgd"),
+        ):
+            made = ATTACKS.get(name)(**preset.attack_options(name, 5, 10)).options()
+            assert made["simulation"] == simulation and made["restarts"] == 1 and made["sign"] is False
+            assert (made["epoch_prior"] > 0) == (name == "fedavg_prior")
+
+
+def test_distance_is_divided_by_the_batches_that_have_variables() -> None:
+    # In the published code: all local batches for the methods with variables per epoch, else those of one epoch.
+    for name, weight in (("fedavg_prior", 2 / 50), ("fedavg_no_prior", 2 / 50), ("fedavg_shared", 2 / 10)):
+        assert DIGITS.attack_options(name, 5, 10)["matching_weight"] == weight
+
+
+def test_priors_of_table_4_have_the_scripts_weights() -> None:
+    for preset in (FEMNIST, CIFAR100):
+        assert len({(statistic, distance) for statistic, distance, _ in preset.prior_weights}) == 8
+    assert FEMNIST.prior_options("max", "l1")["epoch_prior"] == 77.298
+    assert CIFAR100.prior_weight("conv_max", "l1") == 5
+    with pytest.raises(UsageError, match="no prior with g 'median' and D 'l2'"):
+        FEMNIST.prior_weight("median", "l2")
+
+
+def test_stand_in_has_femnists_settings_on_its_own_images() -> None:
+    own = ("dataset", "shape", "n_classes", "rounds", "attack_learning_rate", "prior_weights")
+    assert replace(FEMNIST, **{name: getattr(DIGITS, name) for name in own}) == DIGITS
+    assert DIGITS.prior_weight("max", "l1") == pytest.approx(FEMNIST.prior_weight("max", "l1") / 100)
+    assert DIGITS.is_stand_in and not FEMNIST.is_stand_in and not CIFAR100.is_stand_in
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.dataset)
+def test_network_takes_the_images(preset: object) -> None:
+    assert isinstance(preset, type(DIGITS))
+    network = build_network(preset.spec, seed=0)
+    assert network.image_shape == preset.shape  # type: ignore[comparison-overlap]
+    # Flax draws no biases; PyTorch does.
+    assert all(not bool(p.any()) for name, p in network.named_parameters() if name.endswith("bias"))
+
+
+def test_presets_by_name() -> None:
+    assert preset_of(None) is DIGITS
+    assert preset_of("femnist", steps=7) == replace(FEMNIST, steps=7)
+    with pytest.raises(UsageError, match="dataset must be one of digits, mnist, femnist, cifar100, got 'emnist'"):
+        preset_of("emnist")
+
+
+@pytest.mark.parametrize("name", ["10", "10x", "x5", "10x5x1", "ax5", ""])
+def test_settings_of_another_form_are_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="--settings takes local epochs x batch size"):
+        local_settings([name])

@@ -1,0 +1,42 @@
+"""``--plan``: what would be run is printed, and nothing is."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lightleak.core.errors import UsageError
+from lightleak.reproductions import plan
+from lightleak.reproductions.paper.values import load_paper_table
+from lightleak.reproductions.settings import Selection
+
+
+def printed(name: str, capsys: pytest.CaptureFixture[str], workers: int = 1, **chosen: object) -> str:
+    selection = Selection(**chosen)  # type: ignore[arg-type]
+    plan.describe_reproduction(name, selection, "cpu", workers, Console(width=300))
+    return capsys.readouterr().out
+
+
+def test_attacks_are_listed_by_setting_with_their_time(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    table = load_paper_table("tableak-table17")
+    cells = tuple(replace(cell, dataset="synthetic-d1-c1", network="mlp-3") for cell in table.cells)
+    monkeypatch.setattr(plan, "load_paper_table", lambda name: replace(table, cells=cells))
+    monkeypatch.chdir(tmp_path)
+    out = printed("tableak-table17", capsys, batches=2, batch_sizes=(8,), attacks=("random",))
+    assert "synthetic-d1-c1_mlp-3_random_true-labels_numerical_draw-batch_sharpness-1_b8: 2 units" in out
+    assert "2 cell_accuracy" in out and "2 units in 1 packs" in out and "time" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_audits_are_printed_as_configs(capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed("provfl-table9", capsys, dataset="bank", seeds=(0, 1))
+    assert "in bank_passive" in out and "provfl_m MR: {attack: provfl_m" in out and "seeds: [0, 1]" in out
+
+
+def test_facts_need_no_run_and_an_empty_selection_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nothing is run" in printed("tableak-table7", capsys)
+    with pytest.raises(UsageError, match="nothing of tableak-table7 is left"):
+        printed("tableak-table7", capsys, dataset="german")

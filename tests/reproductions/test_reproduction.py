@@ -1,0 +1,111 @@
+"""The one way in which all reproductions run: stages of packs, on several processes, resumed, with what is missing."""
+
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lightleak.core.errors import DataError
+from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
+from lightleak.reproductions.reproduce import KINDS, reproduction_of, reproductions
+from lightleak.reproductions.reproduction import CPU, Report, Reproduction, Rows, Stage, Work, run_stages
+from lightleak.reproductions.settings import Selection
+from lightleak.reproductions.tableak.studies import NetworkAccuracy
+
+TABLE = PaperTable("made", "Nobody", "p. 1", "Made", "m", "count", (PaperCell("m", "count", 3.0),), table=1)
+
+
+def square(number: int, folder: Path, device: torch.device, report: Report) -> list[dict[str, Any]]:
+    report(1.0)
+    return [{"dataset": "made", "metric": "m", "value": number**2}]
+
+
+def squares(numbers: Sequence[int], folder: Path, device: torch.device) -> list[Work]:
+    return [Work([f"square-{number}"], partial(square, number)) for number in numbers]
+
+
+def sums(folder: Path, device: torch.device) -> list[Work]:
+    """A stage that reads what the one before it left."""
+    found = [json.loads(file.read_text())["value"] for file in (folder / "units").glob("square-*.json")]
+    return [Work([f"sum-{sum(found)}"], partial(square, sum(found)))]
+
+
+def missing(folder: Path, device: torch.device) -> list[Work]:
+    raise DataError("no such files")
+
+
+class Squares(Reproduction):
+    numbers: tuple[int, ...] = (1, 2)
+
+    def stages(self) -> Sequence[Stage]:
+        return [
+            Stage(partial(squares, self.numbers), reported=False),
+            Stage(missing, needs="atlantis"),
+            Stage(sums),
+        ]
+
+    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
+        return [row["value"] for row in rows]
+
+
+def test_stages_build_on_each_other_and_missing_data_is_noted(tmp_path: Path) -> None:
+    compared, rows, notes = run_stages(Squares(TABLE, Selection()), tmp_path, quiet=True)
+    assert [row["value"] for row in rows] == [25] and compared[0].ours.mean == 25
+    assert notes == ["atlantis: no such files"]
+    assert json.loads((tmp_path / "results.json").read_text())["rows"] == rows
+
+
+def test_what_is_needed_and_missing_ends_the_run_with_results(tmp_path: Path) -> None:
+    class Strict(Squares):
+        def stages(self) -> Sequence[Stage]:
+            return [Stage(partial(squares, (1, 2))), Stage(missing)]
+
+    with pytest.raises(DataError, match="no such files"):
+        run_stages(Strict(TABLE, Selection()), tmp_path, quiet=True)
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert [row["value"] for row in rows] == [1, 4]
+
+
+def test_finished_units_are_not_computed_again(tmp_path: Path) -> None:
+    run_stages(Squares(TABLE, Selection()), tmp_path, quiet=True)
+    file = tmp_path / "units" / "square-1.json"
+    file.write_text(file.read_text().replace('"value": 1', '"value": 5'))
+    _, rows, _ = run_stages(Squares(TABLE, Selection()), tmp_path, quiet=True)
+    assert rows[0]["value"] == (5 + 4) ** 2
+
+
+@pytest.mark.slow
+def test_a_study_is_the_same_on_two_processes(tmp_path: Path, data_dir: Path) -> None:
+    cell = PaperCell("test_accuracy", "percent", 80.0, dataset="german", network="linear")
+    table = replace(load_paper_table("tableak-table9"), cells=(cell,))
+    selection = Selection(batches=2, data_folder=str(data_dir))
+    alone, together = (
+        run_stages(NetworkAccuracy(table, selection), tmp_path / str(workers), workers, quiet=True)
+        for workers in (1, 2)
+    )
+    assert alone == together
+
+
+def test_every_table_names_a_kind_that_there_is() -> None:
+    named = {load_paper_table(name).run for name in paper_tables()}
+    assert named == set(KINDS)
+
+
+@pytest.mark.parametrize("name", [name for name in reproductions() if not name.startswith("tableak-table")])
+def test_plans_travel_to_worker_processes_and_their_units_differ(name: str, tmp_path: Path) -> None:
+    table = load_paper_table(name)
+    if name.startswith("tableak"):
+        drawn = tuple(replace(cell, dataset="synthetic-d1-c1") for cell in table.drawn[:1])
+        table = replace(table, drawn=drawn)
+    for stage in reproduction_of(table, Selection(batches=1, data_folder=str(tmp_path)), CPU).stages():
+        plan = partial(stage.plan, tmp_path)
+        ids = [pack.ids for pack in plan(CPU)]
+        assert ids == [pack.ids for pack in pickle.loads(pickle.dumps(plan))(CPU)]
+        units = [unit for pack in ids for unit in pack]
+        assert len(set(units)) == len(units) > 0
