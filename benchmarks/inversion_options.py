@@ -50,7 +50,7 @@ OPTIONS: dict[str, tuple[Options, Options]] = {
     "plain Adam, cosine": (PLAIN_ADAM, {"sign": True, "learning_rate": 0.06, "schedule": "step"}),
     "straight-through masks": ({"mask_derivative": "straight_through"}, {"mask_derivative": "zero"}),
     "whitening": ({"whitening": 1e-2}, {"whitening": None, "objective": "relative_error"}),
-    "start at the prior": ({"initialisation": "prior"}, {"initialisation": "unit"}),
+    "start at the prior": ({"initialization": "prior"}, {"initialization": "unit"}),
     "temperature to 0.2": ({"temperature_end": 0.2}, {"temperature_end": 1.0}),
     "clamped numbers": ({"numerical": "clamp"}, {"numerical": "sigmoid"}),
     "absent categories masked": ({"mask_absent": True}, {"mask_absent": False}),

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.attacks.gradient_inversion.optimize import attack as attack_module
+from lightleak.attacks.gradient_inversion.optimize import shell
 from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments import packing
@@ -58,7 +59,7 @@ def units(tiny: Any) -> list[Unit]:
 @pytest.fixture(autouse=True)
 def roomy(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the engine's estimate everything fits."""
-    monkeypatch.setattr(attack_module, "card_memory", lambda device: 2**40)
+    monkeypatch.setattr(shell, "card_memory", lambda device: 2**40)
 
 
 @given(memory=st.integers(0, 300), most=st.integers(1, 100))
@@ -179,13 +180,13 @@ def test_a_trial_beyond_the_budget_is_one_call(
     units: list[Unit], chunks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attack, update = packing._attack(units[0]), units[0].observe()[0]
-    monkeypatch.setattr(attack_module, "MEMORY_SHARE", 1.0)
+    monkeypatch.setattr(shell, "MEMORY_SHARE", 1.0)
     monkeypatch.setattr(attack_module, "bytes_per_restart", lambda *_: 2**20)
-    monkeypatch.setattr(attack_module, "card_memory", lambda device: 12 * 2**20)
+    monkeypatch.setattr(shell, "card_memory", lambda device: 12 * 2**20)
     assert attack.on_card(GPU).updates_at_once(update, GPU) == 4
     assert runs_at_once(units[0], 5, GPU) and chunks == [(5, 15)]
     # Where one unit alone is cut, so is its trial.
-    monkeypatch.setattr(attack_module, "card_memory", lambda device: 2 * 2**20)
+    monkeypatch.setattr(shell, "card_memory", lambda device: 2 * 2**20)
     assert runs_at_once(units[0], 1, GPU) and chunks[1:] == [(1, 2)]
 
 
@@ -193,8 +194,8 @@ def test_a_pack_is_one_call_whatever_is_free_when_it_runs(
     tmp_path: Path, units: list[Unit], chunks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attack_module, "bytes_per_restart", lambda *_: 2**20)
-    monkeypatch.setattr(attack_module, "free_memory", lambda device: 1)
-    monkeypatch.setattr(attack_module, "synchronize", lambda device: None)
+    monkeypatch.setattr(shell, "free_memory", lambda device: 1)
+    monkeypatch.setattr(shell, "synchronize", lambda device: None)
     run_pack(units[:5], tmp_path, GPU, "nothing", lambda _: None)
     assert chunks == [(5, 15)]
     row = json.loads(unit_file(tmp_path, units[0].id).read_text())

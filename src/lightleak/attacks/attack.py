@@ -22,7 +22,7 @@ class UpdateAttack(ABC):
         name: registry name.
         citation: the paper.
         threat_model: what the attack is allowed to know.
-        title: how reports call it; empty: by its name.
+        title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it guesses without reading the update, so that leakage is measured against it.
         packs_updates: whether one vectorized call on several updates costs less than a call for each. The methods
             about memory below are for these attacks; the defaults suit all others.
@@ -31,8 +31,8 @@ class UpdateAttack(ABC):
     name: str
     citation: str
     threat_model: ThreatModel
-    title: ClassVar[str] = ""
-    is_baseline: ClassVar[bool] = False
+    title: str = ""
+    is_baseline: bool = False
     packs_updates: ClassVar[bool] = False
 
     @abstractmethod
@@ -58,7 +58,7 @@ class UpdateAttack(ABC):
             updates: what to attack.
             seeds: one root of random streams per update.
             device: where to work.
-            progress: told about the work done; the fractions sum to the number of updates.
+            progress: called with the fraction of work done since its last call; fractions sum to the number of updates.
 
         Returns:
             One reconstruction per update, in their order.

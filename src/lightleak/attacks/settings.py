@@ -1,15 +1,27 @@
 """Base class of the settings of attacks: types checked on construction, copies with changes, a JSON-ready form."""
 
+import logging
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from lightleak.core.errors import UsageError
+
+logger = logging.getLogger(__name__)
+
+RENAMED_SETTINGS = {"initialisation": "initialization", "query_relabelled": "query_relabeled"}
+"""Old names of settings, accepted with a note."""
+
+RENAMED_VALUES = {("objective", "mended"): "corrected"}
+"""Old values of settings, likewise."""
 
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """Settings of an attack. A subclass declares them as fields; annotations are enforced.
+    """Settings of an attack. A subclass declares them as fields; annotations are enforced, lists become tuples.
 
     Attributes:
         owner: what messages call the attack.
@@ -23,6 +35,9 @@ class AttackSettings:
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for name in self.names():
+            value = getattr(self, name)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
             _check(name, getattr(self, name), hints[name])
 
     @classmethod
@@ -37,8 +52,23 @@ class AttackSettings:
         Raises:
             UsageError: no setting of that name, or a value out of range.
         """
-        cls._refuse_unknown(options)
-        return cls(**options)
+        return cls(**cls._known(options))
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any] | Self | None, where: str) -> Self:
+        """Make the settings from plain values; messages begin with ``where``.
+
+        Raises:
+            UsageError: no mapping, no setting of a name, or a value out of range.
+        """
+        if isinstance(given, cls):
+            return given
+        if given is not None and not isinstance(given, Mapping):
+            raise UsageError(f"{where} must be a mapping of settings, got {given!r}")
+        try:
+            return cls.of(**(given or {}))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
 
     def with_options(self, **options: Any) -> Self:
         """A copy with some settings changed.
@@ -46,13 +76,22 @@ class AttackSettings:
         Raises:
             UsageError: no setting of that name, or a value out of range.
         """
-        self._refuse_unknown(options)
-        return replace(self, **options)
+        return replace(self, **self._known(options))
+
+    @classmethod
+    def take_from(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """Remove the settings of this class from ``options`` and return them."""
+        renamed = {old for old, new in RENAMED_SETTINGS.items() if new in cls.names()}
+        return {name: options.pop(name) for name in list(options) if name in renamed.union(cls.names())}
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         known = self.names()
-        return {name: value for name, value in asdict(self).items() if name in known}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if name in known
+        }
 
     def at_least(self, least: float, *names: str) -> None:
         """Raise `UsageError` for one of these settings that is below ``least``; None passes."""
@@ -68,27 +107,74 @@ class AttackSettings:
             if value is not None and not value > 0:
                 raise UsageError(f"{name} must be above 0, got {value}")
 
+    def below_one(self, *names: str) -> None:
+        """Raise `UsageError` for one of these settings that is not at least 0 and below 1."""
+        for name in names:
+            if not 0 <= (value := getattr(self, name)) < 1:
+                raise UsageError(f"{name} must be at least 0 and below 1, got {value}")
+
+    def widths(self, *names: str) -> None:
+        """Raise `UsageError` for one of these settings that does not hold at least one width of at least 1."""
+        for name in names:
+            if not (value := getattr(self, name)) or min(value) < 1:
+                raise UsageError(f"{name} must be widths of at least 1, such as [256, 256], got {list(value)}")
+
     @classmethod
-    def _refuse_unknown(cls, options: dict[str, Any]) -> None:
+    def _known(cls, options: dict[str, Any]) -> dict[str, Any]:
+        """The options under their new names, all of which must be settings."""
+        options = _with_new_names(options)
         known = cls.names()
         if unknown := sorted(set(options) - set(known)):
             raise UsageError(f"{cls.owner} has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
+        return options
+
+
+def require_one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
+    """Raise `UsageError` for a value that is not among those allowed."""
+    if value not in allowed:
+        raise UsageError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def _with_new_names(options: dict[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in options.items():
+        new = RENAMED_SETTINGS.get(name, name)
+        if new != name:
+            _note_once(name, new)
+        if isinstance(value, str) and (new, value) in RENAMED_VALUES:
+            _note_once(f"{new}: {value}", f"{new}: {RENAMED_VALUES[new, value]}")
+            value = RENAMED_VALUES[new, value]
+        found[new] = value
+    return found
+
+
+@cache
+def _note_once(old: str, new: str) -> None:
+    logger.warning("the setting %r is now %r; the old name will be refused in a later version", old, new)
 
 
 def _check(name: str, value: Any, hint: Any) -> None:
     """Refuse a value that is not of the declared type, before it fails in the middle of a run."""
-    if any(get_origin(part) is Literal and value in get_args(part) for part in get_args(hint)):
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if value is None and NoneType in parts:
         return
-    words = get_args(hint) if get_origin(hint) is Literal else ()
-    if words and value not in words:
-        raise UsageError(f"{name} must be one of {', '.join(words)}, got {value!r}")
-    if hint is bool and not isinstance(value, bool):
+    words = [word for part in parts if get_origin(part) is Literal for word in get_args(part)]
+    if words and (value in words or not {int, float}.intersection(parts)):
+        require_one_of(name, value, words)
+    elif any(get_origin(part) is tuple for part in parts):
+        _check_entries(name, value, get_args(parts[0])[0])
+    elif bool in parts and not isinstance(value, bool):
         raise UsageError(f"{name} must be true or false, got {value!r}")
-    if value is None and type(None) in get_args(hint):
-        return
-    if (hint is int or int in get_args(hint)) and (isinstance(value, bool) or not isinstance(value, int)):
+    elif int in parts and (isinstance(value, bool) or not isinstance(value, int)):
         raise UsageError(f"{name} must be a whole number, got {value!r}")
-    if hint is float or float in get_args(hint):
+    elif float in parts:
         usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if not usable:
             raise UsageError(f"{name} must be a finite number, got {value!r}")
+
+
+def _check_entries(name: str, value: Any, hint: Any) -> None:
+    if not isinstance(value, tuple):
+        raise UsageError(f"{name} must be a list, got {value!r}")
+    for entry in value:
+        _check(name, entry, hint)

@@ -58,7 +58,7 @@ BAD = [
     ("numerical", "tanh", "numerical must be one of sigmoid, none, clamp, got 'tanh'"),
     ("pooling", "mode", "pooling must be one of median, mean, none, got 'mode'"),
     ("labels", "restored", "labels must be one of true, geng, bias, got 'restored'"),
-    ("initialisation", "zero", "initialisation must be one of unit, symmetric, normal, prior, got .zero."),
+    ("initialization", "zero", "initialization must be one of unit, symmetric, normal, prior, got .zero."),
     ("schedule", "linear", "schedule must be one of step, cosine, got 'linear'"),
     ("numerical_learning_rate", 0.0, "numerical_learning_rate must be above 0, got 0.0"),
     ("whitening", -1e-2, "whitening must be above 0, got -0.01"),
@@ -92,7 +92,7 @@ def test_every_setting_has_a_case() -> None:
     ("settings", "message"),
     [
         ({"schedule": "cosine", "learning_rate_decay": 0.5}, "schedule 'cosine' needs learning_rate_decay 1, got 0.5"),
-        ({"initialisation": "prior"}, "initialisation 'prior': needs categorical 'softmax', got 'none'"),
+        ({"initialization": "prior"}, "initialization 'prior': needs categorical 'softmax', got 'none'"),
         ({"temperature_end": 0.5, "mask_absent": True}, "temperature_end, mask_absent: needs categorical 'softmax'"),
         ({"prior_weight": 1.0}, "prior_weight: needs categorical 'softmax', got 'none'"),
     ],

@@ -28,7 +28,7 @@ def segments() -> Segments:
 
 
 @pytest.fixture
-def labelled_rows(segments: Segments) -> tuple[Tensor, Tensor]:
+def labeled_rows(segments: Segments) -> tuple[Tensor, Tensor]:
     """Sixty rows in generator space with their class behind them, and the class."""
     random = torch.Generator().manual_seed(5)
     labels = torch.arange(60) % CLASSES
@@ -37,7 +37,7 @@ def labelled_rows(segments: Segments) -> tuple[Tensor, Tensor]:
 
 
 @pytest.fixture
-def make_gan(segments: Segments, labelled_rows: tuple[Tensor, Tensor]):  # type: ignore[no-untyped-def]
+def make_gan(segments: Segments, labeled_rows: tuple[Tensor, Tensor]):  # type: ignore[no-untyped-def]
     """Makes the same untrained GAN each time, with settings changed."""
 
     def make(with_target: bool = True, seed: int = 3, **changed: object) -> ConditionalGAN:
@@ -50,7 +50,7 @@ def make_gan(segments: Segments, labelled_rows: tuple[Tensor, Tensor]):  # type:
         with torch.no_grad():  # a target that is surer of itself than a fresh network
             for layer in (classify[0], classify[2]):
                 layer.weight.mul_(4)
-        rows, labels = labelled_rows
+        rows, labels = labeled_rows
         sampler = ClassSampler(rows, labels, CLASSES, config.balance)
         return ConditionalGAN(generator, critic, sampler, config, classify if with_target else None, seed=seed)
 

@@ -41,9 +41,9 @@ def world(kinds: list[ColumnKind], encoding: Encoding, seed: int) -> tuple[ModeT
             columns.append(Column.categorical(name, [f"v{j}" for j in range(rng.integers(2, 6))]))
             continue
         columns.append(Column(name, kind))
-        centre, spread = rng.normal(0, 50, 3), rng.uniform(0.01, 20, 3)
+        center, spread = rng.normal(0, 50, 3), rng.uniform(0.01, 20, 3)
         part = rng.choice(3, 120, p=[0.6, 0.3, 0.1])
-        values = rng.normal(centre[part], spread[part]) * 10.0 ** rng.integers(-2, 4)
+        values = rng.normal(center[part], spread[part]) * 10.0 ** rng.integers(-2, 4)
         numbers[name] = values.round().astype("int64") if kind is ColumnKind.INTEGER else values
     schema = TableSchema(tuple(columns), label=LABEL)
     frame = pd.DataFrame(

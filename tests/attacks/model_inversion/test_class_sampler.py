@@ -35,5 +35,5 @@ def test_a_row_is_of_the_class_and_every_row_of_it_is_drawn() -> None:
 
 
 def test_no_rows_are_refused() -> None:
-    with pytest.raises(DataError, match="at least one pseudo-labelled"):
+    with pytest.raises(DataError, match="at least one pseudo-labeled"):
         ClassSampler(ROWS[:0], LABELS[:0], 5)

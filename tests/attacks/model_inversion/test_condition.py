@@ -8,11 +8,11 @@ from lightleak.attacks.model_inversion.condition import ConditionClassifier
 
 
 def rows(n: int, seed: int, spread: float = 0.5) -> tuple[torch.Tensor, torch.Tensor]:
-    """Rows of three classes around different centres, of which two differ in the second column alone."""
+    """Rows of three classes around different centers, of which two differ in the second column alone."""
     random = torch.Generator().manual_seed(seed)
     labels = torch.arange(3).repeat_interleave(n)
-    centres = torch.tensor([[3.0, 0.0], [0.0, 1.5], [0.0, -1.5]])
-    return centres[labels] + spread * torch.randn(3 * n, 2, generator=random), labels
+    centers = torch.tensor([[3.0, 0.0], [0.0, 1.5], [0.0, -1.5]])
+    return centers[labels] + spread * torch.randn(3 * n, 2, generator=random), labels
 
 
 def test_rows_of_their_class_teach_it_and_others_do_not() -> None:

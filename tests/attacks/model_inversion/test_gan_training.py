@@ -79,7 +79,7 @@ def test_the_conditioning_loss_teaches_the_generator_its_label(make_gan: Make) -
     gan = make_gan(generator_learning_rate=0.01, inversion_weight=0.0)
     train_gan(gan, Workplace())
     curve = gan.history[:, LOSSES.index("conditioning")]
-    assert curve[:20].mean() > 0.7  # log(3) = 1.1 before it has learnt anything
+    assert curve[:20].mean() > 0.7  # log(3) = 1.1 before it has learned anything
     assert curve[-20:].mean() < 0.2
 
 
@@ -143,10 +143,10 @@ def test_a_value_out_of_range_is_named(make_gan: Make, setting: str, value: obje
     ],
     ids=lambda changed: next(iter(changed)),
 )
-def test_every_setting_acts(make_gan: Make, changed: dict[str, Any], labelled_rows: tuple[Tensor, Tensor]) -> None:
+def test_every_setting_acts(make_gan: Make, changed: dict[str, Any], labeled_rows: tuple[Tensor, Tensor]) -> None:
     plain, other = make_gan(iterations=8), make_gan(iterations=8, **changed)
     for gan in (plain, other):
-        rows, labels = labelled_rows
+        rows, labels = labeled_rows
         kept = labels < 2 if "balance" in changed else labels < 3
         uneven = torch.cat([kept.nonzero()[:, 0], (labels == 2).nonzero()[:3, 0]])
         sampler = ClassSampler(rows[uneven], labels[uneven], 3, gan.config.balance)

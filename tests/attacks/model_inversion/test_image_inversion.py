@@ -37,7 +37,7 @@ class Brightness(nn.Module):
 
 @pytest.fixture
 def public() -> Tensor:
-    """Dull images: halves that differ a little from grey."""
+    """Dull images: halves that differ a little from gray."""
     random = torch.Generator().manual_seed(0)
     halves = 0.3 * (torch.rand(120, 1, 2, 1, generator=random) * 2 - 1)
     noise = 0.05 * torch.randn(120, 1, 8, 8, generator=random)

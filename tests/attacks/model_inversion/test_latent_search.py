@@ -24,7 +24,7 @@ SHORT = GradientSearchConfig(steps=25, learning_rate=0.1, chunk=7)
 
 
 class Toy(ConditionalGenerator):
-    """A hidden layer with batch normalisation, softmax over the sample."""
+    """A hidden layer with batch normalization, softmax over the sample."""
 
     latent_dim, n_classes = LATENT, CLASSES
 
@@ -97,7 +97,7 @@ def test_gradient_search_is_algorithm_5(problem: LatentProblem, labels: Tensor) 
 
 @pytest.mark.parametrize("augment", [None, Shift()], ids=["plain", "augmented"])
 @pytest.mark.parametrize("change", [{}, {"keep_best": False}, {"keep_norm": True}], ids=str)
-def test_chunks_and_neighbours_change_nothing(
+def test_chunks_and_neighbors_change_nothing(
     problem: LatentProblem, labels: Tensor, augment: Shift | None, change: dict[str, Any]
 ) -> None:
     config = dataclasses.replace(SHORT, **change)
@@ -253,11 +253,11 @@ def test_runs_where_the_generator_is(problem: LatentProblem, labels: Tensor) -> 
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"steps": 0}, "steps must be a whole number of at least 1, got 0"),
-        ({"augmentations": 1.5}, "augmentations must be a whole number of at least 1, got 1.5"),
-        ({"chunk": 0}, "chunk must be a whole number"),
-        ({"learning_rate": 0.0}, "learning_rate must be a positive number, got 0.0"),
-        ({"learning_rate": float("nan")}, "learning_rate must be a positive number, got nan"),
+        ({"steps": 0}, "steps must be at least 1, got 0"),
+        ({"augmentations": 1.5}, "augmentations must be a whole number, got 1.5"),
+        ({"chunk": 0}, "chunk must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0, got 0.0"),
+        ({"learning_rate": float("nan")}, "learning_rate must be a finite number, got nan"),
     ],
 )
 def test_settings_are_checked(setting: dict[str, Any], said: str) -> None:

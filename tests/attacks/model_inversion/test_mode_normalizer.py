@@ -95,13 +95,13 @@ def test_the_start_deals_ascending_values_out_to_intervals(found: list[float], c
 def test_the_start_is_a_minimum_of_k_means() -> None:
     values, counts = np.unique(bumps(900), return_counts=True)
     start = interval_start(values, counts.astype(float), 5, seed=0)
-    centres = (start * (values * counts)[:, None]).sum(0) / (start * counts[:, None]).sum(0)
-    nearest = np.abs(values[:, None] - centres).argmin(1)
+    centers = (start * (values * counts)[:, None]).sum(0) / (start * counts[:, None]).sum(0)
+    nearest = np.abs(values[:, None] - centers).argmin(1)
     assert np.array_equal(nearest, start.argmax(1))
 
 
-def test_a_start_whose_neighbours_take_a_cluster_over_still_deals_out_every_value() -> None:
-    # From centres -0.1, 5, 10.1 the middle cluster {0, 10} loses 0 to the left and 10 to the right.
+def test_a_start_whose_neighbors_take_a_cluster_over_still_deals_out_every_value() -> None:
+    # From centers -0.1, 5, 10.1 the middle cluster {0, 10} loses 0 to the left and 10 to the right.
     values = np.array([-0.2, 0.0, 10.0, 10.2])
     for seed in range(20):
         start = interval_start(values, np.array([100.0, 1.0, 1.0, 100.0]), 3, seed)
@@ -158,7 +158,7 @@ def test_values_come_back_from_any_mode_they_are_near() -> None:
     rows = bumps(3000)
     modes = Modes.fit(rows)
     mode = modes.draw(rows, np.random.default_rng(0).random(len(rows)))
-    scaled = modes.normalise(rows, mode)
+    scaled = modes.normalize(rows, mode)
     inside = np.abs(scaled) < 0.99
     np.testing.assert_allclose(modes.restore(scaled, mode)[inside], rows[inside], atol=1e-12)
     assert inside.mean() > 0.999 and np.abs(scaled).max() <= 0.99
@@ -185,7 +185,7 @@ def test_columns_of_few_values_have_modes_and_come_back(rows: list[float]) -> No
     modes = Modes.fit(values)
     mode = modes.draw(values, np.random.default_rng(0).random(len(values)))
     assert len(modes.means) <= 3 and (modes.deviations > 0).all()
-    restored = modes.restore(modes.normalise(values, mode), mode)
+    restored = modes.restore(modes.normalize(values, mode), mode)
     np.testing.assert_allclose(restored, values, rtol=1e-9, atol=1e-9)
 
 

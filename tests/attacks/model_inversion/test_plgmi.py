@@ -153,7 +153,7 @@ def test_weights_that_do_not_fit_are_refused(released: ReleasedModel) -> None:
     [
         ({"bridge": "naive"}, "bridge must be one of exact, shared"),
         ({"numbers": "hard"}, "numbers must be one of straight_through, soft"),
-        ({"iteration": 3}, "unknown setting 'iteration'; known: iterations"),
+        ({"iteration": 3}, "plgmi: the generator has no setting iteration; settings: iterations"),
         ({"gradient": {"step": 1}}, "gradient.*step"),
         ({"pseudo_labels": {"top_n": 0}}, "top_n"),
         ({"augmentation": {"share": 1}}, "share must be"),

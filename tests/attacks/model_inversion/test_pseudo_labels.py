@@ -113,11 +113,11 @@ def test_dynamic_never_keeps_fewer_than_top_n() -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ({"top_n": 0}, "top_n must be a whole number of at least 1, got 0"),
-        ({"minimum": True}, "minimum must be a whole number of at least 1, got True"),
+        ({"top_n": 0}, "top_n must be at least 1, got 0"),
+        ({"minimum": True}, "minimum must be a whole number, got True"),
         ({"top_n": 5, "minimum": 6}, r"minimum must be at most top_n \(5\), got 6"),
-        ({"largest_ratio": 0.5}, "largest_ratio must be a number of at least 1, got 0.5"),
-        ({"largest_ratio": float("nan")}, "largest_ratio must be a number of at least 1, got nan"),
+        ({"largest_ratio": 0.5}, "largest_ratio must be at least 1, got 0.5"),
+        ({"largest_ratio": float("nan")}, "largest_ratio must be a finite number, got nan"),
         ({"least_confidence": 1.0}, "least_confidence must be at least 0 and below 1, got 1.0"),
     ],
 )

@@ -123,7 +123,7 @@ def test_gumbel_noise_has_the_gumbel_distribution_at_softmax_positions_and_is_0_
     assert torch.equal(noise, segments.draw_gumbel(5000, torch.Generator().manual_seed(0)))
 
 
-def test_the_category_that_gumbel_noise_favours_is_drawn_from_the_softmax() -> None:
+def test_the_category_that_gumbel_noise_favors_is_drawn_from_the_softmax() -> None:
     segments = laid_out([("softmax", 3)])
     raw = torch.tensor([0.2, 1.0, -0.5]).expand(40_000, 3)
     noise = segments.draw_gumbel(len(raw), torch.Generator().manual_seed(0))

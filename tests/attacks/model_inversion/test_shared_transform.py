@@ -16,7 +16,7 @@ from lightleak.data.schema import Column, TableSchema
 SCHEMA = TableSchema(
     (
         Column.integer("age"),
-        Column.categorical("colour", ["red", "green", "blue"]),
+        Column.categorical("color", ["red", "green", "blue"]),
         Column.continuous("income", 0.0, 100.0),
         Column.categorical("sex", ["F", "M"]),
     ),
@@ -30,7 +30,7 @@ def rows(n: int = 200, oldest: int = 90) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "age": rng.integers(18, oldest, n),
-            "colour": rng.choice(["red", "green", "blue"], n, p=[0.9, 0.09, 0.01]),
+            "color": rng.choice(["red", "green", "blue"], n, p=[0.9, 0.09, 0.01]),
             "income": rng.uniform(1, 60, n),
             "sex": rng.choice(["F", "M"], n),
         }
@@ -47,7 +47,7 @@ def test_rows_are_the_encoders_and_come_back(encoding: Encoding) -> None:
     h = transform.encode(frame)
     assert torch.equal(h, transform.encoder.encode(frame))
     back = transform.decode(h)
-    for name in ("age", "colour", "sex"):
+    for name in ("age", "color", "sex"):
         assert back[name].tolist() == frame[name].tolist()
     np.testing.assert_allclose(back["income"], frame["income"], atol=1e-4)
 

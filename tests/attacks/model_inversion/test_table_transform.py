@@ -1,4 +1,4 @@
-"""Mode-specific normalisation of whole tables: round trips, and CTGAN's own transformer beside it."""
+"""Mode-specific normalization of whole tables: round trips, and CTGAN's own transformer beside it."""
 
 import json
 from pathlib import Path
@@ -20,7 +20,7 @@ from lightleak.data.schema import Column, TableSchema
 LABEL = Column.categorical("ill", ["no", "yes"])
 SCHEMA = TableSchema(
     (
-        Column.categorical("colour", ["red", "green", "blue", "never seen"]),
+        Column.categorical("color", ["red", "green", "blue", "never seen"]),
         Column.integer("age"),
         Column.continuous("income"),
         Column.categorical("sex", ["M", "F"]),
@@ -36,7 +36,7 @@ def rows(n: int = 500, seed: int = 0) -> pd.DataFrame:
             "sex": rng.choice(["F", "M"], n),
             "income": np.where(rng.random(n) < 0.3, rng.normal(0, 1, n), rng.normal(40, 5, n)),
             "age": rng.integers(18, 90, n),
-            "colour": rng.choice(["blue", "red", "green"], n),
+            "color": rng.choice(["blue", "red", "green"], n),
         }
     )
 
@@ -50,15 +50,15 @@ def test_rows_come_back(transform: ModeTransform) -> None:
     frame = rows()
     back = transform.decode(transform.encode(frame, seed=1))
     assert list(back.columns) == list(SCHEMA.names)
-    for name in ("colour", "sex", "age"):
+    for name in ("color", "sex", "age"):
         assert back[name].tolist() == frame[name].tolist()
     np.testing.assert_allclose(back["income"], frame["income"], atol=1e-5)  # float32 of numbers up to 60
     assert back["age"].dtype == np.int64
 
 
 def test_categories_lie_in_the_schemas_order_whether_or_not_they_are_seen(transform: ModeTransform) -> None:
-    h = transform.encode(rows().assign(colour="green", sex="F"))
-    assert h[:, transform.segments.columns["colour"]].unique(dim=0).tolist() == [[0, 1, 0, 0]]
+    h = transform.encode(rows().assign(color="green", sex="F"))
+    assert h[:, transform.segments.columns["color"]].unique(dim=0).tolist() == [[0, 1, 0, 0]]
     assert h[:, transform.segments.columns["sex"]].unique(dim=0).tolist() == [[0, 1]]
 
 
@@ -98,7 +98,7 @@ def test_project_takes_any_leading_dimensions_and_is_what_decode_shows(transform
     assert [SCHEMA.column("sex").categories[code] for code in codes[..., 1].flatten()] == frame["sex"].tolist()
 
 
-@pytest.mark.parametrize("names", [("age", "income"), ("colour", "sex")])
+@pytest.mark.parametrize("names", [("age", "income"), ("color", "sex")])
 def test_tables_of_one_kind_of_column(names: tuple[str, ...]) -> None:
     schema = TableSchema(tuple(SCHEMA.column(name) for name in names), label=LABEL)
     frame = rows()
@@ -159,7 +159,7 @@ def theirs() -> DataTransformer:
     """CTGAN's own transformer, on the columns in the schema's order."""
     frame = rows()[list(SCHEMA.names)].astype({"age": "float64"})
     found = DataTransformer()
-    found.fit(frame, ["colour", "sex"])
+    found.fit(frame, ["color", "sex"])
     return found
 
 
@@ -193,10 +193,10 @@ def to_theirs(h: Tensor, adopted: ModeTransform, theirs: DataTransformer) -> np.
 
 def test_with_the_same_modes_decoding_is_ctgans(adopted: ModeTransform, theirs: DataTransformer) -> None:
     raw = 3 * torch.randn(1000, adopted.width)
-    raw[:, adopted.segments.columns["colour"].stop - 1] = -1e4  # the category that CTGAN has never seen
+    raw[:, adopted.segments.columns["color"].stop - 1] = -1e4  # the category that CTGAN has never seen
     h = adopted.segments.activate(raw)
     expected, ours = theirs.inverse_transform(to_theirs(h, adopted, theirs)), adopted.decode(h)
-    for name in ("colour", "sex"):
+    for name in ("color", "sex"):
         assert expected[name].tolist() == ours[name].tolist()
     for name, digits in (("age", 0), ("income", 9)):
         seen = rows()[name]

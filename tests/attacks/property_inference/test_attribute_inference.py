@@ -152,10 +152,13 @@ def test_held_out_rates_are_those_of_a_loop() -> None:
     ("settings", "message"),
     [
         ({"classifier": "forest"}, "classifier must be one of network, svm, decision_tree, got 'forest'"),
-        ({"kinds": ("AO", "XX")}, "kinds must be some of AO, AG, VO, VG"),
-        ({"kinds": ()}, "kinds must be some of"),
+        ({"kinds": ("AO", "XX")}, "kinds must be one of AO, AG, VO, VG, got 'XX'"),
+        ({"kinds": ()}, "kinds must be distinct and at least one"),
         ({"adjusted": True, "as_published": True}, "choose adjusted or as_published"),
-        ({"clasifier": "svm"}, "aia has no setting clasifier; settings: classifier, adjusted, kinds, as_published"),
+        (
+            {"clasifier": "svm"},
+            "has no setting clasifier; settings: classifier, adjusted, kinds, as_published",
+        ),
     ],
 )
 def test_settings_without_meaning_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -47,7 +47,7 @@ def test_the_published_replacement_takes_what_no_adversary_knows_explicitly() ->
     labels = torch.ones(20, dtype=torch.long)
     assert replacement.relabel(ids, labels).nonzero().flatten().tolist() == [0, 1, 2, 3, 4]
     assert replacement.n_auxiliary == 3
-    assert replacement.config.query_relabelled
+    assert replacement.config.query_relabeled
     assert refinement.config == ModelRefinementConfig(strength=2.0, objective="as_coded")
 
 

@@ -75,7 +75,7 @@ def test_the_response_of_all_rows_follows_from_that_of_halves():
     response, noise = held_out_response(fractions, (0.2 + 0.6 * fractions + common)[..., None] + own)
     # Spearman-Brown: 2 * 0.6 / 1.6; the line has its fixed point at 0.2 / 0.4.
     assert response.slope == pytest.approx(0.75, abs=0.01)
-    assert response.centre == pytest.approx(0.5, abs=0.03)
+    assert response.center == pytest.approx(0.5, abs=0.03)
     # Half of the variance that a pair has in common, on the scale of the steeper line; 4000 pairs tell it to 15%.
     assert noise.with_property == pytest.approx(0.01 * (0.75 / 0.6) ** 2, rel=0.15)
     assert noise.without == pytest.approx(0.0025 * (0.75 / 0.6) ** 2, rel=0.4)

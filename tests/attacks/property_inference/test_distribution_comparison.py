@@ -78,7 +78,7 @@ def test_same_seed_same_estimate(name):
     assert (first.fraction == other.fraction) == (name == "provfl_b_mixture")
 
 
-def test_a_kind_does_not_feel_its_neighbours():
+def test_a_kind_does_not_feel_its_neighbors():
     seen = observe()
     alone = attack(kinds=["AO"], **SMALL).run(seen)
     passive = dataclasses.replace(seen, adversary="C2", results={"AO": seen.results["AO"]})
@@ -158,7 +158,7 @@ def test_as_published_leaves_estimates_raw():
     assert not config.clip
     estimate = DistributionComparison(config).run(observe(shift=2.0))
     assert (estimate.low, estimate.high) == (0, 1)
-    assert [warning.partition(":")[0] for warning in estimate.warnings] == ["no interval was made"]
+    assert [warning.partition(":")[0] for warning in estimate.warnings] == ["no interval was computed"]
 
 
 def test_clipping_keeps_estimates_in_range():
@@ -173,15 +173,15 @@ def test_clipping_keeps_estimates_in_range():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kinds": ["AO", "XX"]}, "kinds must be one of AO, AG, VO, VG; got 'XX'"),
+        ({"kinds": ["AO", "XX"]}, "kinds must be one of AO, AG, VO, VG, got 'XX'"),
         ({"kinds": []}, "distinct and at least one"),
         ({"kinds": ["AO", "AO"]}, "distinct and at least one"),
-        ({"norm": "l3"}, "norm must be one of l1, l2, linf, discriminant; got 'l3'"),
+        ({"norm": "l3"}, "norm must be one of l1, l2, linf, discriminant, got 'l3'"),
         ({"estimator": "forest"}, "estimator must be one of mixture, decision_tree"),
         ({"ensemble": "median"}, "ensemble must be one of mean, weighted"),
         ({"features": "moments"}, "features must be one of quantiles, sorted"),
-        ({"samples": 0}, "samples must be a whole number, at least 1; got 0"),
-        ({"queries": 0}, "queries must be a whole number, at least 1"),
+        ({"samples": 0}, "samples must be at least 1, got 0"),
+        ({"queries": 0}, "queries must be at least 1"),
         ({"sample_size": 2.5}, "sample_size must be a whole number"),
         ({"n_quantiles": 3000}, "n_quantiles must be at most sample_size 2000, got 3000"),
         ({"fraction_step": 3}, "fraction_step must divide 100"),

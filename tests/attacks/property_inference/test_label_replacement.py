@@ -64,7 +64,7 @@ AUXILIARY = torch.tensor([3, 30, 11, 3, 25])
 PROPERTY = torch.tensor([True, False, True, False, True])
 
 
-def test_only_the_auxiliary_rows_are_relabelled() -> None:
+def test_only_the_auxiliary_rows_are_relabeled() -> None:
     data = rows()
     callback = LabelReplacement(LabelReplacementConfig(), data.ids[AUXILIARY], PROPERTY)
     expected = data.labels.clone()
@@ -74,10 +74,10 @@ def test_only_the_auxiliary_rows_are_relabelled() -> None:
 
 
 @pytest.mark.parametrize("query_relabelled", [False, True])
-def test_training_is_that_on_a_relabelled_table(query_relabelled: bool) -> None:
+def test_training_is_that_on_a_relabeled_table(query_relabelled: bool) -> None:
     """The slow reference writes the property into the table; gradients are queried of one loss or the other."""
     data = rows()
-    config = LabelReplacementConfig(query_relabelled=query_relabelled)
+    config = LabelReplacementConfig(query_relabeled=query_relabelled)
     callback, witness, other = LabelReplacement(config, data.ids[AUXILIARY], PROPERTY), Witness(), Witness()
     replaced = fit(data, callback, witness)
     labels = callback.relabel(data.ids, data.labels)
@@ -133,7 +133,7 @@ def test_labels_are_given_back() -> None:
         def on_train_epoch_end(self, *_: Any) -> None:
             raise RuntimeError("broken")
 
-    callback = LabelReplacement(LabelReplacementConfig(query_relabelled=True), data.ids[AUXILIARY], PROPERTY)
+    callback = LabelReplacement(LabelReplacementConfig(query_relabeled=True), data.ids[AUXILIARY], PROPERTY)
     module = fit(data, callback)
     assert (module.relabel, module.query_relabeled) == (None, False)
     module = SplitClassifier(SplitSpec(WIDTHS), seed=0)
@@ -151,9 +151,9 @@ def test_labels_are_given_back() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(UsageError, match="rows must be one of auxiliary, first_batches; got 'all'"):
+    with pytest.raises(UsageError, match="rows must be one of auxiliary, first_batches, got 'all'"):
         LabelReplacementConfig("all")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="orientation must be one of agreeing, printed; got 'other'"):
+    with pytest.raises(UsageError, match="orientation must be one of agreeing, printed, got 'other'"):
         LabelReplacementConfig(orientation="other")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"shape \[m\], got \(5,\) and \(4,\)"):
         LabelReplacement(LabelReplacementConfig(), AUXILIARY, PROPERTY[:4])
@@ -173,5 +173,5 @@ def test_what_cannot_be_is_refused() -> None:
 
 
 def test_as_published_is_what_the_code_does() -> None:
-    published = LabelReplacementConfig("first_batches", query_relabelled=True, orientation="printed")
+    published = LabelReplacementConfig("first_batches", query_relabeled=True, orientation="printed")
     assert LabelReplacementConfig.as_published() == published

@@ -24,7 +24,7 @@ def test_equals_least_squares_over_distribution_functions():
     assert mixture_scores(values, 49).fraction == pytest.approx(fraction)
 
 
-def test_scores_are_centred_on_the_classes():
+def test_scores_are_centerd_on_the_classes():
     scores = mixture_scores(kind_values(np.random.default_rng(1)))
     assert scores.with_property.mean() == pytest.approx(1)
     assert scores.without.mean() == pytest.approx(0, abs=1e-12)

@@ -112,7 +112,7 @@ def test_norms_of_rows_with_the_property_grow_to_the_cap_and_others_shrink() -> 
 
 def test_one_step_is_that_of_autograd_on_the_whole_loss() -> None:
     """The slow reference: one graph through bottom network and head, and plain SGD with weight decay."""
-    for objective in ("mended", "as_coded"):
+    for objective in ("corrected", "as_coded"):
         callback = refinement(objective=objective, dropout=0.0, strength=2.0)
         callback._batch_size = len(AUXILIARY)
         seen: list[dict[str, Tensor]] = []
@@ -129,7 +129,7 @@ def test_one_step_is_that_of_autograd_on_the_whole_loss() -> None:
         has = inputs[:, 0] > 0
         outputs = fresh.party_output(PARTY, inputs)
         logits = head(outputs)
-        extra = output_loss(outputs, has, 0.5) if objective == "mended" else output_loss_as_coded(logits, has)
+        extra = output_loss(outputs, has, 0.5) if objective == "corrected" else output_loss_as_coded(logits, has)
         (F.cross_entropy(logits, has.long()) + 2.0 * extra).backward()
         for name, value in module.network.named_parameters():
             before = seen[0][name]
@@ -205,13 +205,13 @@ def test_a_resumed_training_goes_on_as_it_would_have(tmp_path: Path) -> None:
 
 def test_what_cannot_be_is_refused() -> None:
     for wrong, message in (
-        ({"objective": "printed"}, "objective must be one of mended, as_coded; got 'printed'"),
+        ({"objective": "printed"}, "objective must be one of corrected, as_coded, got 'printed'"),
         ({"strength": -1.0}, "strength must be at least 0, got -1.0"),
-        ({"strength": float("nan")}, "strength must be at least 0, got nan"),
+        ({"strength": float("nan")}, "strength must be a finite number, got nan"),
         ({"cap": 0.0}, "cap must be above 0, got 0.0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
-        ({"hidden": ()}, "hidden must hold widths"),
+        ({"hidden": ()}, "hidden must be widths"),
     ):
         with pytest.raises(UsageError, match=message):
             ModelRefinementConfig(**wrong)

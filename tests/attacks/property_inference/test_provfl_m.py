@@ -146,10 +146,10 @@ def test_a_passive_adversary_asked_to_replace_labels_is_refused() -> None:
 
 
 def test_settings_reach_their_part_and_are_json_ready() -> None:
-    made = attack(strength=0.5, cap=2.0, query_relabelled=True, samples=50, kinds=["AO"])
+    made = attack(strength=0.5, cap=2.0, query_relabeled=True, samples=50, kinds=["AO"])
     augmentation = made.training_part("C1")
     assert augmentation.model_refinement == ModelRefinementConfig(strength=0.5, cap=2.0)
-    assert augmentation.label_replacement == LabelReplacementConfig(query_relabelled=True)
+    assert augmentation.label_replacement == LabelReplacementConfig(query_relabeled=True)
     assert made.config.comparison == DistributionComparisonConfig(samples=50, kinds=("AO",))
     plain = made.options()
     assert json.loads(json.dumps(plain)) == plain
@@ -158,7 +158,7 @@ def test_settings_reach_their_part_and_are_json_ready() -> None:
     for options, message in (
         ({"strenght": 1.0}, "no setting strenght"),
         ({"strength": -1.0}, "strength must be at least 0, got -1.0"),
-        ({"samples": 0}, "samples must be a whole number"),
+        ({"samples": 0}, "samples must be at least 1"),
         ({"rows": "all"}, "rows must be one of"),
     ):
         with pytest.raises(UsageError, match=message):

@@ -73,10 +73,10 @@ def test_turned_worlds_turn_the_answer(games: tuple[list[Game], list[Game]]) -> 
 
 
 def test_a_property_without_influence_is_warned_of() -> None:
-    """Among shadows of one pool the worlds look apart, each being the rows it favours; across pools they do not."""
+    """Among shadows of one pool the worlds look apart, each being the rows it favors; across pools they do not."""
     decision = ShadowModels(WORLDS, SMALL).decide(*target(0, 0, leaks=False))
     assert 0.25 < decision.shadow_accuracy < 0.75
-    assert "not told apart even among shadow models" in decision.warnings[0]
+    assert "cannot be distinguished even among shadow models" in decision.warnings[0]
 
 
 def test_a_target_unlike_every_shadow_is_warned_of(games: tuple[list[Game], list[Game]]) -> None:

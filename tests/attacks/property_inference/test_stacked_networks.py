@@ -75,7 +75,7 @@ def test_training_equals_pytorchs_one_by_one(n_classes: int, schedule: Schedule)
         assert not torch.allclose(module(inputs), as_modules(initial_networks(3, widths, "torch", 9), i)(inputs))
 
 
-def test_a_network_does_not_depend_on_its_neighbours() -> None:
+def test_a_network_does_not_depend_on_its_neighbors() -> None:
     inputs, members, labels = made(3, 2)
     outputs = []
     for k in (1, 3):
@@ -91,7 +91,7 @@ def test_gathering_in_small_blocks_changes_nothing(monkeypatch: pytest.MonkeyPat
     outputs = []
     for size in (stacked_networks.BLOCK_BYTES, 2000):
         monkeypatch.setattr(stacked_networks, "BLOCK_BYTES", size)
-        rows = FeatureRows(inputs).standardised(members[0])
+        rows = FeatureRows(inputs).standardized(members[0])
         networks = initial_networks(2, (D, 6, 1), "torch", seed=1)
         train(networks, rows, members, labels, Schedule(epochs=2), seed=2)
         outputs.append(networks.outputs(rows, torch.arange(ROWS)))
@@ -105,20 +105,20 @@ def test_outputs_can_be_read_of_an_inner_layer() -> None:
     torch.testing.assert_close(networks.outputs(FeatureRows(inputs), at, layer=1), expected)
 
 
-def test_standardised_rows_have_mean_0_and_deviation_1_over_the_given_rows() -> None:
+def test_standardized_rows_have_mean_0_and_deviation_1_over_the_given_rows() -> None:
     values = torch.tensor([[1, 0, 7], [0, 1, 7], [1, 1, 7], [0, 0, 7], [1, 0, 9]], dtype=torch.uint8)
     at = torch.tensor([0, 1, 2, 4])
-    taken = FeatureRows(values).standardised(at).take(torch.arange(5))
+    taken = FeatureRows(values).standardized(at).take(torch.arange(5))
     known = values[at].double()
     varying = ((values - known.mean(0)) / known.std(0, correction=0)).float()
     torch.testing.assert_close(taken, varying)
-    flat = FeatureRows(values[:4]).standardised(torch.arange(4)).take(torch.arange(4))
+    flat = FeatureRows(values[:4]).standardized(torch.arange(4)).take(torch.arange(4))
     assert flat[:, 2].tolist() == [0.0] * 4  # a constant column
 
 
-def test_standardising_survives_an_offset_far_larger_than_the_spread() -> None:
+def test_standardizing_survives_an_offset_far_larger_than_the_spread() -> None:
     values = torch.randn(200, 1) + 1000
-    taken = FeatureRows(values).standardised(torch.arange(200)).take(torch.arange(200))
+    taken = FeatureRows(values).standardized(torch.arange(200)).take(torch.arange(200))
     assert abs(float(taken.std(correction=0)) - 1) < 1e-3
 
 
@@ -135,11 +135,11 @@ def test_initial_weights_follow_their_law() -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"method": "lbfgs"}, "method must be adam or sgd, got 'lbfgs'"),
+        ({"method": "lbfgs"}, "method must be one of adam, sgd, got 'lbfgs'"),
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"learning_rate": 0.0}, "learning_rate must be above 0"),
-        ({"decay": math.nan}, "decay must be above 0"),
+        ({"decay": math.nan}, "decay must be a finite number"),
         ({"weight_decay": -1.0}, "weight_decay must be at least 0"),
     ],
 )

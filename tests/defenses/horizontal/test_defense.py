@@ -40,13 +40,13 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_the_registries_hold_the_defences() -> None:
+def test_the_registries_hold_the_defenses() -> None:
     assert UPDATE_DEFENSES.names() == NAMES
     assert TRAINING_DEFENSES.names() == ("dp_sgd",)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_options_make_the_same_defence_again(name: str) -> None:
+def test_options_make_the_same_defense_again(name: str) -> None:
     defense = make(name)
     options = json.loads(json.dumps(defense.options()))
     assert make(name, **options) == defense
@@ -134,7 +134,7 @@ def test_what_cannot_be_is_refused_by_name(name: str, options: dict[str, Any], m
 
 
 def test_a_misspelt_name_is_told() -> None:
-    with pytest.raises(UsageError, match=r"unknown defence 'gausian_noise' .did you mean 'gaussian_noise'"):
+    with pytest.raises(UsageError, match=r"unknown defense 'gausian_noise' .did you mean 'gaussian_noise'"):
         UPDATE_DEFENSES.get("gausian_noise")
 
 

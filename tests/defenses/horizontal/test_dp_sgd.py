@@ -26,7 +26,7 @@ RATE, STEPS = 32 / 30_000, 9_420  # batches of 32 from 30,000 rows for ten epoch
 
 
 @pytest.mark.parametrize("options", [{"noise_multiplier": 1.0}, {"target_epsilon": 2.0, "accountant": "prv"}])
-def test_options_make_the_same_defence_again(options: dict[str, Any]) -> None:
+def test_options_make_the_same_defense_again(options: dict[str, Any]) -> None:
     defense = DPSGD(**options)
     assert TRAINING_DEFENSES.get("dp_sgd")(**json.loads(json.dumps(defense.options()))) == defense
     assert isinstance(defense, TrainingDefense) and not isinstance(defense, UpdateDefense)

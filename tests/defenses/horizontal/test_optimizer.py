@@ -1,4 +1,4 @@
-"""The wrapping optimiser: the same steps by hand, the same bits without strength, and what it refuses."""
+"""The wrapping optimizer: the same steps by hand, the same bits without strength, and what it refuses."""
 
 from collections.abc import Callable
 
@@ -98,7 +98,7 @@ def test_a_resumed_training_repeats_to_the_bit(kind: str) -> None:
     assert same(take_steps(second, resumed, range(2, 5)), expected)
 
 
-def test_both_optimisers_share_groups_and_state() -> None:
+def test_both_optimizers_share_groups_and_state() -> None:
     model = network()
     optimizer = DefendedOptimizer(OPTIMIZERS["momentum"](model), model, NoDefense(), 0)
     for _ in range(2):

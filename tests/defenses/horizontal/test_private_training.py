@@ -168,7 +168,7 @@ def test_a_checkpoint_without_privacy_is_not_resumed_with_it(
     plain.fit(make_model(optimizer=SGD), datamodule=make_data())
     (path,) = tmp_path.rglob("*.ckpt")
     model, training = prepare(DPSGD(noise_multiplier=1.0))
-    with pytest.raises(UsageError, match="0 steps are accounted for, but the Trainer goes on from 6"):
+    with pytest.raises(UsageError, match="0 steps are accounted for, but the Trainer resumes from 6"):
         make_trainer(*training.callbacks, max_epochs=2).fit(
             model, datamodule=training.data, ckpt_path=path, weights_only=True
         )
@@ -195,7 +195,7 @@ def test_training_on_is_accounted_for_and_a_second_start_refused(prepare: Prepar
     trainer.fit_loop.max_epochs = 2
     trainer.fit(model, datamodule=training.data)
     assert training.facts()["steps"] == 12
-    with pytest.raises(UsageError, match="12 steps are accounted for, but the Trainer goes on from 0"):
+    with pytest.raises(UsageError, match="12 steps are accounted for, but the Trainer resumes from 0"):
         make_trainer(*training.callbacks).fit(model, datamodule=training.data)
 
 

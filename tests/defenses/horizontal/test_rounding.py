@@ -1,4 +1,4 @@
-"""Clipping bounds the norm and keeps the direction; signs and quantisation keep what they promise."""
+"""Clipping bounds the norm and keeps the direction; signs and quantization keep what they promise."""
 
 import math
 
@@ -46,7 +46,7 @@ def test_signs_keep_the_sum_of_magnitudes_and_one_magnitude_per_tensor(gradient:
 
 
 @pytest.mark.parametrize("bits", [2, 3, 8])
-def test_quantisation_is_unbiased_on_few_levels(bits: int, gradient: dict[str, Tensor]) -> None:
+def test_quantization_is_unbiased_on_few_levels(bits: int, gradient: dict[str, Tensor]) -> None:
     draws, levels, n = generator(0), 2 ** (bits - 1) - 1, 500
     runs = [Quantization(bits).apply(gradient, draws) for _ in range(n)]
     for name, given in gradient.items():

@@ -52,7 +52,7 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def test_the_defence_enters_training_and_none_of_strength_zero_does(fit: Fit) -> None:
+def test_the_defense_enters_training_and_none_of_strength_zero_does(fit: Fit) -> None:
     undefended = fit(None)
     assert same(fit(NoDefense()), undefended)
     assert same(fit(GaussianNoise(0.0)), undefended)

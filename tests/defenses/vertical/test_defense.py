@@ -1,4 +1,4 @@
-"""What holds for every defence, and how one is added, named and refused."""
+"""What holds for every defense, and how one is added, named and refused."""
 
 import json
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ ACTS_ON_ROWS = {"shuffle", "withdraw"}
 
 @pytest.fixture
 def halved() -> Iterator[str]:
-    """A defence made in one place: gradients come back halved."""
+    """A defense made in one place: gradients come back halved."""
 
     class Halve(Transform):
         def gradients(self, gradients: Tensor, outputs: Tensor) -> Tensor:
@@ -70,12 +70,12 @@ def weights(module: SplitClassifier) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
 
 
-def test_registry_holds_the_paper_defences() -> None:
+def test_registry_holds_the_paper_defenses() -> None:
     assert VERTICAL_DEFENSES.names() == NAMES
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_options_make_the_same_defence_again(name: str) -> None:
+def test_options_make_the_same_defense_again(name: str) -> None:
     defense = make_defense(name)
     options = json.loads(json.dumps(defense.options()))
     assert make_defense(name, options) == defense
@@ -101,7 +101,7 @@ def test_preparing_leaves_the_given_rows_alone_and_follows_the_seed(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_defence_trains_and_repeats(name: str, rows: VerticalRows) -> None:
+def test_every_defense_trains_and_repeats(name: str, rows: VerticalRows) -> None:
     runs = [weights(train(rows, make_defense(name).transform(seed))) for seed in (0, 0, 1)]
     undefended = weights(train(rows, None))
     assert torch.equal(runs[0], runs[1])
@@ -111,7 +111,7 @@ def test_every_defence_trains_and_repeats(name: str, rows: VerticalRows) -> None
 
 
 @pytest.mark.parametrize("name", ["laplace", "ppdl"])
-def test_the_active_party_sees_gradients_before_the_defence(name: str, rows: VerticalRows) -> None:
+def test_the_active_party_sees_gradients_before_the_defense(name: str, rows: VerticalRows) -> None:
     one_batch = VerticalRows(rows.inputs[:8], rows.labels[:8], rows.ids[:8], rows.widths)
     defended, plain = train(one_batch, make_defense(name).transform(0)), train(one_batch, None)
     assert defended.exchange is not None and plain.exchange is not None
@@ -119,7 +119,7 @@ def test_the_active_party_sees_gradients_before_the_defence(name: str, rows: Ver
     assert not torch.equal(weights(defended), weights(plain))
 
 
-def test_a_new_defence_is_one_class(halved: str, rows: VerticalRows) -> None:
+def test_a_new_defense_is_one_class(halved: str, rows: VerticalRows) -> None:
     defense = make_defense("weak", {"defense": halved})
     assert defense.describe() == "halved gradients"
     assert not torch.equal(weights(train(rows, defense.transform(0))), weights(train(rows, None)))

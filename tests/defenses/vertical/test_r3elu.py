@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lightleak.defenses.vertical.r3elu import R3eluDefense, clip_largest, randomise, response_probability
+from lightleak.defenses.vertical.r3elu import R3eluDefense, clip_largest, randomize, response_probability
 
 WIDTH = 6
 
@@ -82,7 +82,7 @@ def test_measured_odds_stay_within_the_budget(direction: str, first: list[float]
 def test_budget_is_split_and_noise_has_the_stated_scale() -> None:
     values = torch.zeros(200_000, 4, dtype=torch.float64)
     values[:, 0], values[:, 1] = 3.0, 1.5
-    clipped, responds, noise = randomise(values, 4.0, 2, 10.0, torch.Generator().manual_seed(0))
+    clipped, responds, noise = randomize(values, 4.0, 2, 10.0, torch.Generator().manual_seed(0))
     highest = math.e / (1 + math.e)  # epsilon / 2 / kept = 1
     expected = torch.tensor([highest, 0.5 + (highest - 0.5) / 2, 0.5, 0.5])
     assert torch.allclose(responds.double().mean(0), expected.double(), atol=0.006)
@@ -115,7 +115,7 @@ def test_gradient_bound_is_in_units_of_the_records_own_loss() -> None:
     assert float(spread[0] / spread[1]) == pytest.approx(1.0, rel=0.1)
 
 
-def test_testing_is_randomised_and_does_not_change_training() -> None:
+def test_testing_is_randomized_and_does_not_change_training() -> None:
     outputs = torch.rand(2, 8, 4)
     defense = R3eluDefense()
     plain, tested = defense.transform(0), defense.transform(0)

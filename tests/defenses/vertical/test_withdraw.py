@@ -59,7 +59,7 @@ def test_who_knows_the_ratio_inverts_the_share(ratio: float) -> None:
     assert (defense.share_before(0.0), defense.share_before(1.0)) == (0.0, 1.0)
 
 
-def test_no_other_defence_changes_the_share() -> None:
+def test_no_other_defense_changes_the_share() -> None:
     others = [VERTICAL_DEFENSES.get(name)() for name in VERTICAL_DEFENSES if name != "withdraw"]
     assert {defense.name for defense in others} == {"none", "laplace", "ppdl", "r3elu", "shuffle"}
     assert all(defense.share_before(0.3) == 0.3 for defense in others)

@@ -7,7 +7,7 @@ from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation
 
-Initialisation = Literal["unit", "symmetric", "normal", "prior"]
+Initialization = Literal["unit", "symmetric", "normal", "prior"]
 Pooling = Literal["median", "mean", "none"]
 ObjectiveName = Literal["cosine", "squared_error", "relative_error"]
 RateSchedule = Literal["step", "cosine"]
@@ -22,18 +22,18 @@ CPU_MEMORY_MB = 1024
 
 @dataclass(frozen=True)
 class EngineConfig(AttackSettings):
-    """How candidates are optimised, merged and judged; defaults are TabLeak's (Sec. 4, App. B, its published settings).
+    """How candidates are optimized, merged and judged; defaults are TabLeak's (Sec. 4, App. B, its published settings).
 
     Attributes:
-        restarts: independent initialisations N, the ensemble size.
-        steps: optimisation steps.
+        restarts: independent initializations N, the ensemble size.
+        steps: optimization steps.
         learning_rate: Adam's step.
         learning_rate_decay: factor of the step after every ``decay_every`` steps; 1 keeps it.
         decay_every: see ``learning_rate_decay``.
         schedule: ``step`` as the two settings above say, or ``cosine``: down to nearly nothing along half a cosine.
         numerical_learning_rate: Adam's step of numbers; None: ``learning_rate``.
         sign: step along the sign of the gradient (Geiping et al. 2020) instead of the gradient.
-        initialisation: where candidates start: uniform in [0, 1] (``unit``, TabLeak's Algorithm 1), uniform in [-1, 1]
+        initialization: where candidates start: uniform in [0, 1] (``unit``, TabLeak's Algorithm 1), uniform in [-1, 1]
             (``symmetric``, its published code), standard ``normal``, or at the ``prior``: logits, whatever the
             encoding's scale, at half the log shares of the categories plus normal noise, numbers near their mean, or
             at their lower bound where most rows lie there.
@@ -60,9 +60,9 @@ class EngineConfig(AttackSettings):
         entropy: ``frequency`` of projected restarts (paper, Sec. 3.2) or the pooled ``soft`` distribution (published
             code).
         stop_below: a restart whose loss falls below this stops moving; ``None`` runs all steps, as the paper does.
-        precision: floating-point type of the optimisation. ``bfloat16`` and ``tf32`` are float32 in all but the
+        precision: floating-point type of the optimization. ``bfloat16`` and ``tf32`` are float32 in all but the
             factors of matrix products: rounded to bfloat16 (plain ReLU networks alone), or to TF32 (a GPU alone).
-        memory_mb: budget for one vectorised call; more work than that runs in chunks. ``None``: `CPU_MEMORY_MB`, and
+        memory_mb: budget for one vectorized call; more work than that runs in chunks. ``None``: `CPU_MEMORY_MB`, and
             on a GPU most of what is free there (in a campaign, most of its memory).
         keep_ensemble: return the matched restarts.
 
@@ -80,7 +80,7 @@ class EngineConfig(AttackSettings):
     schedule: RateSchedule = "step"
     numerical_learning_rate: float | None = None
     sign: bool = True
-    initialisation: Initialisation = "unit"
+    initialization: Initialization = "unit"
     objective: ObjectiveName = "cosine"
     whitening: float | None = None
     mask_derivative: MaskDerivative = "zero"
@@ -111,11 +111,11 @@ class EngineConfig(AttackSettings):
         self._check_together()
 
     def _check_together(self) -> None:
-        """Refuse settings that have no meaning beside each other."""
+        """Refuse settings that contradict each other."""
         if self.schedule == "cosine" and self.learning_rate_decay != 1:
             raise UsageError(f"schedule 'cosine' needs learning_rate_decay 1, got {self.learning_rate_decay}")
         soft = {
-            "initialisation 'prior'": self.initialisation == "prior",
+            "initialization 'prior'": self.initialization == "prior",
             "temperature_end": self.temperature_end != 1,
             "mask_absent": self.mask_absent,
             "tie_numbers": self.tie_numbers,
@@ -141,7 +141,7 @@ class EngineConfig(AttackSettings):
     @property
     def needs_prior(self) -> tuple[str, ...]:
         """Settings that use what is believed of rows before an update, those that are on."""
-        asked = {"initialisation 'prior'": self.initialisation == "prior", "prior_weight": self.prior_weight > 0}
+        asked = {"initialization 'prior'": self.initialization == "prior", "prior_weight": self.prior_weight > 0}
         return (*self.needs_closed_form, *(name for name, on in asked.items() if on))
 
     @property

@@ -23,7 +23,7 @@ class FittedInversion(ABC):
     """An attack that has learned all it will from a released model, and makes rows for any class.
 
     Attributes:
-        excluded: classes without enough pseudo-labelled public rows, by index, with the reason.
+        excluded: classes without enough pseudo-labeled public rows, by index, with the reason.
         classes: indices of the classes that can be asked for, ascending.
         searches: latent searches it knows; the first is its own.
         losses: training curves by name, one value per logged iteration, ``iteration`` among them; empty where nothing
@@ -57,12 +57,12 @@ class FittedInversion(ABC):
 
 @dataclass(frozen=True)
 class Workplace:
-    """Where a long fit works.
+    """Device, checkpoints and progress of a long fit.
 
     Attributes:
         device: where tensors live.
-        folder: where checkpoints go; a fit that finds its own goes on from it. None keeps none.
-        progress: told about the work done.
+        folder: directory of checkpoints; a fit resumes from its own. None writes none.
+        progress: called with the fraction of the work done since its last call.
     """
 
     device: torch.device | str = "cpu"
@@ -76,7 +76,7 @@ class InversionAttack(ABC):
     Attributes:
         name: registry name.
         citation: the paper.
-        title: how reports call it; empty: by its name.
+        title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it reads nothing of the released model but its answers to public rows.
         pseudo_labels: which public rows it learns from; those that its figures are compared with are chosen likewise.
         needs_gradients_of_target: whether it cannot work without gradients of the released model.
@@ -87,8 +87,8 @@ class InversionAttack(ABC):
 
     name: str
     citation: str
-    title: ClassVar[str] = ""
-    is_baseline: ClassVar[bool] = False
+    title: str = ""
+    is_baseline: bool = False
     has_latent_space: ClassVar[bool] = False
     pseudo_labels: PseudoLabelConfig = PseudoLabelConfig()
 

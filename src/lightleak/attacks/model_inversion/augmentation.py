@@ -44,7 +44,7 @@ class TableAugmentation:
     """Both augmentations at once, for `gradient_search`.
 
     The space is that of ``layout``, be it the target's input or the generator's. In the space of mode-specific
-    normalisation a number is ``(value - mean) / (4 deviation)`` of its mode, so the noise of any mode is 1/4 there.
+    normalization a number is ``(value - mean) / (4 deviation)`` of its mode, so the noise of any mode is 1/4 there.
 
     Args:
         layout: the columns; one that has several positions is masked as a whole.

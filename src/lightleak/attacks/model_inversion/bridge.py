@@ -12,7 +12,8 @@ from lightleak.attacks.model_inversion.mode_normalizer import DEVIATIONS
 from lightleak.attacks.model_inversion.segments import BlockArgmax
 from lightleak.attacks.model_inversion.shared_transform import SharedTransform
 from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
-from lightleak.core.errors import DataError, UnsupportedError, UsageError
+from lightleak.attacks.settings import require_one_of
+from lightleak.core.errors import DataError, UnsupportedError
 from lightleak.data.encoder import TableEncoder
 
 Categories = Literal["soft", "straight_through"]
@@ -61,7 +62,7 @@ class HardBridge(Bridge):
 
     def forward(self, h: Tensor) -> Tensor:
         """The target's input ``[..., d]`` for ``h [..., d]``."""
-        # The likeliest category is that of the probabilities: a standardised rare one may lie above it.
+        # The likeliest category is that of the probabilities: a standardized rare one may lie above it.
         at = self.choose.starts + self.choose(h.detach().double() * self.scale + self.shift)
         low, high = self.low.to(h.dtype), self.high.to(h.dtype)
         hard = low.expand(h.shape).scatter(-1, at, high[at])
@@ -69,7 +70,7 @@ class HardBridge(Bridge):
 
 
 class ModeBridge(Bridge):
-    """Between mode-specific normalisation and any encoding of the target; columns and categories are matched by name.
+    """Between mode-specific normalization and any encoding of the target; columns and categories are matched by name.
 
     Numbers are exactly what decoding to a table and encoding again gives: the likeliest mode, whole numbers rounded,
     clamped to the bounds. Their derivative is that of the expected value ``sum_k p_k (4 s_k a + m_k)`` over the modes,
@@ -154,8 +155,8 @@ class ModeBridge(Bridge):
     def _numbers(self, h: Tensor) -> Tensor:
         """Encoded numbers ``[..., m]``."""
         scaled = h.index_select(-1, self.transform.tanh_positions).index_select(-1, self.order)
-        spread, centre = (h @ self.expectation.to(h.dtype)).chunk(2, -1)
-        expected = self.scale.encode_relative(scaled * spread + centre)
+        spread, center = (h @ self.expectation.to(h.dtype)).chunk(2, -1)
+        expected = self.scale.encode_relative(scaled * spread + center)
         if not self.exact_numbers:
             return expected
         with torch.no_grad():
@@ -187,7 +188,7 @@ class NumberScale(nn.Module):
         offset, unit = tensors["shift"][at], tensors["scale"][at]
         if self.ranks:
             offset, unit = (tensors["lower"] + tensors["upper"]) / 2, tensors["deviation"]
-        # Each column ends with infinity, so that the last knot has a right neighbour, infinitely far.
+        # Each column ends with infinity, so that the last knot has a right neighbor, infinitely far.
         infinite = torch.full((1,), float("inf"), dtype=torch.float64)
         named = [tensors[f"knots.{column.name}"].cpu() for column in encoder.schema.numerical] if self.ranks else []
         padded = [torch.cat([knots, infinite]) for knots in named] or [infinite]
@@ -254,9 +255,8 @@ def _straight_through(value: Tensor, gradient: Tensor) -> Tensor:
 
 
 def _check_options(categories: str, numbers: str) -> None:
-    for what, value, allowed in (("categories", categories, Categories), ("numbers", numbers, Numbers)):
-        if value not in get_args(allowed):
-            raise UsageError(f"{what} of a bridge must be one of {', '.join(get_args(allowed))}, got {value!r}")
+    require_one_of("categories of a bridge", categories, get_args(Categories))
+    require_one_of("numbers of a bridge", numbers, get_args(Numbers))
 
 
 def _check_columns(transform: ModeTransform, encoder: TableEncoder) -> None:

@@ -28,7 +28,7 @@ class ClassSampler:
             DataError: there are no rows.
         """
         if not len(rows):
-            raise DataError("the generator needs at least one pseudo-labelled public row, got none")
+            raise DataError("the generator needs at least one pseudo-labeled public row, got none")
         self.rows = rows[labels.argsort(stable=True)]
         count = torch.bincount(labels, minlength=n_classes)
         weight = {"log": count.double().log1p(), "uniform": (count > 0).double(), "empirical": count.double()}[balance]

@@ -1,7 +1,7 @@
 """Whether made rows teach the classes they were made for: a classifier learns from them and names public rows.
 
-It is tested on pseudo-labelled public rows, which the attacker has; no private row is needed. So settings of a
-generator can be chosen by it, and a control that never learned its condition is recognised before anything is compared
+It is tested on pseudo-labeled public rows, which the attacker has; no private row is needed. So settings of a
+generator can be chosen by it, and a control that never learned its condition is recognized before anything is compared
 with it. A generator that makes only a few typical rows does not score well.
 """
 
@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 DECAY = 1e-3
-"""Weight of the squared weights: on 2,000 pseudo-labelled rows of Diabetes-130, 1e-4 and 1e-3 gave the same accuracy on
+"""Weight of the squared weights: on 2,000 pseudo-labeled rows of Diabetes-130, 1e-4 and 1e-3 gave the same accuracy on
 unused ones, 1e-2 less."""
 
 STEPS = 200  # of L-BFGS; the loss is convex

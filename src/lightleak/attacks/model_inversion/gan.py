@@ -79,12 +79,12 @@ class ConditionalGAN(lightning.LightningModule):
         augmentations: int = 1,
         seed: int = 0,
     ) -> None:
-        """Set the players up.
+        """Set up generator, critic and data.
 
         Args:
             generator: conditional generator.
             critic: judges samples with their class.
-            sampler: pseudo-labelled public rows in generator space.
+            sampler: pseudo-labeled public rows in generator space.
             config: settings.
             classify: from samples in generator space to the target's logits; needed where ``inversion_weight`` is not
                 0. Its weights never change.
@@ -103,7 +103,7 @@ class ConditionalGAN(lightning.LightningModule):
         self.augment, self.augmentations = augment, augmentations
         self.done = 0
         self.register_buffer("history", torch.zeros(config.iterations, len(LOSSES)))
-        # In a tuple: neither the target nor the rows belong into a checkpoint.
+        # In a tuple: neither the target nor the rows belong in a checkpoint.
         self._given: tuple[ClassSampler, nn.Module | None] = (sampler, classify)
         if classify is not None:
             classify.requires_grad_(False).eval()
@@ -219,18 +219,18 @@ class ConditionalGAN(lightning.LightningModule):
         )
 
     def losses(self) -> dict[str, list[float]]:
-        """The curves of Figures A.3 to A.12, one value per iteration done, ``iteration`` beside them."""
+        """The curves of Figures A.3 to A.12: one value per iteration done, with the iteration under ``iteration``."""
         done = self.history[: self.done].cpu()
         return {"iteration": list(range(1, self.done + 1))} | {
             name: done[:, i].tolist() for i, name in enumerate(LOSSES)
         }
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep how far it is."""
+        """Save the number of iterations done."""
         checkpoint["iterations_done"] = self.done
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore the number of iterations done."""
         self.done = int(checkpoint["iterations_done"])
 
     def _draw_inputs(self, random: torch.Generator) -> tuple[Tensor, Tensor, Tensor | None]:

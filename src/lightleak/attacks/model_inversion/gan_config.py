@@ -1,15 +1,16 @@
 """Settings of the conditional GAN (thesis Table 4.4)."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal
 
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 
 Balance = Literal["log", "uniform", "empirical"]
 
 
 @dataclass(frozen=True)
-class GANConfig:
+class GANConfig(AttackSettings):
     """How the generator is trained.
 
     Defaults were chosen on public rows alone, by whether the generator learns its condition
@@ -35,8 +36,10 @@ class GANConfig:
         discriminator_dim: widths of the critic's hidden layers.
         dropout: share of the critic's hidden units dropped.
         temperature: of the Gumbel softmax.
-        balance: how often a class is drawn: by the logarithm of its frequency (CTGAN), evenly, or as often as it is.
+        balance: how often a class is drawn: by the logarithm of its frequency (CTGAN), evenly, or by its frequency.
     """
+
+    owner: ClassVar[str] = "the generator"
 
     iterations: int = 1000
     batch_size: int = 100
@@ -60,26 +63,12 @@ class GANConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        whole = ("iterations", "batch_size", "discriminator_steps", "latent_dim", "pac")
-        for name in whole:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
-        for name in ("generator_learning_rate", "discriminator_learning_rate", "temperature"):
-            if not getattr(self, name) > 0:
-                raise UsageError(f"{name} must be above 0, got {getattr(self, name)!r}")
-        weights = ("generator_decay", "discriminator_decay", "inversion_weight", "conditioning_weight")
-        for name in (*weights, "gradient_penalty"):
-            if not getattr(self, name) >= 0:
-                raise UsageError(f"{name} must be at least 0, got {getattr(self, name)!r}")
-        for name in ("beta1", "beta2", "dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 0 and below 1, got {getattr(self, name)!r}")
-        for name in ("generator_dim", "discriminator_dim"):
-            widths = getattr(self, name)
-            if not widths or any(not isinstance(width, int) or width < 1 for width in widths):
-                raise UsageError(f"{name} must be widths of at least 1, such as [256, 256], got {widths!r}")
+        super().__post_init__()
+        self.at_least(1, "iterations", "batch_size", "discriminator_steps", "latent_dim", "pac")
+        self.above_zero("generator_learning_rate", "discriminator_learning_rate", "temperature")
+        self.at_least(0, "generator_decay", "discriminator_decay", "gradient_penalty")
+        self.at_least(0, "inversion_weight", "conditioning_weight")
+        self.below_one("beta1", "beta2", "dropout")
+        self.widths("generator_dim", "discriminator_dim")
         if self.batch_size % self.pac:
             raise UsageError(f"batch_size must be a multiple of pac ({self.pac}), got {self.batch_size}")
-        if self.balance not in get_args(Balance):
-            raise UsageError(f"balance must be one of {', '.join(get_args(Balance))}, got {self.balance!r}")

@@ -22,11 +22,11 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
 
     Args:
         gan: what is trained; it holds its data.
-        at: device, folder of checkpoints, and who is told about the progress.
+        at: device, folder of checkpoints and progress callback.
         trainer: further arguments of ``lightning.Trainer``, such as ``devices`` and ``strategy``.
 
     Raises:
-        KeyboardInterrupt: interrupted; the same call goes on from the last checkpoint.
+        KeyboardInterrupt: interrupted; the same call resumes from the last checkpoint.
     """
     progress = _Progress(at)
     checkpoint = None if at.folder is None else LastCheckpoint(at.folder)
@@ -52,12 +52,12 @@ def train_gan(gan: ConditionalGAN, at: Workplace, trainer: Mapping[str, Any] | N
 
 
 class _Progress(Callback):
-    """Times every epoch and tells about it; a resumed training begins with what was done before."""
+    """Time every epoch and report progress; a resumed training keeps the seconds already spent."""
 
     def __init__(self, at: Workplace) -> None:
         self.at = at
         self.seconds = 0.0
-        self._told = 0
+        self._reported = 0
         self._since = time.perf_counter()
 
     def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
@@ -66,8 +66,8 @@ class _Progress(Callback):
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         self.seconds += time.perf_counter() - self._since
         if self.at.progress is not None and isinstance(pl_module, ConditionalGAN):
-            self.at.progress((pl_module.done - self._told) / pl_module.config.iterations)
-            self._told = pl_module.done
+            self.at.progress((pl_module.done - self._reported) / pl_module.config.iterations)
+            self._reported = pl_module.done
 
     def state_dict(self) -> dict[str, Any]:
         return {"seconds": self.seconds}

@@ -2,19 +2,21 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 
 DRAWS = 7  # numbers per image: crop, angle, two shifts, brightness, contrast, mirror
 
 
 @dataclass(frozen=True)
-class ImageAugmentation:
-    """Small crops, rotations, shifts and changes of colour, differentiable by the image.
+class ImageAugmentation(AttackSettings):
+    """Small crops, rotations, shifts and changes of color, differentiable by the image.
 
     Defaults are those of PLG-MI's published code but for the mirror, which turns no digit into itself: an area of 80%
     to 100%, 5 degrees, brightness and contrast changed by up to a fifth.
@@ -36,6 +38,8 @@ class ImageAugmentation:
     True
     """
 
+    owner: ClassVar[str] = "the augmentation of images"
+
     crop: float = 1.0 - math.sqrt(0.8)
     rotation: float = 5.0
     shift: float = 0.0
@@ -44,9 +48,8 @@ class ImageAugmentation:
     mirror: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("crop", "shift", "contrast"):
-            if not 0 <= getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 0 and below 1, got {getattr(self, name)!r}")
+        super().__post_init__()
+        self.below_one("crop", "shift", "contrast")
         for name, most in (("rotation", 180.0), ("brightness", 2.0)):
             if not 0 <= getattr(self, name) <= most:
                 raise UsageError(f"{name} must be from 0 to {most:g}, got {getattr(self, name)!r}")

@@ -15,7 +15,7 @@ class ImageCritic(Critic):
     """Convolutions that halve the image; the class enters by projection (Miyato and Koyama 2018), as in PLG-MI.
 
     The score is ``v . f(x) + e(class) . f(x)``, where ``f`` sums over all positions. Each image is judged by itself,
-    and nothing is normalised: the penalty is about the gradient at one image.
+    and nothing is normalized: the penalty is about the gradient at one image.
     """
 
     pac = 1

@@ -11,9 +11,9 @@ from lightleak.attacks.model_inversion.image_layers import ClassNorm, smallest_s
 
 
 class ImageGenerator(ConditionalGenerator):
-    """Convolutions that double the image again and again, normalised by class, and a tanh: images in [-1, 1].
+    """Convolutions that double the image again and again, normalized by class, and a tanh: images in [-1, 1].
 
-    PLG-MI's published generator has residual blocks and batch normalisation by class; at 8 x 8 pixels on one core a
+    PLG-MI's published generator has residual blocks and batch normalization by class; at 8 x 8 pixels on one core a
     step of it takes ten times as long. Samples are deterministic: ``activate`` takes no noise.
 
     >>> generator = ImageGenerator((1, 8, 8), n_classes=5, latent_dim=16, widths=(16, 8))

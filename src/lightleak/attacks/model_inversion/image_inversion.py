@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from lightleak.attacks.model_inversion.latent_search import (
     random_search,
 )
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels, pseudo_label
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.images import from_pixels
@@ -35,26 +37,24 @@ def image_gan_config(**changed: object) -> GANConfig:
     >>> image_gan_config(iterations=500).batch_size
     64
     """
-    printed: dict[str, object] = {
-        "iterations": 30_000,
-        "batch_size": 64,
-        "discriminator_steps": 5,
-        "generator_learning_rate": 2e-4,
-        "discriminator_learning_rate": 2e-4,
-        "generator_decay": 0.0,
-        "discriminator_decay": 0.0,
-        "beta1": 0.0,
-        "beta2": 0.9,
-        "latent_dim": 128,
-        "inversion_weight": 0.2,
-        "conditioning_weight": 0.0,
-        "pac": 1,
-    }
-    return GANConfig(**{**printed, **changed})  # type: ignore[arg-type]
+    printed = GANConfig(
+        iterations=30_000,
+        batch_size=64,
+        discriminator_steps=5,
+        generator_learning_rate=2e-4,
+        discriminator_learning_rate=2e-4,
+        generator_decay=0.0,
+        discriminator_decay=0.0,
+        beta1=0.0,
+        latent_dim=128,
+        inversion_weight=0.2,
+        conditioning_weight=0.0,
+    )
+    return printed.with_options(**changed)
 
 
 @dataclass(frozen=True)
-class ImageInversionConfig:
+class ImageInversionConfig(AttackSettings):
     """How images of the private classes are made.
 
     Attributes:
@@ -70,6 +70,8 @@ class ImageInversionConfig:
         UsageError: on construction, for packs of several images or a conditioning loss.
     """
 
+    owner: ClassVar[str] = "image inversion"
+
     gan: GANConfig = field(default_factory=image_gan_config)
     pseudo_labels: PseudoLabelConfig = field(default_factory=lambda: PseudoLabelConfig(top_n=30))
     gradient: GradientSearchConfig = field(default_factory=GradientSearchConfig)
@@ -79,10 +81,10 @@ class ImageInversionConfig:
     critic_widths: tuple[int, ...] = (32, 64)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.gan.pac != 1:
             raise UsageError(f"images are judged one by one: pac must be 1, got {self.gan.pac}")
-        if self.augmentations < 1:
-            raise UsageError(f"augmentations must be at least 1, got {self.augmentations}")
+        self.at_least(1, "augmentations")
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class FittedImages:
     Attributes:
         gan: the finished training.
         problem: generator and target, for any latent search.
-        chosen: the pseudo-labelled public images.
+        chosen: the pseudo-labeled public images.
         public: their pixels, ``[m, c, h, w]``, as `chosen` orders them.
         classes: indices of the classes that can be asked for.
         seconds: of the fit.
@@ -182,7 +184,7 @@ def invert_images(
         at: device and folder of checkpoints.
 
     Raises:
-        ObservationError: no class has enough pseudo-labelled images.
+        ObservationError: no class has enough pseudo-labeled images.
         UsageError: images of another kind.
     """
     began = time.perf_counter()
@@ -215,7 +217,7 @@ def invert_images(
 
 
 def as_floats(images: Tensor) -> Tensor:
-    """Images in [-1, 1]; bytes are converted, floats are taken as they are."""
+    """Images in [-1, 1]; bytes are converted, floats are returned unchanged."""
     return from_pixels(images) if images.dtype == torch.uint8 else images.float()
 
 

@@ -6,14 +6,14 @@ from torch import Tensor, nn
 
 from lightleak.core.errors import UsageError
 
-GROUP = 8  # channels normalised together
+GROUP = 8  # channels normalized together
 
 
 class ClassNorm(nn.Module):
-    """Group normalisation whose scale and shift belong to the class.
+    """Group normalization whose scale and shift belong to the class.
 
-    Statistics are those of one sample: batch normalisation would tie the samples of a batch together, so that a sample
-    depended on its neighbours in training, and on the number of ranks.
+    Statistics are those of one sample: batch normalization would tie the samples of a batch together, so that a sample
+    depended on its neighbors in training, and on the number of ranks.
     """
 
     def __init__(self, channels: int, n_classes: int) -> None:

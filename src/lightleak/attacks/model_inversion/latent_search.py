@@ -1,15 +1,14 @@
 """Searches for latent vectors whose samples the target takes for the class asked for (thesis Algorithms 3 and 5).
 
 They work on any conditional generator, bridge and target. All samples of all classes move together; a sample's loss
-depends on its own latent vector alone, so neither its neighbours nor the size of a chunk change its result.
+depends on its own latent vector alone, so neither its neighbors nor the size of a chunk change its result.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from torch import Tensor, nn
 from lightleak.attacks.model_inversion.attack import Progress
 from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.inversion_loss import InversionLoss, cross_entropy
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UnsupportedError, UsageError
 
 CHUNK = 2048
@@ -73,7 +73,7 @@ class LatentProblem:
         return torch.randn(n, self.generator.latent_dim, generator=generator).to(like)
 
     def start(self, labels: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """A random latent vector for each label, and the labels beside them.
+        """A random latent vector for each label, and the labels on the same device.
 
         Raises:
             UsageError: no labels, or labels that are no classes of the generator.
@@ -117,7 +117,7 @@ class LatentSearch:
 
 
 @dataclass(frozen=True)
-class GradientSearchConfig:
+class GradientSearchConfig(AttackSettings):
     """Settings of Algorithm 5.
 
     Attributes:
@@ -130,6 +130,8 @@ class GradientSearchConfig:
         chunk: samples at once; bounds the memory.
     """
 
+    owner: ClassVar[str] = "search 'gradient'"
+
     steps: int = 100
     learning_rate: float = 0.05
     augmentations: int = 2
@@ -139,10 +141,9 @@ class GradientSearchConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        for name in ("steps", "augmentations", "chunk"):
-            at_least(name, getattr(self, name))
-        if not 0 < self.learning_rate < math.inf:
-            raise UsageError(f"learning_rate must be a positive number, got {self.learning_rate!r}")
+        super().__post_init__()
+        self.at_least(1, "steps", "augmentations", "chunk")
+        self.above_zero("learning_rate")
 
 
 def random_search(
@@ -186,7 +187,7 @@ def gradient_search(
         generator: source of the start vectors and of the augmentations.
         config: steps and options.
         augment: random change of the target's input.
-        progress: told about the work done.
+        progress: called with the fraction of the work done since its last call.
 
     Raises:
         UnsupportedError: the target gives no gradient.

@@ -1,4 +1,4 @@
-"""Mode-specific normalisation of one numerical column (CTGAN, Xu et al. 2019, Sec. 4.2; thesis Sec. 3.4.1.1).
+"""Mode-specific normalization of one numerical column (CTGAN, Xu et al. 2019, Sec. 4.2; thesis Sec. 3.4.1.1).
 
 A column's values are a mixture of normal distributions, fitted by variational inference under a Dirichlet process
 (Blei and Jordan 2006), with the priors that scikit-learn's BayesianGaussianMixture takes by default and CTGAN therefore
@@ -40,7 +40,7 @@ class Mixture(NamedTuple):
         weights: ``[K]`` expected shares, summing to 1.
         means: ``[K]``.
         variances: ``[K]``.
-        log_weights: ``[K]`` expected logarithm of share and normalisation: the log-posterior of a mode for a value x is
+        log_weights: ``[K]`` expected logarithm of share and normalization: the log-posterior of a mode for a value x is
             ``log_weights - (x - means)^2 / (2 variances)``, up to a constant of x.
         iterations: updates made.
     """
@@ -65,7 +65,7 @@ class Modes:
     >>> modes.means.round(1).tolist()
     [0.1, 9.9]
     >>> mode = modes.draw(np.array([0.0, 10.0]), np.array([0.5, 0.5]))
-    >>> modes.restore(modes.normalise(np.array([0.0, 10.0]), mode), mode).round(6).tolist()
+    >>> modes.restore(modes.normalize(np.array([0.0, 10.0]), mode), mode).round(6).tolist()
     [0.0, 10.0]
     """
 
@@ -77,7 +77,7 @@ class Modes:
     def fit(cls, values: Array, seed: int = 0) -> "Modes":
         """The modes of ``values [n]``, ascending by mean.
 
-        The mixture is fitted on standardised values, so that the smallest variance scikit-learn allows (1e-6) does not
+        The mixture is fitted on standardized values, so that the smallest variance scikit-learn allows (1e-6) does not
         depend on the column's unit.
 
         Raises:
@@ -116,20 +116,20 @@ class Modes:
         bounds = self.posterior(distinct).cumsum(1)[:, :-1]  # the last bound is 1 but for rounding
         return np.asarray((bounds[where] <= uniform[:, None]).sum(1))
 
-    def normalise(self, values: Array, mode: NDArray[np.int64]) -> Array:
+    def normalize(self, values: Array, mode: NDArray[np.int64]) -> Array:
         """``values [n]`` in units of 4 deviations about the mean of their mode, clipped to +-0.99."""
         scaled = (values - self.means[mode]) / (DEVIATIONS * self.deviations[mode])
         return np.asarray(scaled.clip(-CLIP, CLIP))
 
     def restore(self, scaled: Array, mode: NDArray[np.int64]) -> Array:
-        """Inverse of `normalise` for values that were not clipped."""
+        """Inverse of `normalize` for values that were not clipped."""
         return np.asarray(scaled * DEVIATIONS * self.deviations[mode] + self.means[mode])
 
 
 def thin(values: Array, weights: Array, most: int = MAX_VALUES) -> tuple[Array, Array]:
     """Ascending ``values [u]`` as at most ``most`` of them with the same total weight and mean.
 
-    Neighbours of equal rank (in steps of 1/``most`` of the weight) become their mean; a value heavier than a step stays
+    Neighbors of equal rank (in steps of 1/``most`` of the weight) become their mean; a value heavier than a step stays
     alone.
     """
     if len(values) <= most:
@@ -148,33 +148,33 @@ def interval_start(values: Array, weights: Array, clusters: int, seed: int) -> A
     from each other (k-means++, Arthur and Vassilvitskii 2007) with the column's weights. There are fewer clusters where
     values differ by less than the square root of the smallest float.
     """
-    centres = _spread_centres(values, weights, clusters, seed)
+    centers = _spread_centers(values, weights, clusters, seed)
     mass = np.concatenate([[0.0], weights.cumsum()])
     moment = np.concatenate([[0.0], (weights * values).cumsum()])
     edges = np.empty(0, dtype="int64")
     for iteration in range(_LLOYD_ITERATIONS):
-        found = np.searchsorted(values, (centres[1:] + centres[:-1]) / 2)
+        found = np.searchsorted(values, (centers[1:] + centers[:-1]) / 2)
         if iteration and np.array_equal(found, edges):
             break
         edges = found
         cut = np.concatenate([[0], edges, [len(values)]])
         inside = np.diff(mass[cut])
-        # Both neighbours may take all of a cluster's values: its centre then stays.
-        centres = np.where(inside > 0, np.diff(moment[cut]) / np.where(inside > 0, inside, 1.0), centres)
+        # Both neighbors may take all of a cluster's values: its center then stays.
+        centers = np.where(inside > 0, np.diff(moment[cut]) / np.where(inside > 0, inside, 1.0), centers)
     cluster = np.searchsorted(edges, np.arange(len(values)), side="right")
-    return np.asarray(np.eye(len(centres))[cluster])
+    return np.asarray(np.eye(len(centers))[cluster])
 
 
-def _spread_centres(values: Array, weights: Array, clusters: int, seed: int) -> Array:
+def _spread_centers(values: Array, weights: Array, clusters: int, seed: int) -> Array:
     """At most ``clusters`` of ``values``, ascending: each drawn by weight times squared distance to those before."""
     rng = numpy_generator(seed, "k-means")
     distance, chance = np.full(len(values), np.inf), weights
-    centres: list[float] = []
-    while len(centres) < clusters and chance.any():
-        centres.append(float(values[rng.choice(len(values), p=chance / chance.sum())]))
-        distance = np.minimum(distance, (values - centres[-1]) ** 2)
+    centers: list[float] = []
+    while len(centers) < clusters and chance.any():
+        centers.append(float(values[rng.choice(len(values), p=chance / chance.sum())]))
+        distance = np.minimum(distance, (values - centers[-1]) ** 2)
         chance = weights * distance
-    return np.sort(centres)
+    return np.sort(centers)
 
 
 def variational_mixture(values: Array, weights: Array, start: Array, iterations: int = _MAX_ITERATIONS) -> Mixture:
@@ -186,7 +186,7 @@ def variational_mixture(values: Array, weights: Array, start: Array, iterations:
     mean = np.average(values, weights=weights)
     variance = weights @ (values - mean) ** 2 / (weights.sum() - 1)
     responsible, bound = start, -np.inf
-    state = _maximise(values, weights, responsible, mean, variance)
+    state = _maximize(values, weights, responsible, mean, variance)
     done = 0
     while done < iterations:
         done += 1
@@ -194,7 +194,7 @@ def variational_mixture(values: Array, weights: Array, start: Array, iterations:
         top = log.max(1, keepdims=True)
         log -= top + np.log(np.exp(log - top).sum(1, keepdims=True))
         responsible = np.exp(log)
-        state = _maximise(values, weights, responsible, mean, variance)
+        state = _maximize(values, weights, responsible, mean, variance)
         before, bound = bound, state.bound - float(weights @ (responsible * log).sum(1))
         if abs(bound - before) < _TOLERANCE:
             break
@@ -217,18 +217,18 @@ class _State(NamedTuple):
         return np.asarray(shares / shares.sum())
 
 
-def _maximise(values: Array, weights: Array, responsible: Array, prior_mean: float, prior_variance: float) -> _State:
+def _maximize(values: Array, weights: Array, responsible: Array, prior_mean: float, prior_variance: float) -> _State:
     """Posterior of the parameters given who is responsible for which value; `bound` lacks the entropy of the latter."""
     weighted = responsible * weights[:, None]
     mass = weighted.sum(0) + 10 * np.finfo("float64").eps  # a mode without values keeps a mean
-    centre = values @ weighted / mass
-    spread = (weighted * (values[:, None] - centre) ** 2).sum(0) / mass + _RIDGE
+    center = values @ weighted / mass
+    spread = (weighted * (values[:, None] - center) ** 2).sum(0) / mass + _RIDGE
     a = 1 + mass
     b = _CONCENTRATION + np.concatenate([mass[:0:-1].cumsum()[::-1], [0.0]])
     precision = _MEAN_PRECISION + mass
-    means = (_MEAN_PRECISION * prior_mean + mass * centre) / precision
+    means = (_MEAN_PRECISION * prior_mean + mass * center) / precision
     freedom = _DEGREES_OF_FREEDOM + mass
-    shrinkage = mass * _MEAN_PRECISION / precision * (centre - prior_mean) ** 2
+    shrinkage = mass * _MEAN_PRECISION / precision * (center - prior_mean) ** 2
     variances = (prior_variance + mass * spread + shrinkage) / freedom
     log_left = digamma(b) - digamma(a + b)
     log_share = digamma(a) - digamma(a + b) + np.concatenate([[0.0], log_left[:-1].cumsum()])

@@ -1,9 +1,9 @@
-"""PLG-MI for tables (thesis Chapter 4): a conditional GAN on pseudo-labelled rows, led by the target."""
+"""PLG-MI for tables (thesis Chapter 4): a conditional GAN on pseudo-labeled rows, led by the target."""
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, TypeVar, cast, get_args
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +39,7 @@ from lightleak.attacks.model_inversion.shared_transform import SharedTransform
 from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
 from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
 from lightleak.attacks.model_inversion.tpe_search import TPESearchConfig, tpe_search
+from lightleak.attacks.settings import require_one_of
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.facts import Facts
@@ -47,7 +48,6 @@ from lightleak.core.seeds import derive_seed, generator
 from lightleak.core.threat_model import Threat
 
 BridgeKind = Literal["exact", "shared"]
-T = TypeVar("T")
 
 
 class TargetOfSample(nn.Module):
@@ -161,6 +161,13 @@ class FittedPLGMI(FittedInversion):
         return torch.multinomial(self._share, n, replacement=True, generator=generator(seed, "labels"))
 
 
+TITLES = {
+    "plgmi": "PLG-MI",
+    "plgmi_black_box": "PLG-MI, black box",
+    "gan_without_target": "Generator without the model's loss",
+}
+
+
 class PLGMI(InversionAttack):
     """The attack; see the module."""
 
@@ -204,22 +211,18 @@ class PLGMI(InversionAttack):
         Raises:
             UsageError: an unknown setting or a value out of range.
         """
-        choices = (
-            ("bridge", bridge, BridgeKind),
-            ("categories", categories, Categories),
-            ("numbers", numbers, Numbers),
-        )
-        for what, value, allowed in choices:
-            if value not in get_args(allowed):
-                raise UsageError(f"{name}: {what} must be one of {', '.join(get_args(allowed))}, got {value!r}")
-        self.name, self.bridge, self.trainer = name, bridge, dict(trainer or {})
+        require_one_of(f"{name}: bridge", bridge, get_args(BridgeKind))
+        require_one_of(f"{name}: categories", categories, get_args(Categories))
+        require_one_of(f"{name}: numbers", numbers, get_args(Numbers))
+        self.name, self.title = name, TITLES.get(name, "")
+        self.bridge, self.trainer = bridge, dict(trainer or {})
         self.categories, self.numbers = categories, numbers
-        self.gan = settings_of(GANConfig, gan, name)
-        self.pseudo_labels = settings_of(PseudoLabelConfig, pseudo_labels, f"{name}: pseudo_labels")
+        self.gan = GANConfig.read(gan, name)
+        self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, f"{name}: pseudo_labels")
         self.searches = Searches(
-            settings_of(GradientSearchConfig, gradient, f"{name}: gradient"),
-            settings_of(TPESearchConfig, tpe, f"{name}: tpe"),
-            settings_of(AugmentationConfig, augmentation, f"{name}: augmentation"),
+            GradientSearchConfig.read(gradient, f"{name}: gradient"),
+            TPESearchConfig.read(tpe, f"{name}: tpe"),
+            AugmentationConfig.read(augmentation, f"{name}: augmentation"),
         )
 
     @property
@@ -287,11 +290,11 @@ class PLGMI(InversionAttack):
             "bridge": self.bridge,
             "categories": self.categories,
             "numbers": self.numbers,
-            **asdict(self.gan),
-            "pseudo_labels": asdict(self.pseudo_labels),
-            "gradient": asdict(self.searches.gradient),
-            "tpe": asdict(self.searches.tpe),
-            "augmentation": asdict(self.searches.augmentation),
+            **self.gan.to_dict(),
+            "pseudo_labels": self.pseudo_labels.to_dict(),
+            "gradient": self.searches.gradient.to_dict(),
+            "tpe": self.searches.tpe.to_dict(),
+            "augmentation": self.searches.augmentation.to_dict(),
         }
 
     def _players(
@@ -321,28 +324,6 @@ class PLGMI(InversionAttack):
             knows=("input_statistics", "public_rows"),
             does=() if self.gan.inversion_weight else ("ignores_gradient",),
         )
-
-
-def settings_of(kind: type[T], value: Mapping[str, Any] | T | None, where: str) -> T:
-    """A dataclass of settings from plain values.
-
-    Raises:
-        UsageError: no mapping, an unknown setting or a value out of range.
-    """
-    if isinstance(value, kind):
-        return value
-    if value is not None and not isinstance(value, Mapping):
-        raise UsageError(f"{where} must be a mapping of settings, got {value!r}")
-    given = dict(value or {})
-    given = {key: tuple(entry) if isinstance(entry, list) else entry for key, entry in given.items()}
-    known = [option.name for option in fields(cast(Any, kind))]
-    for name in given:
-        if name not in known:
-            raise UsageError(f"{where}: unknown setting {name!r}; known: {', '.join(known)}")
-    try:
-        return kind(**given)
-    except (TypeError, UsageError) as error:  # a comparison of a word with a number
-        raise UsageError(f"{where}: {error}") from error
 
 
 NEEDS = (
@@ -402,7 +383,7 @@ def plgmi(**settings: Any) -> PLGMI:
     ),
 )
 def gan_without_target(**settings: Any) -> PLGMI:
-    """The same generator, trained on the pseudo-labelled rows without the target's gradient."""
+    """The same generator, trained on the pseudo-labeled rows without the target's gradient."""
     return PLGMI("gan_without_target", **_without_inversion("gan_without_target", settings))
 
 

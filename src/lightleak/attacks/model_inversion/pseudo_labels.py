@@ -1,18 +1,18 @@
 """Pseudo-labels of public rows: what the target takes them for, and the rows of each class that it is surest of."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import ObservationError, UsageError
 
 
 @dataclass(frozen=True)
-class PseudoLabelConfig:
+class PseudoLabelConfig(AttackSettings):
     """How public rows are chosen (thesis Sec. 4.2; Sec. 6.7.1 for the minimum and the dynamic choice).
 
     Attributes:
@@ -25,6 +25,8 @@ class PseudoLabelConfig:
         least_confidence: rows whose probability of their class is below it are not kept.
     """
 
+    owner: ClassVar[str] = "the choice of public rows"
+
     top_n: int = 100
     minimum: int = 10
     dynamic: bool = False
@@ -33,16 +35,11 @@ class PseudoLabelConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        for name in ("top_n", "minimum"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
+        super().__post_init__()
+        self.at_least(1, "top_n", "minimum", "largest_ratio")
         if self.minimum > self.top_n:
             raise UsageError(f"minimum must be at most top_n ({self.top_n}), got {self.minimum}")
-        if not 1 <= self.largest_ratio < math.inf:
-            raise UsageError(f"largest_ratio must be a number of at least 1, got {self.largest_ratio!r}")
-        if not 0 <= self.least_confidence < 1:
-            raise UsageError(f"least_confidence must be at least 0 and below 1, got {self.least_confidence!r}")
+        self.below_one("least_confidence")
 
 
 @dataclass(frozen=True)

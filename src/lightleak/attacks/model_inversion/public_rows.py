@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from lightleak.data.encoder import TableEncoder
 
 
 class FittedPublicRows(FittedInversion):
-    """Public rows, drawn with replacement: those pseudo-labelled as the class, or any."""
+    """Public rows, drawn with replacement: those pseudo-labeled as the class, or any."""
 
     searches = ("random",)
 
@@ -70,8 +70,8 @@ class FittedPublicRows(FittedInversion):
 class PublicRows(InversionAttack):
     """A baseline that attacks nothing; see `FittedPublicRows`."""
 
-    citation = "Wernqvist and Djeza, Chalmers 2025 (the pseudo-labelled public data of Algorithm 2)"
-    names: ClassVar[dict[bool, str]] = {True: "public_pseudo_labelled", False: "public_random"}
+    citation = "Wernqvist and Djeza, Chalmers 2025 (the pseudo-labeled public data of Algorithm 2)"
+    is_baseline = True
 
     def __init__(self, by_class: bool = True, **pseudo_labels: Any) -> None:
         """Settings of `PseudoLabelConfig`.
@@ -79,11 +79,9 @@ class PublicRows(InversionAttack):
         Raises:
             UsageError: an unknown setting or a value out of range.
         """
-        self.by_class, self.name = by_class, self.names[by_class]
-        try:
-            self.config = self.pseudo_labels = PseudoLabelConfig(**pseudo_labels)
-        except TypeError as error:
-            raise UsageError(f"{self.name}: {error}") from error
+        self.by_class, self.name = by_class, "public_pseudo_labelled" if by_class else "public_random"
+        self.title = "Public rows sorted by the model" if by_class else "Public rows at random"
+        self.config = self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, self.name)
 
     def check(self, observation: ReleasedModel) -> None:
         """See `InversionAttack.check`."""
@@ -97,7 +95,7 @@ class PublicRows(InversionAttack):
 
     def options(self) -> dict[str, Any]:
         """See `InversionAttack.options`."""
-        return dict(vars(self.pseudo_labels))
+        return self.pseudo_labels.to_dict()
 
 
 def label_public(observation: ReleasedModel, target: Target, config: PseudoLabelConfig) -> PseudoLabels:
@@ -134,7 +132,7 @@ def check_request(fitted: FittedInversion, labels: Tensor, search: str) -> None:
         raise UsageError(f"classes must be among {known.tolist()}, got {odd}: {[fitted.excluded.get(c) for c in odd]}")
 
 
-_BASELINE = "A baseline, not an attack of the thesis: every attack is read beside it."
+_BASELINE = "A baseline, not an attack of the thesis: every attack is compared with it."
 
 
 @INVERSION_ATTACKS.register(

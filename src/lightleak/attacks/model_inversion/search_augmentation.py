@@ -1,18 +1,19 @@
 """The augmentations of the latent search, made of the public rows the attacker holds."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import pandas as pd
 import torch
 
 from lightleak.attacks.model_inversion.augmentation import TableAugmentation
 from lightleak.attacks.model_inversion.table_transform import ModeTransform
-from lightleak.core.errors import UsageError
+from lightleak.attacks.settings import AttackSettings
 from lightleak.data.encoder import TableEncoder
 
 
 @dataclass(frozen=True)
-class AugmentationConfig:
+class AugmentationConfig(AttackSettings):
     """What Algorithm 5's f_aug does to a table row; the thesis names it and does not say.
 
     Attributes:
@@ -20,15 +21,16 @@ class AugmentationConfig:
         noise: numbers move by this many deviations of their mode; 0 moves none.
     """
 
+    owner: ClassVar[str] = "the augmentation of the search"
+
     share: float = 0.0
     noise: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        if not 0 <= self.share < 1:
-            raise UsageError(f"share must be at least 0 and below 1, got {self.share!r}")
-        if not self.noise >= 0:
-            raise UsageError(f"noise must be at least 0, got {self.noise!r}")
+        super().__post_init__()
+        self.below_one("share")
+        self.at_least(0, "noise")
 
 
 def make_augmentation(

@@ -41,7 +41,7 @@ class Segments:
     """The segments of generator space, from position 0 on and without a gap.
 
     Attributes:
-        blocks: the segments; a numerical column under mode-specific normalisation has two of its name.
+        blocks: the segments; a numerical column under mode-specific normalization has two of its name.
         low: ``[w]`` what the activations' 0 stands for, where generator space is not the activations themselves.
         high: ``[w]`` what their 1 stands for.
 

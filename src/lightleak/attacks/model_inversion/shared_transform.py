@@ -15,7 +15,7 @@ class SharedTransform(TableTransform):
     """Generator space is the target's input space itself.
 
     A category is a softmax block, a number a sigmoid into its encoded bounds; what the encoder adds to them (it may
-    standardise one-hot columns too) is in the bounds of `segments`.
+    standardize one-hot columns too) is in the bounds of `segments`.
 
     >>> from lightleak.data.schema import Column, TableSchema
     >>> schema = TableSchema((Column.integer("age", 0, 100), Column.categorical("sex", ["F", "M"])),

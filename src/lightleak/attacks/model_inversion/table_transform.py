@@ -82,7 +82,7 @@ class TableTransform(nn.Module, ABC):
 
 
 class ModeTransform(TableTransform):
-    """CTGAN's transform: mode-specific normalisation of numbers, one-hot categories (thesis Sec. 3.4.1.1).
+    """CTGAN's transform: mode-specific normalization of numbers, one-hot categories (thesis Sec. 3.4.1.1).
 
     A number takes 1 + k positions: its distance from the mean of one of its k modes in units of four deviations (tanh),
     and which mode (softmax). A category takes one position per category *of the schema*, in its order, whether or not
@@ -168,7 +168,7 @@ class ModeTransform(TableTransform):
             values, modes = frame[column.name].to_numpy("float64"), self.modes[column.name]
             uniform = torch.rand(len(frame), generator=generator(seed, "mode", column.name), dtype=torch.float64)
             mode = modes.draw(values, uniform.numpy())
-            h[:, at] = torch.from_numpy(modes.normalise(values, mode))
+            h[:, at] = torch.from_numpy(modes.normalize(values, mode))
             choices[column.name] = torch.from_numpy(mode)
         for column in self.schema.categorical:
             codes = pd.Categorical(frame[column.name], categories=list(column.categories)).codes

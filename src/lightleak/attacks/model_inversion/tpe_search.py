@@ -2,7 +2,7 @@
 
 It asks for values only, so it serves a black box and boosted trees as well. Its control at equal budget is
 `random_search` with as many tries. Optuna's own work is the price: a proposal of 256 values took 0.07 s of CPU (0.23 s
-with every value modelled alone), so 50 trials for one sample of each of 20 classes take a minute, and for a hundred of
+with every value modeled alone), so 50 trials for one sample of each of 20 classes take a minute, and for a hundred of
 each two hours.
 """
 
@@ -11,14 +11,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks.model_inversion.attack import Progress
-from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, at_least, keep_lower
-from lightleak.core.errors import UsageError
+from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, keep_lower
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.optional import import_optional
 
 Space = Literal["normal", "uniform"]
@@ -30,7 +30,7 @@ _TAIL = 1e-6  # z = 4.75; keeps the quantile finite
 
 
 @dataclass(frozen=True)
-class TPESearchConfig:
+class TPESearchConfig(AttackSettings):
     """Settings of the estimator.
 
     Attributes:
@@ -44,6 +44,8 @@ class TPESearchConfig:
         startup: random trials before the estimator proposes any.
     """
 
+    owner: ClassVar[str] = "search 'tpe'"
+
     trials: int = 50
     space: Space = "normal"
     multivariate: bool = True
@@ -52,10 +54,8 @@ class TPESearchConfig:
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
-        for name in ("trials", "candidates", "startup"):
-            at_least(name, getattr(self, name))
-        if self.space not in get_args(Space):
-            raise UsageError(f"space must be one of {', '.join(get_args(Space))}, got {self.space!r}")
+        super().__post_init__()
+        self.at_least(1, "trials", "candidates", "startup")
 
 
 def tpe_search(
@@ -78,7 +78,7 @@ def tpe_search(
         generator: source of the first vectors and of the studies' seeds.
         config: trials and space.
         chunk: samples that the target judges at once.
-        progress: told about the work done.
+        progress: called with the fraction of the work done since its last call.
 
     Raises:
         UnsupportedError: Optuna is not installed.

@@ -130,7 +130,7 @@ def plain_count(share: float, n: int, rates: HeldOutRates) -> Count:
 
 
 def adjusted_count(share: float, n: int, rates: HeldOutRates, known_with: int, n_known: int, fallback: float) -> Count:
-    """Adjusted count of ``n`` unknown records beside ``n_known`` records known to hold ``known_with`` positives.
+    """Adjusted count of ``n`` unknown records and ``n_known`` records known to hold ``known_with`` positives.
 
     Args:
         share: share of the unknown records called positive.

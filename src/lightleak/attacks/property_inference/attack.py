@@ -54,7 +54,7 @@ class PropertyAttack(ABC):
     Attributes:
         name: registry name.
         citation: the paper.
-        title: how reports call it; empty: by its name.
+        title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it guesses without reading the intermediate results.
         takes_part_in_training: whether the adversary acts while the target trains; such an attack has a training of
             its own, with the callbacks of `training_part`.
@@ -62,8 +62,8 @@ class PropertyAttack(ABC):
 
     name: str
     citation: str
-    title: ClassVar[str] = ""
-    is_baseline: ClassVar[bool] = False
+    title: str = ""
+    is_baseline: bool = False
     takes_part_in_training: ClassVar[bool] = False
 
     def training_part(self, adversary: Adversary, n_classes: int = 2) -> TrainingPart:

@@ -7,8 +7,8 @@ the published code from the text, each an option: ``as_published`` (see `Attribu
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import numpy as np
 import torch
@@ -16,17 +16,19 @@ from torch import Tensor
 
 from lightleak.attacks.property_inference.adjusted_count import Count, HeldOutRates, adjusted_count, plain_count
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
-from lightleak.attacks.property_inference.property_classifiers import CLASSIFIERS, Classifier, assign_folds, votes
+from lightleak.attacks.property_inference.property_classifiers import Classifier, assign_folds, votes
 from lightleak.attacks.property_inference.record_features import (
     RecordFeatures,
     chosen_kinds,
     published_features,
     raw_features,
+    require_some_kinds,
     result_features,
 )
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.facts import Facts
-from lightleak.core.intermediate_results import KINDS, AuxiliaryData, IntermediateResults, Kind
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.threat_model import Sees, Threat
 
@@ -35,7 +37,7 @@ FOLDS: Mapping[Classifier, int] = {"network": 10, "svm": 5, "decision_tree": 5}
 
 
 @dataclass(frozen=True)
-class AttributeInferenceConfig:
+class AttributeInferenceConfig(AttackSettings):
     """Settings of AIA and AIA*.
 
     Attributes:
@@ -44,10 +46,10 @@ class AttributeInferenceConfig:
             property, half without, and the records are not, so a plain count is drawn towards one half. One model is
             trained per fold, each auxiliary row is judged by the model that has not seen it, and auxiliary rows are
             counted as what they are known to be.
-        kinds: kinds of intermediate results that are read, side by side; ``None`` reads all the adversary sees.
+        kinds: kinds of intermediate results that are read, concatenated; ``None`` reads all the adversary sees.
             AIA* reads none.
-        as_published: as ProVFL's code has it. Features are not standardised: gradients of about 1e-3 (they are those
-            of a batch mean) then stand beside outputs of about 1. Several kinds are laid out by reinterpreting
+        as_published: as ProVFL's code has it. Features are not standardized: gradients of about 1e-3 (they are those
+            of a batch mean) then share a scale with outputs of about 1. Several kinds are laid out by reinterpreting
             ``[kinds, n, width]`` as ``[n, kinds * width]`` without moving the axis: a row is then consecutive records
             of one kind, not all kinds of one record, and the estimate is of little worth. Otherwise every feature has
             the mean and the deviation of the auxiliary rows taken out, and a row is a record.
@@ -56,20 +58,26 @@ class AttributeInferenceConfig:
         UsageError: an unknown classifier or kind, or ``adjusted`` with ``as_published``.
     """
 
+    owner: ClassVar[str] = "attribute inference"
+
     classifier: Classifier = "network"
     adjusted: bool = False
     kinds: tuple[Kind, ...] | None = None
     as_published: bool = False
 
     def __post_init__(self) -> None:
-        if self.classifier not in CLASSIFIERS:
-            raise UsageError(f"classifier must be one of {', '.join(CLASSIFIERS)}, got {self.classifier!r}")
-        if self.kinds is not None:
-            object.__setattr__(self, "kinds", tuple(self.kinds))
-            if not self.kinds or set(self.kinds) - set(KINDS):
-                raise UsageError(f"kinds must be some of {', '.join(KINDS)}, got {self.kinds!r}")
+        super().__post_init__()
+        require_some_kinds(self.kinds)
         if self.adjusted and self.as_published:
             raise UsageError("the published code has no adjusted count: choose adjusted or as_published, got both")
+
+
+TITLES = {
+    "aia": "AIA",
+    "aia_adjusted": "AIA, adjusted count",
+    "aia_raw": "AIA on own columns",
+    "aia_raw_adjusted": "Own columns alone",
+}
 
 
 class AttributeInference(PropertyAttack):
@@ -94,10 +102,11 @@ class AttributeInference(PropertyAttack):
             raise UsageError(f"aia_raw reads the adversary's own columns and no kinds, got kinds={config.kinds!r}")
         self.config, self.raw = config, raw
         self.name = ("aia_raw" if raw else "aia") + ("_adjusted" if config.adjusted else "")
+        self.title, self.is_baseline = TITLES[self.name], raw
 
     def options(self) -> dict[str, Any]:
         """See `PropertyAttack.options`."""
-        return asdict(self.config)
+        return self.config.to_dict()
 
     def check(self, observation: IntermediateResults) -> None:
         """See `PropertyAttack.check`.
@@ -124,7 +133,7 @@ class AttributeInference(PropertyAttack):
         self.check(observation)
         known, n_folds = observation.auxiliary, FOLDS[self.config.classifier]
         features = self._features(observation, torch.device(device))
-        rows = features.rows if self.config.as_published else features.rows.standardised(features.at)
+        rows = features.rows if self.config.as_published else features.rows.standardized(features.at)
         has_property = known.has_property.to(features.at.device)
         folds = assign_folds(known.ids.cpu(), known.has_property.cpu(), n_folds, seed).to(features.at.device)
         n_models = n_folds if self.config.adjusted else 1
@@ -213,20 +222,13 @@ def _warnings(count: Count, rates: HeldOutRates, prior: float) -> tuple[str, ...
             "estimate says nothing about the records"
         )
     if count.low <= prior <= count.high:
-        found.append(f"the estimate is not told apart from the auxiliary prior {prior:.3f}")
+        found.append(f"the estimate does not differ measurably from the auxiliary prior {prior:.3f}")
     return tuple(found)
-
-
-def _config(name: str, options: Mapping[str, Any]) -> AttributeInferenceConfig:
-    known = [field.name for field in fields(AttributeInferenceConfig)]
-    if unknown := sorted(set(options) - set(known)):
-        raise UsageError(f"{name} has no setting {', '.join(unknown)}; settings: {', '.join(known)}")
-    return AttributeInferenceConfig(**options)
 
 
 _NEEDS = ("Auxiliary rows with and without the property, at least as many distinct ones of each as there are folds.",)
 _AS_PUBLISHED = (
-    "Features are standardised by the auxiliary rows, and a row of features is one record; the published code does "
+    "Features are standardized by the auxiliary rows, and a row of features is one record; the published code does "
     "neither and scrambles several kinds of intermediate results (`as_published: true`)."
 )
 _OWN_DATA = (
@@ -234,7 +236,7 @@ _OWN_DATA = (
     "auxiliary records whether they have the property. It reads nothing of what is exchanged."
 )
 _OWN_COLUMNS = (
-    "Own columns are standardised by the auxiliary rows, and the active party's labels are read beside them; the "
+    "Own columns are standardized by the auxiliary rows, and the active party's labels are read as well; the "
     "published code does neither (`as_published: true`).",
 )
 _ADJUSTED = "The count is corrected by held-out error rates (Forman 2008), which the paper does not do."
@@ -245,7 +247,7 @@ _ADJUSTED = "The count is corrected by held-out error rates (Forman 2008), which
 )
 def aia(**options: Any) -> AttributeInference:
     """AIA on intermediate results; options are `AttributeInferenceConfig`'s; raises `UsageError` for others."""
-    return AttributeInference(_config("aia", options))
+    return AttributeInference(AttributeInferenceConfig.of(**options))
 
 
 @PROPERTY_ATTACKS.register(
@@ -254,7 +256,7 @@ def aia(**options: Any) -> AttributeInference:
 )
 def aia_adjusted(**options: Any) -> AttributeInference:
     """AIA with the count corrected by held-out error rates: the stronger rival."""
-    return AttributeInference(_config("aia_adjusted", {"adjusted": True, **options}))
+    return AttributeInference(AttributeInferenceConfig(adjusted=True).with_options(**options))
 
 
 @PROPERTY_ATTACKS.register(
@@ -268,7 +270,7 @@ def aia_adjusted(**options: Any) -> AttributeInference:
 )
 def aia_raw(**options: Any) -> AttributeInference:
     """AIA* on the adversary's own encoded columns and labels."""
-    return AttributeInference(_config("aia_raw", options), raw=True)
+    return AttributeInference(AttributeInferenceConfig.of(**options), raw=True)
 
 
 @PROPERTY_ATTACKS.register(
@@ -281,4 +283,4 @@ def aia_raw_adjusted(**options: Any) -> AttributeInference:
     Every vertical audit runs it. What an attack is closer to the truth than this, paired by training, it has learned
     from the exchange.
     """
-    return AttributeInference(_config("aia_raw_adjusted", {"adjusted": True, **options}), raw=True)
+    return AttributeInference(AttributeInferenceConfig(adjusted=True).with_options(**options), raw=True)

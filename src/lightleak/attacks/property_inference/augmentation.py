@@ -1,7 +1,7 @@
 """Correlation augmentation: what an adversary does while the target trains (ProVFL Sec. V-C, Algorithm 2)."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import lightning
@@ -68,10 +68,7 @@ class Augmentation(TrainingPart):
     def to_dict(self) -> Mapping[str, Any]:
         """JSON-ready form."""
         parts = {"label_replacement": self.label_replacement, "model_refinement": self.model_refinement}
-        named = {name: None if settings is None else asdict(settings) for name, settings in parts.items()}
-        if named["model_refinement"] is not None:
-            named["model_refinement"]["hidden"] = list(named["model_refinement"]["hidden"])
-        return named
+        return {name: None if settings is None else settings.to_dict() for name, settings in parts.items()}
 
 
 def check_can_replace_labels(adversary: Adversary, n_classes: int = 2) -> None:

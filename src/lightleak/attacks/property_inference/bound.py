@@ -1,4 +1,4 @@
-"""How well two fractions can be told apart: Theorem 1's upper bound, and what was measured (ProVFL Sec. V-B)."""
+"""How well two fractions can be distinguished: Theorem 1's upper bound, and what was measured (ProVFL Sec. V-B)."""
 
 import math
 from collections.abc import Sequence

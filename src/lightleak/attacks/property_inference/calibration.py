@@ -3,8 +3,8 @@
 An estimate is off because the auxiliary rows are a sample of those with and without the property. To first order its
 variance at a true fraction t is ``t^2 v_1 + (1 - t)^2 v_0``, and less where the auxiliary rows are much of their class.
 The interval holds every t at which what was estimated is within 1.96 standard deviations of what that t would
-give; so it grows to [0, 1] by itself where the observation tells little. It cannot cover auxiliary rows that do not
-look like the records: a wrong label, or rows picked by something that the results depend on.
+give; so it grows to [0, 1] by itself where the observation carries little information. It cannot cover auxiliary rows
+that do not look like the records: a wrong label, or rows picked by something that the results depend on.
 """
 
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ GRID = np.linspace(0, 1, 2001)
 
 @dataclass(frozen=True)
 class Response:
-    """What an estimator is expected to answer at fraction t: ``centre + slope (t - centre)``."""
+    """What an estimator is expected to answer at fraction t: ``center + slope (t - center)``."""
 
     slope: float = 1.0
-    centre: float = 0.5
+    center: float = 0.5
 
     @property
     def informative(self) -> bool:
@@ -32,7 +32,7 @@ class Response:
 
     def expected(self, fraction: np.ndarray) -> np.ndarray:
         """Expected estimate at each fraction."""
-        return self.centre + self.slope * (fraction - self.centre)
+        return self.center + self.slope * (fraction - self.center)
 
 
 @dataclass(frozen=True)
@@ -111,8 +111,8 @@ def held_out_response(fractions: np.ndarray, predictions: np.ndarray) -> tuple[R
     slope = 2 * half_slope / (1 + half_slope) if half_slope > 0 else 0.0
     if not Response(slope).informative:
         return Response(0.0), Noise(0.0, 0.0)
-    # At slope 1 the line has no fixed point: the centre then is of no account.
-    centre = float(np.clip(intercept / (1 - half_slope), 0, 1)) if abs(1 - half_slope) > 0.01 else 0.5
+    # At slope 1 the line has no fixed point: the center then is of no account.
+    center = float(np.clip(intercept / (1 - half_slope), 0, 1)) if abs(1 - half_slope) > 0.01 else 0.5
     # Around a curve of each half's own: what all of its samples share is not the scatter of the copies.
     curves = [np.polyfit(t, p.mean(-1), CURVE_DEGREE) for t, p in zip(fractions, predictions, strict=True)]
     expected = np.stack([np.polyval(curve, t) for curve, t in zip(curves, fractions, strict=True)])
@@ -123,7 +123,7 @@ def held_out_response(fractions: np.ndarray, predictions: np.ndarray) -> tuple[R
     bend = np.polyval(np.mean(curves, axis=0), GRID) - (intercept + half_slope * GRID)
     # Half the rows have twice the variance of all.
     scale = (slope / half_slope) ** 2 / 2
-    return Response(slope, centre), Noise(with_property * scale, without * scale, float(np.mean(bend**2)))
+    return Response(slope, center), Noise(with_property * scale, without * scale, float(np.mean(bend**2)))
 
 
 def _unseen(share: np.ndarray, known: float, records: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from lightleak.attacks.property_inference.estimation import KindValues
 
-RIDGE = 0.01  # in units of a standardised feature's variance
+RIDGE = 0.01  # in units of a standardized feature's variance
 
 
 def discriminant_values(

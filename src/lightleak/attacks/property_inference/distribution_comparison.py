@@ -2,8 +2,8 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,9 +14,11 @@ from lightleak.attacks.property_inference.discriminant import discriminant_value
 from lightleak.attacks.property_inference.estimation import KindValues, Outcome, Values, misfit, separation
 from lightleak.attacks.property_inference.estimators import REGRESSORS, require_packages
 from lightleak.attacks.property_inference.mixture import estimate_by_mixture
-from lightleak.attacks.property_inference.norms import NORMS, Norm, record_norms
-from lightleak.attacks.property_inference.populations import FEATURES, Features, fraction_grid
+from lightleak.attacks.property_inference.norms import Norm, record_norms
+from lightleak.attacks.property_inference.populations import Features, fraction_grid
+from lightleak.attacks.property_inference.record_features import require_some_kinds
 from lightleak.attacks.property_inference.regression import RegressionPlan, estimate_by_regression
+from lightleak.attacks.settings import AttackSettings, require_one_of
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import KINDS, VISIBLE, IntermediateResults, Kind
@@ -26,7 +28,6 @@ from lightleak.core.threat_model import Threat
 
 Summary = Norm | Literal["discriminant"]
 Ensemble = Literal["mean", "weighted"]
-ENSEMBLES: tuple[Ensemble, ...] = get_args(Ensemble)
 MIXTURE = "mixture"
 LEAST_ROWS = 10
 """Distinct auxiliary rows of a class below which its distribution, and its spread, are not known."""
@@ -36,12 +37,12 @@ MISFIT = 0.001
 
 
 @dataclass(frozen=True)
-class DistributionComparisonConfig:
+class DistributionComparisonConfig(AttackSettings):
     """Defaults are the paper's (Sec. VI-A), with 100 quantiles for a population's 2000 sorted norms.
 
     Attributes:
         kinds: kinds of intermediate results to use; ``None`` takes all in the observation (C2 has ``AO`` only).
-        norm: number that stands for a record: ``l1``, ``l2``, ``linf``, or ``discriminant``, a direction learnt
+        norm: number that stands for a record: ``l1``, ``l2``, ``linf``, or ``discriminant``, a direction learned
             from the auxiliary rows (not in the paper).
         estimator: ``mixture``, or a regressor on populations.
         ensemble: how kinds are merged: plain ``mean`` (paper), or ``weighted`` for the least variance.
@@ -59,6 +60,8 @@ class DistributionComparisonConfig:
         UsageError: a value out of range, or two that do not go together.
     """
 
+    owner: ClassVar[str] = "distribution comparison"
+
     kinds: tuple[Kind, ...] | None = None
     norm: Summary = "l1"
     estimator: str = "xgboost"
@@ -74,21 +77,11 @@ class DistributionComparisonConfig:
     clip: bool = True
 
     def __post_init__(self) -> None:
-        if self.kinds is not None:
-            object.__setattr__(self, "kinds", tuple(self.kinds))
-            if not self.kinds or len(set(self.kinds)) < len(self.kinds):
-                raise UsageError(f"kinds must be distinct and at least one, got {list(self.kinds)}")
-            for kind in self.kinds:
-                _one_of("kinds", kind, KINDS)
-        _one_of("norm", self.norm, (*NORMS, "discriminant"))
-        _one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
-        _one_of("ensemble", self.ensemble, ENSEMBLES)
-        _one_of("features", self.features, FEATURES)
-        least = {"n_quantiles": 1, "samples": 1, "sample_size": 1, "queries": 1, "held_out": 0, "grid_points": 1}
-        for name, low in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise UsageError(f"{name} must be a whole number, at least {low}; got {value!r}")
+        super().__post_init__()
+        require_some_kinds(self.kinds)
+        require_one_of("estimator", self.estimator, (MIXTURE, *REGRESSORS.names()))
+        self.at_least(1, "n_quantiles", "samples", "sample_size", "queries", "grid_points")
+        self.at_least(0, "held_out")
         if self.features == "quantiles" and self.n_quantiles > self.sample_size:
             raise UsageError(f"n_quantiles must be at most sample_size {self.sample_size}, got {self.n_quantiles}")
         fraction_grid(self.fraction_step)
@@ -104,20 +97,7 @@ class DistributionComparisonConfig:
     def as_published(cls, **options: Any) -> "DistributionComparisonConfig":
         """What the published code does: all sorted norms, XGBoost's own defaults, raw estimates, no interval."""
         published = {"features": "sorted", "estimator": "xgboost_published", "clip": False, "held_out": 0}
-        return cls(**{**published, **options})
-
-    def with_options(self, **options: Any) -> "DistributionComparisonConfig":
-        """A copy with some settings changed.
-
-        Raises:
-            UsageError: no setting of that name, or a value out of range.
-        """
-        known = [f.name for f in fields(self)]
-        if unknown := sorted(set(options) - set(known)):
-            raise UsageError(
-                f"distribution comparison has no setting {', '.join(unknown)}; settings: {', '.join(known)}"
-            )
-        return replace(self, **options)
+        return cls.of(**{**published, **options})
 
 
 class DistributionComparison(PropertyAttack):
@@ -125,13 +105,15 @@ class DistributionComparison(PropertyAttack):
 
     citation = "Bai et al., ProVFL: Property Inference Attacks against Vertical Federated Learning, IEEE TIFS 2025"
 
-    def __init__(self, config: DistributionComparisonConfig | None = None, name: str = "provfl_b") -> None:
+    def __init__(
+        self, config: DistributionComparisonConfig | None = None, name: str = "provfl_b", title: str = "ProVFL-B"
+    ) -> None:
         self.config = config or DistributionComparisonConfig()
-        self.name = name
+        self.name, self.title = name, title
 
     def options(self) -> dict[str, Any]:
         """The settings, JSON-ready."""
-        return {**asdict(self.config), "kinds": None if self.config.kinds is None else list(self.config.kinds)}
+        return self.config.to_dict()
 
     def check(self, observation: IntermediateResults) -> None:
         """Refuse a kind that cannot be seen or was not recorded, too few rows, an estimator that is not installed."""
@@ -192,7 +174,9 @@ class DistributionComparison(PropertyAttack):
         low, high = min(low, inside), max(high, inside)
         warnings = []
         if outcome.noise is None:
-            warnings.append("no interval was made: the estimate is not told apart from guessing the auxiliary prior")
+            warnings.append(
+                "no interval was computed: the estimate cannot be distinguished from guessing the auxiliary prior"
+            )
         if not separated:
             warnings.append(
                 f"auxiliary rows with and without {known.property_name} do not differ in what is observed "
@@ -200,8 +184,8 @@ class DistributionComparison(PropertyAttack):
             )
         elif outcome.noise is not None and low <= known.prior <= high:
             warnings.append(
-                f"the 95% interval {low:.3f} to {high:.3f} holds the auxiliary prior {known.prior:.3f}: "
-                "the estimate is not told apart from guessing it"
+                f"the 95% interval {low:.3f} to {high:.3f} contains the auxiliary prior {known.prior:.3f}: "
+                "the estimate cannot be distinguished from guessing it"
             )
         if separated and (p_misfit := min(p for _, p in fits.values()) * len(values)) < MISFIT:
             warnings.append(
@@ -286,12 +270,7 @@ def _threat(observation: IntermediateResults, kinds: tuple[Kind, ...]) -> Threat
     )
 
 
-def _one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
-
-
-def _declare(name: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:
+def _declare(name: str, title: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:
     def build(*, as_published: bool = False, **options: Any) -> DistributionComparison:
         """Make the attack.
 
@@ -300,7 +279,7 @@ def _declare(name: str, default: DistributionComparisonConfig, summary: str, *de
             options: settings of `DistributionComparisonConfig`.
         """
         config = DistributionComparisonConfig.as_published() if as_published else default
-        return DistributionComparison(config.with_options(**options), name)
+        return DistributionComparison(config.with_options(**options), name, title)
 
     factory: Callable[..., PropertyAttack] = build
     PROPERTY_ATTACKS.register(name, Facts(summary, SEES, NEEDS, deviates, settings=(build, default)))(factory)
@@ -320,17 +299,21 @@ _MIXTURE = (
     "form, and kinds are weighted by their variance: not in the paper."
 )
 
-_declare("provfl_b", DistributionComparisonConfig(), "ProVFL's passive attack: regression on norms", _QUANTILES)
+_declare(
+    "provfl_b", "ProVFL-B", DistributionComparisonConfig(), "ProVFL's passive attack: regression on norms", _QUANTILES
+)
 _declare(
     "provfl_b_mixture",
+    "ProVFL-B, mixture",
     DistributionComparisonConfig(estimator=MIXTURE, ensemble="weighted"),
     "ProVFL-B with a mixture in closed form",
     _MIXTURE,
 )
 _declare(
     "provfl_b_discriminant",
+    "ProVFL-B, discriminant",
     DistributionComparisonConfig(norm="discriminant", estimator=MIXTURE, ensemble="weighted"),
-    "ProVFL-B on a learnt direction in place of the norm",
-    "A direction learnt from the auxiliary rows takes the place of the norm: not in the paper.",
+    "ProVFL-B on a learned direction in place of the norm",
+    "A direction learned from the auxiliary rows takes the place of the norm: not in the paper.",
     _MIXTURE,
 )

@@ -14,12 +14,13 @@ chosen:
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, cast, get_args
+from typing import Any, ClassVar, Literal, cast
 
 import lightning
 import torch
 from torch import Tensor
 
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.vertical import VerticalLoader
 from lightleak.targets.split import SplitClassifier
@@ -29,14 +30,14 @@ Orientation = Literal["agreeing", "printed"]
 
 
 @dataclass(frozen=True)
-class LabelReplacementConfig:
+class LabelReplacementConfig(AttackSettings):
     """How labels are replaced.
 
     Attributes:
         rows: ``auxiliary``: labels of the auxiliary rows. ``first_batches``: of as many batches, from the first of each
             epoch, as the auxiliary rows would fill. It needs the property of every row, so no adversary can do it; it
             is what the published code does.
-        query_relabelled: recorded gradients are of the loss with replaced labels.
+        query_relabeled: recorded gradients are of the loss with replaced labels.
         orientation: ``printed``: label 1 for rows with the property. ``agreeing``: the label that these rows have more
             often than the other known rows.
 
@@ -44,23 +45,20 @@ class LabelReplacementConfig:
         UsageError: unknown rows or orientation.
     """
 
-    rows: Rows = "auxiliary"
-    query_relabelled: bool = False
-    orientation: Orientation = "agreeing"
+    owner: ClassVar[str] = "label replacement"
 
-    def __post_init__(self) -> None:
-        for name, allowed in (("rows", get_args(Rows)), ("orientation", get_args(Orientation))):
-            if (value := getattr(self, name)) not in allowed:
-                raise UsageError(f"{name} must be one of {', '.join(allowed)}; got {value!r}")
+    rows: Rows = "auxiliary"
+    query_relabeled: bool = False
+    orientation: Orientation = "agreeing"
 
     @classmethod
     def as_published(cls) -> "LabelReplacementConfig":
         """What the published code does."""
-        return cls("first_batches", query_relabelled=True, orientation="printed")
+        return cls("first_batches", query_relabeled=True, orientation="printed")
 
 
 class LabelReplacement(lightning.Callback):
-    """Trains known rows on their property; the labels themselves, and every test, stay as they are.
+    """Train known rows on their property; the stored labels and all evaluations are unchanged.
 
     Attributes:
         inverted: label 0 stands for the property; known once training has started.
@@ -100,7 +98,7 @@ class LabelReplacement(lightning.Callback):
         return torch.where(self._ids[at] == ids, (self._has_property[at] != self.inverted).to(labels), labels)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Take the labels' place.
+        """Start replacing labels.
 
         Raises:
             UsageError: no `SplitClassifier`, its labels are already replaced, or ``agreeing`` finds no labels.
@@ -117,7 +115,7 @@ class LabelReplacement(lightning.Callback):
         if self.config.orientation == "agreeing":
             self.inverted = self._goes_with_label_0(trainer.train_dataloader)
         self._ids, self._has_property = self._ids.to(pl_module.device), self._has_property.to(pl_module.device)
-        pl_module.relabel, pl_module.query_relabeled = self.relabel, self.config.query_relabelled
+        pl_module.relabel, pl_module.query_relabeled = self.relabel, self.config.query_relabeled
 
     def on_train_batch_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
@@ -127,13 +125,13 @@ class LabelReplacement(lightning.Callback):
             self._active = batch_idx * batch_rows(trainer, batch) < self.n_auxiliary
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Give the labels back."""
+        """Restore the labels."""
         self._release(pl_module)
 
     def on_exception(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, exception: BaseException
     ) -> None:
-        """Give the labels back."""
+        """Restore the labels."""
         self._release(pl_module)
 
     def _goes_with_label_0(self, loader: Any) -> bool:

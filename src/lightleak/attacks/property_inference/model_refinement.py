@@ -9,7 +9,7 @@ curve would also stop pulling down the large norms of rows without the property.
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal
 
 import lightning
 import torch
@@ -17,22 +17,23 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lightleak.attacks.property_inference.label_replacement import batch_rows
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.targets.split import SplitClassifier
 
-Objective = Literal["mended", "as_coded"]
+Objective = Literal["corrected", "as_coded"]
 
 
 @dataclass(frozen=True)
-class ModelRefinementConfig:
+class ModelRefinementConfig(AttackSettings):
     """How the bottom network is refined.
 
     Attributes:
         strength: lambda of Eq. 13, at least 0.
-        objective: ``mended``: Eq. 12 on the bottom network's outputs, see `output_loss`. ``as_coded``: on the head's
+        objective: ``corrected``: Eq. 12 on the bottom network's outputs, see `output_loss`. ``as_coded``: on the head's
             logits and without a bound, as the published code has it (`output_loss_as_coded`).
-        cap: L1 norm per unit of the output up to which ``mended`` rewards rows with the property; a few times what
+        cap: L1 norm per unit of the output up to which ``corrected`` rewards rows with the property; a few times what
             training by itself makes of it (0.1 to 0.2 on Adult).
         hidden: hidden widths of the head.
         dropout: share of units dropped after every hidden layer of the head but the last.
@@ -42,27 +43,21 @@ class ModelRefinementConfig:
         UsageError: a value out of range.
     """
 
+    owner: ClassVar[str] = "model refinement"
+
     strength: float = 1.0
-    objective: Objective = "mended"
+    objective: Objective = "corrected"
     cap: float = 0.5
     hidden: tuple[int, ...] = (256, 128, 64)
     dropout: float = 0.1
     learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", tuple(self.hidden))
-        if self.objective not in get_args(Objective):
-            raise UsageError(f"objective must be one of {', '.join(get_args(Objective))}; got {self.objective!r}")
-        if not 0 <= self.strength < float("inf"):
-            raise UsageError(f"strength must be at least 0, got {self.strength!r}")
-        if not 0 < self.cap < float("inf"):
-            raise UsageError(f"cap must be above 0, got {self.cap!r}")
-        if not 0 <= self.dropout < 1:
-            raise UsageError(f"dropout must be at least 0 and below 1, got {self.dropout!r}")
-        if not 0 < self.learning_rate < float("inf"):
-            raise UsageError(f"learning_rate must be above 0, got {self.learning_rate!r}")
-        if not self.hidden or min(self.hidden) < 1:
-            raise UsageError(f"hidden must hold widths of at least 1, got {list(self.hidden)}")
+        super().__post_init__()
+        self.at_least(0, "strength")
+        self.above_zero("cap", "learning_rate")
+        self.below_one("dropout")
+        self.widths("hidden")
 
     @classmethod
     def as_published(cls, strength: float = 1.0) -> "ModelRefinementConfig":
@@ -71,7 +66,9 @@ class ModelRefinementConfig:
 
 
 def output_loss(outputs: Tensor, has_property: Tensor, cap: float) -> Tensor:
-    """L_o of Eq. 12, mended: ``-mean(p' * norm)``, p' = 1 with the property, -1 without, rewarded norms cut at ``cap``.
+    """L_o of Eq. 12, corrected: ``-mean(p' * norm)``.
+
+    p' is 1 with the property and -1 without; norms that are rewarded are cut at ``cap``.
 
     >>> output_loss(torch.tensor([[3.0, -1.0], [0.5, 0.5]]), torch.tensor([True, False]), cap=1.5)
     tensor(-1.)
@@ -123,7 +120,7 @@ class ModelRefinement(lightning.Callback):
     """After every epoch, trains the adversary's bottom network and an auxiliary head on the auxiliary rows.
 
     Each step lowers ``cross-entropy + strength * L_o`` (Eq. 13) on a batch as large as the training's: the head by its
-    own Adam, the bottom network by its party's own optimiser (`SplitClassifier.step_party`). Nothing else is touched,
+    own Adam, the bottom network by its party's own optimizer (`SplitClassifier.step_party`). Nothing else is touched,
     and all randomness comes from ``seed``. A passive adversary can do it.
     """
 
@@ -194,7 +191,7 @@ class ModelRefinement(lightning.Callback):
             self._step(pl_module, self._inputs[rows], self._has_property[rows], draw)
 
     def state_dict(self) -> dict[str, Any]:
-        """Head and its optimiser, so that a resumed training goes on as it would have."""
+        """Head and its optimizer, so that a resumed training continues identically."""
         if self._head is None or self._optimizer is None:
             return {}
         return {"head": self._head.state_dict(), "optimizer": self._optimizer.state_dict()}
@@ -212,7 +209,7 @@ class ModelRefinement(lightning.Callback):
             outputs.requires_grad_()
             logits = self._head(outputs, draw)
             loss = F.cross_entropy(logits, has_property.long())
-            if config.objective == "mended":
+            if config.objective == "corrected":
                 loss = loss + config.strength * output_loss(outputs, has_property, config.cap)
             else:
                 loss = loss + config.strength * output_loss_as_coded(logits, has_property)

@@ -12,7 +12,7 @@ Classifier = Literal["network", "svm", "decision_tree"]
 CLASSIFIERS: tuple[Classifier, ...] = get_args(Classifier)
 
 HIDDEN = (64, 32)
-"""Hidden widths of the network (published code: d-64-32-1, ReLU, He's initialisation, Adam, 50 epochs)."""
+"""Hidden widths of the network (published code: d-64-32-1, ReLU, He's initialization, Adam, 50 epochs)."""
 
 
 def assign_folds(ids: Tensor, has_property: Tensor, n_folds: int, seed: int) -> Tensor:

@@ -1,7 +1,7 @@
-"""ProVFL-M: distribution comparison on a training that the adversary has bent (ProVFL Sec. V, Algorithm 2)."""
+"""ProVFL-M: distribution comparison on a training that the adversary manipulated (ProVFL Sec. V, Algorithm 2)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -48,6 +48,7 @@ class ProVFLM(PropertyAttack):
     """
 
     name = "provfl_m"
+    title = "ProVFL-M"
     citation = DistributionComparison.citation
     takes_part_in_training = True
 
@@ -124,15 +125,14 @@ def provfl_m(
     Raises:
         UsageError: an unknown setting, or a value out of range.
     """
-    refinement = {f.name: options.pop(f.name) for f in fields(ModelRefinementConfig) if f.name in options}
-    relabelling = {f.name: options.pop(f.name) for f in fields(LabelReplacementConfig) if f.name in options}
+    refinement, relabeling = ModelRefinementConfig.take_from(options), LabelReplacementConfig.take_from(options)
     whole = (
         Augmentation.as_published() if as_published else Augmentation(LabelReplacementConfig(), ModelRefinementConfig())
     )
     assert whole.label_replacement is not None and whole.model_refinement is not None  # both variants have both
     augmentation = Augmentation(
-        replace(whole.label_replacement, **relabelling),
-        replace(whole.model_refinement, strength=strength, **refinement),
+        whole.label_replacement.with_options(**relabeling),
+        whole.model_refinement.with_options(strength=strength, **refinement),
     )
     make = DistributionComparisonConfig.as_published if as_published else DistributionComparisonConfig
     comparison = make().with_options(**options)

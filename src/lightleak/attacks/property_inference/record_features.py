@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from lightleak.attacks.property_inference.stacked_networks import FeatureRows
-from lightleak.core.errors import ObservationError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.intermediate_results import IntermediateResults, Kind
 
 PUBLISHED_ORDER: tuple[Kind, ...] = ("VG", "VO", "AG", "AO")
@@ -93,6 +93,12 @@ def published_features(
     at[order] = n + torch.arange(len(order))
     values = torch.cat([stacked.reshape(n, width), *laid_out])
     return RecordFeatures(FeatureRows(values.to(device)), n, at.to(device))
+
+
+def require_some_kinds(kinds: Sequence[Kind] | None) -> None:
+    """Raise `UsageError` for no kind of intermediate results, or one that is named twice; None passes."""
+    if kinds is not None and (not kinds or len(set(kinds)) < len(kinds)):
+        raise UsageError(f"kinds must be distinct and at least one, got {list(kinds)}")
 
 
 def chosen_kinds(observation: IntermediateResults, kinds: Sequence[Kind] | None) -> tuple[Kind, ...]:

@@ -18,7 +18,7 @@ trace; so its accuracy is measured on shadows of the pool it was not trained on.
 
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
@@ -33,6 +33,7 @@ from lightleak.attacks.property_inference.stacked_networks import (
     train,
 )
 from lightleak.attacks.property_inference.two_worlds import check_worlds
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import IntermediateResults
@@ -60,7 +61,7 @@ class TaskKnowledge:
 
 
 @dataclass(frozen=True)
-class ShadowConfig:
+class ShadowConfig(AttackSettings):
     """Settings of SM-PIA.
 
     Attributes:
@@ -70,11 +71,13 @@ class ShadowConfig:
         top_hidden: hidden widths of the head.
         schedule: how shadows are trained. The default is ProVFL's for Adult with five times its step, as fewer rows
             make fewer steps.
-        ridge: weight of the meta-classifier's penalty, relative to the mean square of its standardised inputs.
+        ridge: weight of the meta-classifier's penalty, relative to the mean square of its standardized inputs.
 
     Raises:
         UsageError: a value out of range.
     """
+
+    owner: ClassVar[str] = "sm_pia"
 
     n_shadows: int = 50
     rows: int = 4000
@@ -84,15 +87,14 @@ class ShadowConfig:
     ridge: float = 0.1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.n_shadows < 2 or self.n_shadows % 2:
             raise UsageError(f"n_shadows must be even, half of them of either pool, got {self.n_shadows}")
-        if self.rows < 2:
-            raise UsageError(f"rows must be at least 2, got {self.rows}")
+        self.at_least(2, "rows")
         for width in (*self.bottom_hidden, *self.top_hidden):
             if width < 1:
                 raise UsageError(f"hidden widths must be at least 1, got {width}")
-        if not 0 < self.ridge < math.inf:
-            raise UsageError(f"ridge must be above 0, got {self.ridge}")
+        self.above_zero("ridge")
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,8 @@ class WorldDecision:
     Attributes:
         world: 0 or 1.
         score: of the meta-classifier, -1 for a typical shadow of world 0 and 1 for one of world 1.
-        shadow_accuracy: its accuracy on shadows of the other pool; 0.5 says the worlds cannot be told apart even among
-            shadows.
+        shadow_accuracy: its accuracy on shadows of the other pool; at 0.5 the worlds cannot be distinguished even
+            among shadows.
         distance: median over the outputs of how many deviations of the shadows the target is away from their mean.
         seconds: wall time.
         warnings: why the decision should not be trusted.
@@ -121,6 +123,7 @@ class ShadowModels:
     """SM-PIA between two fractions. It is no `PropertyAttack`: it names one of two worlds and estimates no fraction."""
 
     name = "sm_pia"
+    title = "SM-PIA"
     citation = (
         "Bai et al., ProVFL, IEEE TIFS 2025, Table VII; Mahloujifar, Ghosh and Chase, S&P 2022; Chaudhari et al., S&P "
         "2023"
@@ -140,7 +143,7 @@ class ShadowModels:
         ),
         settings=(ShadowConfig,),
     )
-    """What its card says; it stands in no registry, as it is no `PropertyAttack`."""
+    """What its card says; it is in no registry because it is no `PropertyAttack`."""
 
     def __init__(self, worlds: tuple[float, float], config: ShadowConfig | None = None) -> None:
         """Choose the worlds.
@@ -153,7 +156,7 @@ class ShadowModels:
 
     def options(self) -> dict[str, Any]:
         """The settings, JSON-ready."""
-        return {"worlds": list(self.worlds), **asdict(self.config)}
+        return {"worlds": list(self.worlds), **self.config.to_dict()}
 
     def check(self, observation: IntermediateResults, task: TaskKnowledge) -> None:
         """Refuse what cannot be attacked.
@@ -270,13 +273,13 @@ def shadow_members(has_property: Tensor, fraction: float, n_shadows: int, rows: 
 
 
 def ridge_scores(inputs: Tensor, targets: Tensor, queries: Tensor, ridge: float) -> Tensor:
-    """Ridge regression of ``targets`` on standardised inputs, and what it says of ``queries``, float ``[q]``.
+    """Ridge regression of ``targets`` on standardized inputs, and what it says of ``queries``, float ``[q]``.
 
     Args:
         inputs: ``[k, f]``.
         targets: ``[k]`` of mean 0, so that there is no intercept.
-        queries: ``[q, f]``, standardised as the inputs are.
-        ridge: penalty relative to the mean square of the standardised inputs, i.e. to the number of features.
+        queries: ``[q, f]``, standardized as the inputs are.
+        ridge: penalty relative to the mean square of the standardized inputs, i.e. to the number of features.
     """
     mean, scale = inputs.mean(0), inputs.std(0)
     scale = torch.where(scale > 0, scale, 1.0)
@@ -315,7 +318,9 @@ def _n_outputs(n_classes: int) -> int:
 def _warnings(shadow_accuracy: float, distance: float, n_shadows: int) -> tuple[str, ...]:
     found = []
     if shadow_accuracy < 0.5 + 1.645 * math.sqrt(0.25 / n_shadows):
-        found.append(f"the two worlds are not told apart even among shadow models (accuracy {shadow_accuracy:.2f})")
+        found.append(
+            f"the two worlds cannot be distinguished even among shadow models (accuracy {shadow_accuracy:.2f})"
+        )
     if distance > FAR:
         found.append(
             f"the target's outputs are {distance:.1f} deviations away from the shadow models': the decision "

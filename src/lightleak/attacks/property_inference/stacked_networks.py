@@ -7,22 +7,22 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
+from lightleak.attacks.settings import AttackSettings
 from lightleak.core.seeds import generator
 
-Initialisation = Literal["kaiming_normal", "torch"]
+Initialization = Literal["kaiming_normal", "torch"]
 """``torch``: `nn.Linear`'s own. ``kaiming_normal``: He's normal weights and `nn.Linear`'s own biases."""
 
 BLOCK_BYTES = 2**24  # inputs gathered at once: large enough to hide the call, small enough for any cache and any width
 
 
 @dataclass(frozen=True)
-class Schedule:
+class Schedule(AttackSettings):
     """How the networks are trained.
 
     Attributes:
@@ -37,6 +37,8 @@ class Schedule:
         UsageError: a value out of range.
     """
 
+    owner: ClassVar[str] = "a schedule"
+
     method: Literal["adam", "sgd"] = "adam"
     epochs: int = 50
     batch_size: int = 32
@@ -45,21 +47,15 @@ class Schedule:
     decay: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.method not in ("adam", "sgd"):
-            raise UsageError(f"method must be adam or sgd, got {self.method!r}")
-        for name in ("epochs", "batch_size"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("learning_rate", "decay"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise UsageError(f"{name} must be above 0, got {getattr(self, name)}")
-        if not 0 <= self.weight_decay < math.inf:
-            raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay}")
+        super().__post_init__()
+        self.at_least(1, "epochs", "batch_size")
+        self.above_zero("learning_rate", "decay")
+        self.at_least(0, "weight_decay")
 
 
 @dataclass(frozen=True)
 class FeatureRows:
-    """Rows as they are stored, turned to float32 and standardised only where they are read.
+    """Stored rows, converted to float32 and standardized only where they are read.
 
     Attributes:
         values: ``[n, d]`` of any type; a table of zeros and ones may be uint8.
@@ -76,8 +72,8 @@ class FeatureRows:
         rows = self.values[at].float()
         return rows if self.mean is None or self.scale is None else rows.sub_(self.mean).div_(self.scale)
 
-    def standardised(self, at: Tensor) -> "FeatureRows":
-        """The same rows, standardised by mean and deviation over rows ``at`` ``[m]``; a constant column becomes 0."""
+    def standardized(self, at: Tensor) -> "FeatureRows":
+        """The same rows, standardized by mean and deviation over rows ``at`` ``[m]``; a constant column becomes 0."""
         total = self.values.new_zeros(self.values.shape[1], dtype=torch.float64)
         squares = total.clone()
         for block in at.split(self._rows_per_block()):
@@ -131,7 +127,7 @@ class StackedNetworks:
 def initial_networks(
     n_networks: int,
     widths: Sequence[int],
-    initialisation: Initialisation,
+    initialization: Initialization,
     seed: int,
     device: torch.device | str = "cpu",
 ) -> StackedNetworks:
@@ -146,7 +142,7 @@ def initial_networks(
         for weight, bias in zip(networks.weights, networks.biases, strict=True):
             inputs, outputs = weight.shape[1:]
             bound = 1 / math.sqrt(inputs)
-            if initialisation == "kaiming_normal":
+            if initialization == "kaiming_normal":
                 start = torch.randn(inputs, outputs, generator=draw) * (math.sqrt(2) * bound)
             else:
                 start = (torch.rand(inputs, outputs, generator=draw) * 2 - 1) * bound

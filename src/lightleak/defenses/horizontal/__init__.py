@@ -1,4 +1,4 @@
-"""Defences of horizontal federated learning: what a client does to its update before it leaves, or as it trains."""
+"""Defenses of horizontal federated learning: what a client does to its update before it leaves, or as it trains."""
 
 from lightleak.defenses.horizontal import (  # noqa: F401  registers
     clipping,

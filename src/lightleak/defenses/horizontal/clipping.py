@@ -35,6 +35,7 @@ class Clipping(UpdateDefense):
 
     name: ClassVar[str] = "clipping"
     citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Sec. 3.1"
+    varies: ClassVar[str | None] = "max_norm"
 
     max_norm: float = 1.0
 
@@ -47,11 +48,6 @@ class Clipping(UpdateDefense):
         norm = torch.linalg.vector_norm(torch.stack([part.to(norms[0]) for part in norms]))
         factor = (self.max_norm / norm).clamp(max=1)
         return {name: g * factor.to(g) for name, g in gradient.items()}
-
-    @property
-    def strength(self) -> float:
-        """The largest norm."""
-        return self.max_norm
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

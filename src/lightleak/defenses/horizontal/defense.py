@@ -1,10 +1,8 @@
-"""What every defence of horizontal federated learning looks like from outside: a transform of what leaves a client."""
+"""What every defense of horizontal federated learning looks like from outside: a transform of what leaves a client."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,44 +10,22 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
 from lightleak.core.seeds import generator
+from lightleak.defenses.defense import Defense
 
 
-class HorizontalDefense(ABC):
-    """What all defences of a horizontal client tell about themselves.
-
-    A concrete defence is a frozen dataclass whose fields are its settings, checked on construction.
-
-    Attributes:
-        name: registry name.
-        citation: where it is defined.
-    """
-
-    name: ClassVar[str]
-    citation: ClassVar[str]
-
-    @property
-    @abstractmethod
-    def strength(self) -> float | None:
-        """The one number that a leakage-against-cost curve varies; ``None`` where there is none."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """One line with the strength, such as ``Gaussian noise of scale 0.01``."""
-
-    def options(self) -> dict[str, Any]:
-        """The settings, JSON-ready."""
-        return asdict(self)  # type: ignore[call-overload]
+class HorizontalDefense(Defense):
+    """A defense of what a client of horizontal federated learning sends."""
 
 
 class UpdateDefense(HorizontalDefense):
-    """A defence of a mean gradient, or of a weight delta in the scale of one: named tensors in, named tensors out.
+    """A defense of a mean gradient, or of a weight delta in the scale of one: named tensors in, named tensors out.
 
     `lightleak.defenses.horizontal.defend_training` has it act on the gradient of every step of a training.
     """
 
     @abstractmethod
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
-        """What leaves the client in place of ``gradient``, which is left as it is.
+        """What leaves the client in place of ``gradient``, which is not modified.
 
         Args:
             gradient: mean gradient of a batch by parameter name, on any device; a weight delta is brought to its scale
@@ -63,7 +39,7 @@ class UpdateDefense(HorizontalDefense):
         """
 
 
-UPDATE_DEFENSES: Registry[type[UpdateDefense]] = Registry("defence")
+UPDATE_DEFENSES: Registry[type[UpdateDefense]] = Registry("defense")
 """Transforms of an update by name; called with their settings."""
 
 

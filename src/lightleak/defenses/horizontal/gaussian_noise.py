@@ -22,7 +22,7 @@ class GaussianNoise(UpdateDefense):
     """Add ``scale * N(0, 1)`` to every entry, without clipping: no guarantee of differential privacy follows.
 
     Attributes:
-        scale: standard deviation of the noise; 0 leaves the gradient as it is.
+        scale: standard deviation of the noise; 0 changes nothing.
 
     Raises:
         UsageError: a scale that is negative or not finite.
@@ -30,6 +30,7 @@ class GaussianNoise(UpdateDefense):
 
     name: ClassVar[str] = "gaussian_noise"
     citation: ClassVar[str] = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023, Table 6"
+    varies: ClassVar[str | None] = "scale"
 
     scale: float = 0.01
 
@@ -44,11 +45,6 @@ class GaussianNoise(UpdateDefense):
             name: g + self.scale * torch.randn(g.shape, generator=own).to(g)
             for name, g, own in with_draws(gradient, draws)
         }
-
-    @property
-    def strength(self) -> float:
-        """The scale."""
-        return self.scale
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

@@ -37,6 +37,7 @@ class GradientCompression(UpdateDefense):
 
     name: ClassVar[str] = "gradient_compression"
     citation: ClassVar[str] = "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019"
+    varies: ClassVar[str | None] = "keep"
 
     keep: float = 0.2
 
@@ -55,11 +56,6 @@ class GradientCompression(UpdateDefense):
         kept, equal = magnitude > smallest, magnitude == smallest
         kept |= equal & (equal.cumsum(0) <= n_kept - kept.sum())
         return gradient.masked_fill(~kept.view(gradient.shape), 0)
-
-    @property
-    def strength(self) -> float:
-        """The share that stays: less is stronger."""
-        return self.keep
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

@@ -25,7 +25,7 @@ class LaplacianNoise(UpdateDefense):
     What the paper's Table 6 calls σ is this scale in its code; the standard deviation is ``scale * sqrt(2)``.
 
     Attributes:
-        scale: mean absolute value of the noise; 0 leaves the gradient as it is.
+        scale: mean absolute value of the noise; 0 changes nothing.
 
     Raises:
         UsageError: a scale that is negative or not finite.
@@ -33,6 +33,7 @@ class LaplacianNoise(UpdateDefense):
 
     name: ClassVar[str] = "laplacian_noise"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
+    varies: ClassVar[str | None] = "scale"
 
     scale: float = 0.01
 
@@ -48,11 +49,6 @@ class LaplacianNoise(UpdateDefense):
             name: g + laplace(g.shape, self.scale, in_float32, own).to(g)
             for name, g, own in with_draws(gradient, draws)
         }
-
-    @property
-    def strength(self) -> float:
-        """The scale."""
-        return self.scale
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

@@ -1,4 +1,4 @@
-"""The reference that every defence is compared with."""
+"""The reference that every defense is compared with."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 @UPDATE_DEFENSES.register(
     "none",
     Facts(
-        deviates=("It is no defence: the reference that every defence is compared with.",),
+        deviates=("It is no defense: the reference that every defense is compared with.",),
     ),
 )
 @dataclass(frozen=True)
@@ -28,11 +28,6 @@ class NoDefense(UpdateDefense):
         """See `UpdateDefense.apply`."""
         return dict(gradient)
 
-    @property
-    def strength(self) -> None:
-        """There is none."""
-        return None
-
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
-        return "no defence"
+        return "no defense"

@@ -1,4 +1,4 @@
-"""A defence at work in training: it acts on the gradient of every step before the optimiser uses it."""
+"""A defense at work in training: it acts on the gradient of every step before the optimizer uses it."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ STEP_KEY = "defended_steps"
 
 
 class DefendedOptimizer(torch.optim.Optimizer):
-    """Applies a defence to the mean gradient of a step and hands the result to the optimiser it wraps.
+    """Applies a defense to the mean gradient of a step and hands the result to the optimizer it wraps.
 
     What is random in step s depends on (seed, rank, s) alone, and s is part of ``state_dict``: a resumed training
     repeats to the bit.
@@ -25,7 +25,7 @@ class DefendedOptimizer(torch.optim.Optimizer):
     processes take the same step. What DDP has reduced, and what was done to that (the Trainer's clipping), is not used.
 
     Args:
-        optimizer: the optimiser that moves the weights.
+        optimizer: the optimizer that moves the weights.
         network: what it trains; names the gradients.
         defense: the transform.
         seed: root seed.
@@ -35,19 +35,19 @@ class DefendedOptimizer(torch.optim.Optimizer):
         defense: ``defense``.
 
     Raises:
-        UsageError: an optimiser that computes several gradients in a step, or parameters that are not the network's.
+        UsageError: an optimizer that computes several gradients in a step, or parameters that are not the network's.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, network: nn.Module, defense: UpdateDefense, seed: int) -> None:
         if isinstance(optimizer, torch.optim.LBFGS):
-            raise UsageError("a defence acts on the one gradient of a step; LBFGS computes several")
+            raise UsageError("a defense acts on the one gradient of a step; LBFGS computes several")
         self.original_optimizer = optimizer
         super().__init__(optimizer.param_groups, optimizer.defaults)
         self._share()
         trained = {parameter for group in optimizer.param_groups for parameter in group["params"]}
         self._named = {name: value for name, value in network.named_parameters() if value in trained}
         if len(self._named) != len(trained):
-            raise UsageError("the optimiser must train parameters of the network and nothing else to be defended")
+            raise UsageError("the optimizer must train parameters of the network and nothing else to be defended")
         self.defense, self._seed, self._steps = defense, seed, 0
         several = torch.distributed.is_available() and torch.distributed.is_initialized()
         self._rank = torch.distributed.get_rank() if several else 0
@@ -75,23 +75,23 @@ class DefendedOptimizer(torch.optim.Optimizer):
         return loss
 
     def state_dict(self) -> dict[str, Any]:
-        """The wrapped optimiser's, and the number of steps taken."""
+        """The wrapped optimizer's, and the number of steps taken."""
         return {**self.original_optimizer.state_dict(), STEP_KEY: self._steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Inverse of `state_dict`.
 
         Raises:
-            UsageError: the state is that of a training without this defence.
+            UsageError: the state is that of a training without this defense.
         """
         if STEP_KEY not in state_dict:
-            raise UsageError("the optimiser's state is that of an undefended training; it cannot be resumed defended")
+            raise UsageError("the optimizer's state is that of an undefended training; it cannot be resumed defended")
         self.original_optimizer.load_state_dict({k: v for k, v in state_dict.items() if k != STEP_KEY})
         self._steps = int(state_dict[STEP_KEY])
         self._share()
 
     def _share(self) -> None:
-        """Both optimisers hold the same groups and state, so that whoever changes one changes both."""
+        """Both optimizers hold the same groups and state, so that whoever changes one changes both."""
         self.param_groups, self.state = self.original_optimizer.param_groups, self.original_optimizer.state
 
     def _defend(self) -> None:

@@ -51,7 +51,7 @@ class PrivacyAccounting:
 
         Args:
             sample_rate: probability of a row to enter a step's batch.
-            steps: optimiser steps.
+            steps: optimizer steps.
 
         Raises:
             UsageError: the noise multiplier is not decided yet (see `resolved`).
@@ -98,7 +98,7 @@ class PrivacyAccounting:
 
         Args:
             sample_rate: probability of a row to enter a step's batch.
-            steps: optimiser steps that are planned.
+            steps: optimizer steps that are planned.
 
         Raises:
             UsageError: no noise is strong enough.

@@ -1,4 +1,4 @@
-"""DP-SGD inside a Lightning training: opacus' hooks and optimiser put in place, checked, accounted for, removed."""
+"""DP-SGD inside a Lightning training: opacus' hooks and optimizer put in place, checked, accounted for, removed."""
 
 import math
 import warnings
@@ -23,7 +23,7 @@ PRECISIONS = ("32-true", "64-true")
 class PrivateTraining(lightning.Callback):
     """The part of DP-SGD that lives in a Trainer; made by `DPSGD.prepare`, whose data and network it expects.
 
-    opacus hooks into the layers of the network, which keeps its names, and its ``DPOptimizer`` wraps the optimiser. The
+    opacus hooks into the layers of the network, which keeps its names, and its ``DPOptimizer`` wraps the optimizer. The
     noise of step s depends on (seed, s) alone and is drawn on the network's device. Logs ``dp/epsilon`` per epoch.
 
     Args:
@@ -46,7 +46,7 @@ class PrivateTraining(lightning.Callback):
 
     @property
     def epsilon(self) -> float:
-        """Epsilon spent so far, at the defence's delta."""
+        """Epsilon spent so far, at the defense's delta."""
         return 0.0 if self._resolved is None else self._resolved.epsilon(self.sampler.sample_rate, self.steps)
 
     def facts(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class PrivateTraining(lightning.Callback):
         }
 
     def wrap(self, optimizer: torch.optim.Optimizer, network: nn.Module) -> torch.optim.Optimizer:
-        """Set opacus' hooks in ``network`` and wrap its optimiser.
+        """Set opacus' hooks in ``network`` and wrap its optimizer.
 
         Raises:
             UsageError: the Trainer does not have this callback.
@@ -112,7 +112,7 @@ class PrivateTraining(lightning.Callback):
             )
         if trainer.global_step != self.steps:
             raise UsageError(
-                f"dp_sgd: {self.steps} steps are accounted for, but the Trainer goes on from {trainer.global_step}; "
+                f"dp_sgd: {self.steps} steps are accounted for, but the Trainer resumes from {trainer.global_step}; "
                 "prepare every training anew and resume it from its own checkpoint"
             )
         progress = trainer.fit_loop.epoch_loop.batch_progress
@@ -151,7 +151,7 @@ class PrivateTraining(lightning.Callback):
         self._undo.close()
 
     def state_dict(self) -> dict[str, Any]:
-        """What was spent, so that a resumed training goes on counting."""
+        """What was spent, so that a resumed training keeps counting."""
         return {"steps": self.steps, "noise_multiplier": self._used_noise}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ def _check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule
     if not isinstance(trainer.strategy, SingleDeviceStrategy):
         raise UsageError(f"dp_sgd trains on one device, got {type(trainer.strategy).__name__}")
     if not module.automatic_optimization:
-        raise UsageError(f"dp_sgd needs automatic optimisation; {type(module).__name__} optimises by hand")
+        raise UsageError(f"dp_sgd needs automatic optimization; {type(module).__name__} optimizes by hand")
     if trainer.accumulate_grad_batches != 1:
         raise UsageError(
             f"dp_sgd needs accumulate_grad_batches=1, one Poisson batch a step; got {trainer.accumulate_grad_batches}"

@@ -21,11 +21,11 @@ def check_protectable(network: nn.Module, width: int, loss: str = "cross_entropy
     """Refuse a network for which opacus does not give every row's own gradient.
 
     First its layers are asked by type: a subclass of a layer that opacus refuses counts as that layer, as our
-    normalisations are. Then opacus' gradients of a few random rows are held against those computed row by row: that
-    tells what types cannot, such as a weight that is used outside its layer, or a row that depends on its batch.
+    normalizations are. Then opacus' gradients of a few random rows are held against those computed row by row: that
+    shows what types cannot, such as a weight that is used outside its layer, or a row that depends on its batch.
 
     Args:
-        network: left as it is; a copy on the CPU is tried.
+        network: not modified; a copy on the CPU is tried.
         width: encoded features d of a row.
         loss: name of the criterion.
 

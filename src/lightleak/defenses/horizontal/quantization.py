@@ -1,4 +1,4 @@
-"""Stochastic quantisation of the gradient (QSGD, Alistarh et al. 2017)."""
+"""Stochastic quantization of the gradient (QSGD, Alistarh et al. 2017)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ MAX_BITS = 16
 )
 @dataclass(frozen=True)
 class Quantization(UpdateDefense):
-    """Round every entry at random to one of two neighbouring levels, so that its expectation is the entry.
+    """Round every entry at random to one of two neighboring levels, so that its expectation is the entry.
 
     Levels are ``k / s * max(|g|)`` with ``k`` from ``-s`` to ``s`` and ``s = 2 ** (bits - 1) - 1``, per tensor. QSGD is
     defined with the Euclidean norm in place of the largest entry, which needs more levels for the same variance.
@@ -38,6 +38,7 @@ class Quantization(UpdateDefense):
 
     name: ClassVar[str] = "quantization"
     citation: ClassVar[str] = "Alistarh et al., QSGD, NeurIPS 2017"
+    varies: ClassVar[str | None] = "bits"
 
     bits: int = 2
 
@@ -58,11 +59,6 @@ class Quantization(UpdateDefense):
         up = torch.rand(g.shape, generator=draws).to(g) < levels - low
         return ((low + up) * step).to(gradient.dtype)
 
-    @property
-    def strength(self) -> float:
-        """The bits: fewer are stronger."""
-        return self.bits
-
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
-        return f"stochastic quantisation to {self.bits} bits"
+        return f"stochastic quantization to {self.bits} bits"

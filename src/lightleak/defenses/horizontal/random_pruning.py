@@ -19,12 +19,12 @@ from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 )
 @dataclass(frozen=True)
 class RandomPruning(UpdateDefense):
-    """Set each entry to zero with a probability, independently; the others stay as they are.
+    """Set each entry to zero with a probability, independently; the others are unchanged.
 
     As in the paper's code what is left is not scaled up, so the expectation shrinks by ``1 - probability``.
 
     Attributes:
-        probability: of an entry to be set to zero; 0 leaves the gradient as it is.
+        probability: of an entry to be set to zero; 0 changes nothing.
 
     Raises:
         UsageError: a probability outside ``[0, 1]``.
@@ -32,6 +32,7 @@ class RandomPruning(UpdateDefense):
 
     name: ClassVar[str] = "random_pruning"
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
+    varies: ClassVar[str | None] = "probability"
 
     probability: float = 0.5
 
@@ -44,11 +45,6 @@ class RandomPruning(UpdateDefense):
             name: g.masked_fill((torch.rand(g.shape, generator=own) < self.probability).to(g.device), 0)
             for name, g, own in with_draws(gradient, draws)
         }
-
-    @property
-    def strength(self) -> float:
-        """The probability."""
-        return self.probability
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

@@ -35,11 +35,6 @@ class Sign(UpdateDefense):
         """See `UpdateDefense.apply`."""
         return {name: g.sign() * g.abs().mean() for name, g in gradient.items()}
 
-    @property
-    def strength(self) -> None:
-        """There is none."""
-        return None
-
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
         return "signs, scaled per tensor"

@@ -1,4 +1,4 @@
-"""Any defence at work in a training of ours: one call before the Trainer is made."""
+"""Any defense at work in a training of ours: one call before the Trainer is made."""
 
 from functools import partial
 
@@ -31,10 +31,10 @@ def defend_training(
         defense: an `UpdateDefense` or a `TrainingDefense`.
         model: what is trained; its ``wrap_optimizer`` is set.
         data: the undefended batches.
-        seed: what the defence draws depends on it, the rank and the step alone.
+        seed: what the defense draws depends on it, the rank and the step alone.
 
     Raises:
-        UsageError: the defence cannot protect this model or these data.
+        UsageError: the defense cannot protect this model or these data.
     """
     if isinstance(defense, TrainingDefense):
         return defense.prepare(model, data, seed)

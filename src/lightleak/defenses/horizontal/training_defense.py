@@ -1,4 +1,4 @@
-"""Defences that are no transform of a finished gradient: they change how a client trains."""
+"""Defenses that are no transform of a finished gradient: they change how a client trains."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -30,21 +30,21 @@ class DefendedTraining:
     defense: HorizontalDefense
 
     def facts(self) -> dict[str, Any]:
-        """What the defence can say of the training so far, JSON-ready: for DP-SGD epsilon and what it follows from."""
+        """What the defense can say of the training so far, JSON-ready: for DP-SGD epsilon and what it follows from."""
         return {key: value for callback in self.callbacks for key, value in getattr(callback, "facts", dict)().items()}
 
 
 class TrainingDefense(HorizontalDefense):
-    """A defence that wraps what trains: the network, its optimiser and the batches it gets."""
+    """A defense that wraps what trains: the network, its optimizer and the batches it gets."""
 
     @abstractmethod
     def prepare(self, model: TabularClassifier, data: TableDataModule, seed: int) -> DefendedTraining:
-        """Wire the defence into ``model`` (its ``wrap_optimizer``), whose weights and names stay as they are.
+        """Wire the defense into ``model`` (its ``wrap_optimizer``), whose weights and names do not change.
 
         Args:
             model: what is trained.
             data: the undefended batches.
-            seed: what the defence draws depends on it and on the number of the step or epoch alone.
+            seed: what the defense draws depends on it and on the number of the step or epoch alone.
 
         Raises:
             UsageError: model or data cannot be defended; the message says why and what can.
@@ -61,7 +61,7 @@ class TrainingDefense(HorizontalDefense):
         draws: torch.Generator,
         loss: str = "cross_entropy",
     ) -> dict[str, Tensor]:
-        """The gradient that a client under this defence sends for one batch.
+        """The gradient that a client under this defense sends for one batch.
 
         Args:
             network: the module in its mode (train or eval); only its computation is used.
@@ -77,5 +77,5 @@ class TrainingDefense(HorizontalDefense):
         """
 
 
-TRAINING_DEFENSES: Registry[type[TrainingDefense]] = Registry("training defence")
-"""Defences of the training itself by name; called with their settings."""
+TRAINING_DEFENSES: Registry[type[TrainingDefense]] = Registry("training defense")
+"""Defenses of the training itself by name; called with their settings."""

@@ -1,4 +1,4 @@
-"""Defences of vertical federated learning (ProVFL, Sec. VII); importing this package fills the registry."""
+"""Defenses of vertical federated learning (ProVFL, Sec. VII); importing this package fills the registry."""
 
 from lightleak.defenses.vertical import laplace, no_defense, ppdl, r3elu, shuffle, withdraw  # noqa: F401  registers
 from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, PreparedRows, VerticalDefense, make_defense

@@ -1,10 +1,9 @@
-"""What every defence of vertical federated learning looks like from outside (ProVFL, Sec. VII)."""
+"""What every defense of vertical federated learning looks like from outside (ProVFL, Sec. VII)."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,6 +11,7 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
 from lightleak.data.vertical import VerticalRows
+from lightleak.defenses.defense import Defense
 from lightleak.targets.split import Transform
 
 
@@ -30,18 +30,8 @@ class PreparedRows:
     has_property: Tensor
 
 
-class VerticalDefense(ABC):
-    """A defence acts on the rows before training, on what travels while the parties train, or on neither.
-
-    A concrete defence is a frozen dataclass whose fields are its settings, checked on construction.
-
-    Attributes:
-        name: registry name.
-        citation: where it is defined.
-    """
-
-    name: ClassVar[str]
-    citation: ClassVar[str]
+class VerticalDefense(Defense):
+    """A defense acts on the rows before training, on what travels while the parties train, or on neither."""
 
     def prepare(self, rows: VerticalRows, has_property: Tensor, victim_party: int, seed: int) -> PreparedRows:
         """The rows to train on; the same arguments give the same rows.
@@ -49,7 +39,7 @@ class VerticalDefense(ABC):
         The fraction an attack is to estimate is that of the rows given here, before anything is done to them.
 
         Args:
-            rows: aligned training rows; left as they are.
+            rows: aligned training rows; not modified.
             has_property: BoolTensor ``[n]``, which the victim knows of its own rows.
             victim_party: index of the party that holds the property.
             seed: root seed.
@@ -65,48 +55,35 @@ class VerticalDefense(ABC):
         return Transform()
 
     def share_before(self, share: float) -> float:
-        """Invert what the defence does to the share of records with the property.
+        """Invert what the defense does to the share of records with the property.
 
-        An adversary who knows the defence and its strength, but not which rows it touched, applies it to an estimate
-        from the exchange. Increasing in ``share``; the default is for a defence that leaves the share as it is.
+        An adversary who knows the defense and its strength, but not which rows it touched, applies it to an estimate
+        from the exchange. Increasing in ``share``; the default is for a defense that does not change the share.
 
         Args:
             share: share of the records that are trained on, in [0, 1].
 
         Returns:
-            The share before the defence.
+            The share before the defense.
         """
         return share
 
-    @property
-    @abstractmethod
-    def strength(self) -> float | None:
-        """The one number that ProVFL's Table XVI varies; ``None`` where there is none."""
-
-    @abstractmethod
-    def describe(self) -> str:
-        """One line with the strength, such as ``Laplace noise of scale 0.01 on gradients``."""
-
-    def options(self) -> dict[str, Any]:
-        """The settings, JSON-ready."""
-        return asdict(self)  # type: ignore[call-overload]
-
 
 VERTICAL_DEFENSES: Registry[type[VerticalDefense]] = Registry("defense")
-"""Defences by name; called with their settings."""
+"""Defenses by name; called with their settings."""
 
 
 def make_defense(name: str, options: Mapping[str, Any] | None = None) -> VerticalDefense:
-    """A defence of a config: its name and the settings to change.
+    """A defense of a config: its name and the settings to change.
 
-    A name that is no defence's needs the setting ``defense``: ``{"weak": {"defense": "laplace", "scale": 0.001}}``.
+    A name that is no defense's needs the setting ``defense``: ``{"weak": {"defense": "laplace", "scale": 0.001}}``.
 
     >>> from lightleak.defenses.vertical import make_defense
     >>> make_defense("laplace", {"scale": 0.001}).describe()
     'Laplace noise of scale 0.001 on gradients'
 
     Raises:
-        UsageError: an unknown defence or setting, or a value out of range.
+        UsageError: an unknown defense or setting, or a value out of range.
     """
     settings = dict(options or {})
     kind = VERTICAL_DEFENSES.get(settings.pop("defense", name))

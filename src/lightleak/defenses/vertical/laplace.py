@@ -36,6 +36,7 @@ class LaplaceDefense(VerticalDefense):
 
     name = "laplace"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-A"
+    varies = "scale"
 
     scale: float = 0.01
 
@@ -45,11 +46,6 @@ class LaplaceDefense(VerticalDefense):
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
         return LaplaceTransform(self.scale, generator(seed, "defense", self.name))
-
-    @property
-    def strength(self) -> float:
-        """See `VerticalDefense`."""
-        return self.scale
 
     def describe(self) -> str:
         """See `VerticalDefense`."""

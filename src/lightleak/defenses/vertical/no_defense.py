@@ -1,4 +1,4 @@
-"""The reference every defence is compared with."""
+"""The reference every defense is compared with."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefen
 @VERTICAL_DEFENSES.register(
     "none",
     Facts(
-        deviates=("It is no defence: the reference that every defence is compared with.",),
+        deviates=("It is no defense: the reference that every defense is compared with.",),
     ),
 )
 @dataclass(frozen=True)
@@ -19,11 +19,6 @@ class NoDefense(VerticalDefense):
     name = "none"
     citation = ""
 
-    @property
-    def strength(self) -> None:
-        """See `VerticalDefense`."""
-        return None
-
     def describe(self) -> str:
         """See `VerticalDefense`."""
-        return "no defence"
+        return "no defense"

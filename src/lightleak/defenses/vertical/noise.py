@@ -1,4 +1,4 @@
-"""Random draws of the defences: made on the CPU from a generator of their own, the same whatever device they serve."""
+"""Random draws of the defenses: made on the CPU from a generator of their own, the same whatever device they serve."""
 
 from collections.abc import Sequence
 

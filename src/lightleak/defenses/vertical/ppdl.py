@@ -19,7 +19,7 @@ from lightleak.targets.split import Transform
         needs=("With the published settings the choice of entries is blind to the gradients.",),
         deviates=(
             "Entries that were not chosen do not travel; in the published code, where entries run out, all those "
-            "travel as they are (`as_published: true`).",
+            "are sent unchanged (`as_published: true`).",
         ),
     ),
 )
@@ -41,7 +41,7 @@ class PpdlDefense(VerticalDefense):
         sensitivity: assumed sensitivity of an entry.
         bound: entries are clipped to ``[-bound, bound]`` (gamma).
         threshold: magnitude to pass (tau).
-        as_published: where all entries were visited before c were chosen, those not chosen travel as they are, exact
+        as_published: where all entries were visited before c were chosen, those not chosen are sent unchanged, exact
             and unbounded, as in the published code. A choice takes 2.77 visits on average (batches of 64 with width 16:
             entries run out in all of them at ratio 0.5, in 1.2% at 0.25). Default: they do not travel.
 
@@ -51,6 +51,7 @@ class PpdlDefense(VerticalDefense):
 
     name = "ppdl"
     citation = "Shokri and Shmatikov, Privacy-preserving deep learning, CCS 2015"
+    varies = "ratio"
 
     ratio: float = 0.25
     epsilon: float = 1.8
@@ -68,11 +69,6 @@ class PpdlDefense(VerticalDefense):
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
         return PpdlTransform(self, generator(seed, "defense", self.name))
-
-    @property
-    def strength(self) -> float:
-        """See `VerticalDefense`."""
-        return self.ratio
 
     def describe(self) -> str:
         """See `VerticalDefense`."""

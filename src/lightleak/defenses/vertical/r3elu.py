@@ -1,4 +1,4 @@
-r"""D3: randomised responses in both directions, R3eLU (Mao et al., ESORICS 2023, arXiv:2304.09515).
+r"""D3: randomized responses in both directions, R3eLU (Mao et al., ESORICS 2023, arXiv:2304.09515).
 
 Of a record's N values v the K of largest magnitude stay, clipped to magnitude C; the others become 0. With
 ``h = (epsilon / 2) / K``, ``q = e^h / (1 + e^h)`` and ``b = 2 K C / (epsilon / 2)``, value i responds with probability
@@ -57,7 +57,7 @@ Budget = Literal["record", "value"]
 )
 @dataclass(frozen=True)
 class R3eluDefense(VerticalDefense):
-    """Outputs and gradients travel as randomised responses, by the definition at the head of this module.
+    """Outputs and gradients travel as randomized responses, by the definition at the head of this module.
 
     Attributes:
         epsilon: budget of one step and direction, halved between responses and noise.
@@ -66,7 +66,7 @@ class R3eluDefense(VerticalDefense):
         output_bound: C of outputs.
         gradient_bound: C of gradients, in units of the gradient of the record's own loss (the batch's size times that
             of the mean loss).
-        at_test: outputs are randomised when the model is tested, too.
+        at_test: outputs are randomized when the model is tested, too.
 
     Raises:
         UsageError: a setting out of range.
@@ -74,6 +74,7 @@ class R3eluDefense(VerticalDefense):
 
     name = "r3elu"
     citation = "Mao et al., Secure split learning, ESORICS 2023, arXiv:2304.09515"
+    varies = "epsilon"
 
     epsilon: float = 4.0
     per: Budget = "record"
@@ -95,18 +96,13 @@ class R3eluDefense(VerticalDefense):
         """See `VerticalDefense`."""
         return R3eluTransform(self, seed)
 
-    @property
-    def strength(self) -> float:
-        """See `VerticalDefense`."""
-        return self.epsilon
-
     def describe(self) -> str:
         """See `VerticalDefense`."""
-        return f"randomised outputs and gradients at epsilon {self.epsilon:g} per {self.per}"
+        return f"randomized outputs and gradients at epsilon {self.epsilon:g} per {self.per}"
 
 
 class R3eluTransform(Transform):
-    """Randomises both directions of one training; testing draws from a generator of its own."""
+    """Randomizes both directions of one training; testing draws from a generator of its own."""
 
     def __init__(self, defense: R3eluDefense, seed: int) -> None:
         self.defense = defense
@@ -115,27 +111,27 @@ class R3eluTransform(Transform):
         )
 
     def outputs(self, outputs: Tensor, training: bool) -> Tensor:
-        """Randomised outputs ``[parties, batch, width]``, differentiable in those that responded."""
+        """Randomized outputs ``[parties, batch, width]``, differentiable in those that responded."""
         if not (training or self.defense.at_test):
             return outputs
         draws = self.forward_draws if training else self.test_draws
-        values, responds, noise = self._randomise(outputs, self.defense.output_bound, draws)
+        values, responds, noise = self._randomize(outputs, self.defense.output_bound, draws)
         return torch.relu(values + noise) * responds
 
     def gradients(self, gradients: Tensor, outputs: Tensor) -> Tensor:
-        """Randomised gradients ``[parties, batch, width]``."""
+        """Randomized gradients ``[parties, batch, width]``."""
         bound = self.defense.gradient_bound / gradients.shape[1]
-        values, responds, noise = self._randomise(gradients, bound, self.backward_draws)
+        values, responds, noise = self._randomize(gradients, bound, self.backward_draws)
         return values * responds + noise
 
-    def _randomise(self, values: Tensor, bound: float, draws: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    def _randomize(self, values: Tensor, bound: float, draws: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
         width = values.shape[-1]
         kept = min(self.defense.kept or max(1, width // 2), width)
         epsilon = self.defense.epsilon * (kept if self.defense.per == "value" else 1)
-        return randomise(values, epsilon, kept, bound, draws)
+        return randomize(values, epsilon, kept, bound, draws)
 
 
-def randomise(
+def randomize(
     values: Tensor, epsilon: float, kept: int, bound: float, draws: torch.Generator
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Clipped values, which of them respond, and noise for them, each ``[.., width]`` (see `R3eluDefense`)."""

@@ -44,6 +44,7 @@ class ShuffleDefense(VerticalDefense):
 
     name = "shuffle"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-D"
+    varies = "ratio"
 
     ratio: float = 0.2
 
@@ -60,11 +61,6 @@ class ShuffleDefense(VerticalDefense):
         inputs = rows.inputs.clone()
         inputs[order, columns] = rows.inputs[order.roll(1), columns]
         return PreparedRows(replace(rows, inputs=inputs), torch.arange(n), has_property)
-
-    @property
-    def strength(self) -> float:
-        """See `VerticalDefense`."""
-        return self.ratio
 
     def describe(self) -> str:
         """See `VerticalDefense`."""

@@ -44,6 +44,7 @@ class WithdrawDefense(VerticalDefense):
 
     name = "withdraw"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-E"
+    varies = "ratio"
 
     ratio: float = 0.5
     as_published: bool = False
@@ -78,11 +79,6 @@ class WithdrawDefense(VerticalDefense):
         0.667
         """
         return share / (1 - self.ratio + self.ratio * share)
-
-    @property
-    def strength(self) -> float:
-        """See `VerticalDefense`."""
-        return self.ratio
 
     def describe(self) -> str:
         """See `VerticalDefense`."""

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.attacks.gradient_inversion.fedavg.simulate.problem import schedule_of
-from lightleak.attacks.gradient_inversion.optimize.attack import Posed
 from lightleak.attacks.gradient_inversion.optimize.pooling import align_rows
+from lightleak.attacks.gradient_inversion.optimize.shell import Posed
 from lightleak.attacks.gradient_inversion.tables.codec import RowCodec
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction

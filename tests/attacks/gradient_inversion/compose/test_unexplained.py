@@ -35,8 +35,8 @@ def test_the_truth_leaves_nothing_unexplained_on_any_network(make_update: Any, n
     for judge in (unexplained_share, misfit):
         assert judge(update, reconstruction(truth, update)) < 1e-5
         assert judge(update, reconstruction(replace(truth, inputs=wrong(truth.inputs)), update)) > 1e-2
-        relabelled = replace(truth, labels=1 - truth.labels)
-        assert judge(update, reconstruction(relabelled, update)) > 1e-2
+        relabeled = replace(truth, labels=1 - truth.labels)
+        assert judge(update, reconstruction(relabeled, update)) > 1e-2
 
 
 def test_misfit_is_whitened_for_chains_alone(make_update: Any) -> None:

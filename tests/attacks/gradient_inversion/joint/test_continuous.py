@@ -8,7 +8,7 @@ from lightleak.attacks.gradient_inversion.joint.continuous import (
     SpaceRelaxation,
     belief_of,
     one_hot_start,
-    optimise,
+    optimize,
     prior_start,
     stage_config,
 )
@@ -59,7 +59,7 @@ def test_the_engine_stays_at_the_truth(posed: Any) -> None:
     problem, truth = posed(whitened=True, n=6)
     config = stage_config(steps=30, learning_rate=0.05, numerical_learning_rate=1e-4, mask_width=1e-3)
     start = one_hot_start(problem.space, truth, 8.0).unsqueeze(0)
-    (found,) = optimise(problem, start, truth.labels, config)
+    (found,) = optimize(problem, start, truth.labels, config)
     assert torch.equal(found.codes, truth.codes)
     torch.testing.assert_close(found.numbers, truth.numbers, atol=0.01, rtol=0)
 
@@ -68,7 +68,7 @@ def test_the_engine_finds_rows_from_the_prior(posed: Any) -> None:
     problem, truth = posed(whitened=True, n=4)
     start = torch.stack([prior_start(problem.space, 4, 0, restart) for restart in range(2)])
     config = stage_config(steps=400, learning_rate=0.2, numerical_learning_rate=0.05, temperature_end=0.2)
-    found = optimise(problem, start, truth.labels, config)
+    found = optimize(problem, start, truth.labels, config)
     assert len(found) == 2
     assert min(problem.value(rows) for rows in found) < 0.1
 

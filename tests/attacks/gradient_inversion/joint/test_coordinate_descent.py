@@ -10,7 +10,7 @@ from lightleak.attacks.gradient_inversion.joint.coordinate_descent import (
     add_term,
     descend,
     energies,
-    neighbours,
+    neighbors,
     number_moves,
 )
 from lightleak.attacks.gradient_inversion.joint.problem import JointRows
@@ -37,10 +37,10 @@ def test_energies_are_differences_of_the_objective(posed: Any, changed: Any, n_c
         torch.testing.assert_close(found[:, label] - found[0, label], differences)
 
 
-def test_neighbours_differ_in_one_cell_and_hold_every_category(posed: Any) -> None:
+def test_neighbors_differ_in_one_cell_and_hold_every_category(posed: Any) -> None:
     problem, truth = posed()
     tried = number_moves(problem.space, truth.numbers, generator(0), Moves())
-    codes, numbers = neighbours(problem.space, truth.codes[0], truth.numbers[0], tried[0])
+    codes, numbers = neighbors(problem.space, truth.codes[0], truth.numbers[0], tried[0])
     cells = (codes != truth.codes[0]).sum(-1) + (numbers != truth.numbers[0]).sum(-1)
     assert cells[0] == 0 and cells.max() == 1
     for k, size in enumerate(problem.space.sizes):

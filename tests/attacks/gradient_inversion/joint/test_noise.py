@@ -1,4 +1,4 @@
-"""The noise level, read off equations that gradients fulfil."""
+"""The noise level, read off equations that gradients fulfill."""
 
 from typing import Any
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.optimize import attack as attack_module
+from lightleak.attacks.gradient_inversion.optimize import shell
 from lightleak.attacks.gradient_inversion.optimize.pooling import align, pool
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -172,13 +173,13 @@ def test_work_in_chunks_is_the_same_work(
     attack = ATTACKS.get("tableak")(steps=20, restarts=4, precision="float64", keep_ensemble=True, memory_mb=1)
     whole = attack.run_many(updates, [7, 8, 9])
     sizes: list[int] = []
-    invert = attack_module.invert
+    invert = shell.invert
 
     def watched(start: Tensor, *rest: object) -> object:
         sizes.append(start.shape[0] * start.shape[1])
         return invert(start, *rest)
 
-    monkeypatch.setattr(attack_module, "invert", watched)
+    monkeypatch.setattr(shell, "invert", watched)
     monkeypatch.setattr(attack_module, "bytes_per_restart", lambda *_: 2**20 / (at_once + 0.5))
     told: list[float] = []
     chunked = attack.run_many(updates, [7, 8, 9], progress=told.append)

@@ -17,7 +17,7 @@ from lightleak.data.relaxation import Relaxation
 
 @dataclass
 class Bowl:
-    """A matcher whose loss is the mean squared distance to a centre; it counts the calls."""
+    """A matcher whose loss is the mean squared distance to a center; it counts the calls."""
 
     center: Tensor
     calls: int = 0

@@ -39,7 +39,7 @@ def test_in_bfloat16_only_the_product_is_rounded(
     assert product.dtype == torch.float32
     torch.testing.assert_close(product.double(), exact, rtol=of_last_place, atol=1e-6)
     assert not torch.equal(product, exact.float())
-    # 1000 + 0.01 has no neighbour in bfloat16 nearer than 1000.
+    # 1000 + 0.01 has no neighbor in bfloat16 nearer than 1000.
     large = torch.full_like(total, 1000.0)
     into = large.clone()
     found = products.baddbmm_(into, left, right)

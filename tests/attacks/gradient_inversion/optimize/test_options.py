@@ -37,7 +37,7 @@ ALL = {
     "temperature_end": 0.2,
     "mask_derivative": "straight_through",
     "whitening": 1e-2,
-    "initialisation": "prior",
+    "initialization": "prior",
     "numerical": "clamp",
     "mask_absent": True,
     "tie_numbers": True,
@@ -52,7 +52,7 @@ CHAIN_ONLY = [
 PRIOR = [
     {"mask_derivative": "straight_through"},
     {"whitening": 0.01},
-    {"initialisation": "prior"},
+    {"initialization": "prior"},
     {"prior_weight": 1.0},
 ]
 

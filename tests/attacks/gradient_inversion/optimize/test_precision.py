@@ -8,7 +8,7 @@ import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.config import InversionConfig
-from lightleak.attacks.gradient_inversion.optimize import attack as attack_module
+from lightleak.attacks.gradient_inversion.optimize import shell
 from lightleak.attacks.gradient_inversion.optimize.problem import build_matcher
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.ground_truth import GroundTruth
@@ -63,7 +63,7 @@ def test_bfloat16_is_refused_by_attacks_on_fedavg() -> None:
 
 
 def test_tf32_is_refused_on_a_cpu_before_any_work(make_update: MakeUpdate, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attack_module, "invert", lambda *_: pytest.fail("worked"))
+    monkeypatch.setattr(shell, "invert", lambda *_: pytest.fail("worked"))
     with pytest.raises(
         UnsupportedError, match=r"'tf32' needs a GPU of compute capability 8.0 or more, got device 'cpu'"
     ):
@@ -75,23 +75,23 @@ def test_tf32_is_allowed_within_the_attack_alone(
     make_update: MakeUpdate, monkeypatch: pytest.MonkeyPatch, precision: str, allowed: str
 ) -> None:
     seen = []
-    invert = attack_module.invert
+    invert = shell.invert
 
     def watched(*arguments: Any) -> Any:
         seen.append(torch.get_float32_matmul_precision())
         return invert(*arguments)
 
-    monkeypatch.setattr(attack_module, "require_tf32", lambda device: None)
-    monkeypatch.setattr(attack_module, "invert", watched)
+    monkeypatch.setattr(shell, "require_tf32", lambda device: None)
+    monkeypatch.setattr(shell, "invert", watched)
     ATTACKS.get("tableak")(precision=precision, steps=2, restarts=2).run(make_update(2)[0])
     assert seen == [allowed] and torch.get_float32_matmul_precision() == "highest"
 
 
 def test_the_clock_is_read_when_the_device_is_done(make_update: MakeUpdate, monkeypatch: pytest.MonkeyPatch) -> None:
     order: list[str] = []
-    monkeypatch.setattr(attack_module, "synchronize", lambda device: order.append("waited"))
-    clock = attack_module.time.perf_counter
-    monkeypatch.setattr(attack_module.time, "perf_counter", lambda: order.append("read") or clock())
+    monkeypatch.setattr(shell, "synchronize", lambda device: order.append("waited"))
+    clock = shell.time.perf_counter
+    monkeypatch.setattr(shell.time, "perf_counter", lambda: order.append("read") or clock())
     ATTACKS.get("tableak")(steps=2, restarts=2).run(make_update(2)[0])
     assert order == ["read", "waited", "read"]
 
@@ -100,7 +100,7 @@ def test_on_a_gpu_a_call_takes_most_of_what_is_free(make_update: MakeUpdate, mon
     update, _ = make_update(4, hidden=[9, 8])
     made, gpu = ATTACKS.get("tableak"), torch.device("cuda")
     one = made().bytes_per_restart(update)
-    monkeypatch.setattr(attack_module, "free_memory", lambda device: 2**20 * round(300 * one / 2**20 + 1))
+    monkeypatch.setattr(shell, "free_memory", lambda device: 2**20 * round(300 * one / 2**20 + 1))
     attack = made(restarts=3)
     taken = attack.updates_at_once(update, gpu) * 3 * one
     assert 0.7 * 300 * one < taken <= 0.81 * (300 * one + 2**21)

@@ -67,7 +67,7 @@ def test_the_network_is_in_the_clients_mode_without_dropout(make_update: MakeUpd
 
 
 class OnPlainTorch(nn.Module):
-    """A user's network with PyTorch's own normalisation."""
+    """A user's network with PyTorch's own normalization."""
 
     def __init__(self, layout: EncodedLayout, n_classes: int) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class OnPlainTorch(nn.Module):
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_network_on_pytorchs_normalisation_is_attacked_rightly(
+def test_a_network_on_pytorchs_normalization_is_attacked_rightly(
     encoder: TableEncoder, make_update: MakeUpdate, monkeypatch: pytest.MonkeyPatch, training: bool
 ) -> None:
     monkeypatch.setitem(NETWORKS._entries, "plain", OnPlainTorch)

@@ -75,7 +75,7 @@ class Attends(nn.Module):
 
 
 class Normalizes(nn.Module):
-    """Fused layer normalisation, whose second derivative torch.func gets wrong."""
+    """Fused layer normalization, whose second derivative torch.func gets wrong."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

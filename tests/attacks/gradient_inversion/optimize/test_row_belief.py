@@ -43,7 +43,7 @@ def pairs(make_update: MakeUpdate) -> list[ClientUpdate]:
 
 def relaxation(encoder: TableEncoder, **settings: object) -> Relaxation:
     """What an attack with these settings relaxes by."""
-    return TableCodec(encoder).relaxation(InversionConfig(initialisation="prior", **settings), DOUBLE, CPU)
+    return TableCodec(encoder).relaxation(InversionConfig(initialization="prior", **settings), DOUBLE, CPU)
 
 
 @pytest.mark.parametrize("encoding", ["standardized", "onehot", "minmax"])

@@ -31,7 +31,7 @@ def test_marginals_are_frequencies_and_moments_of_the_servers_rows(make_batch: A
     assert bool((prior.deviation > 0).all())
 
 
-def test_statistics_are_the_standardising_encoders(make_batch: Any) -> None:
+def test_statistics_are_the_standardizing_encoders(make_batch: Any) -> None:
     batch = make_batch()
     prior, encoder = RowPrior.of(batch.update, batch.encoder, "statistics"), batch.encoder
     for shares, block in zip(prior.shares, encoder.layout.categorical, strict=True):

@@ -1,4 +1,4 @@
-"""The strongest attack on an update that is here: exact inversion first, optimisation on what it leaves unproven."""
+"""The strongest attack on an update that is here: exact inversion first, optimization on what it leaves unproven."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ class AuditMaxConfig(AttackSettings):
     """Settings of ``audit_max``: its own, and those of its stages under their names.
 
     Attributes:
-        labels: whether the optimisation stage is given the labels or restores them; exact inversion needs none.
+        labels: whether the optimization stage is given the labels or restores them; exact inversion needs none.
         exact: settings of exact inversion of gradients.
-        exact_joint: of joint optimisation of the rows beyond the rank limit.
+        exact_joint: of joint optimization of the rows beyond the rank limit.
         tableak: of the last stage on gradients.
         exact_fedavg: of exact inversion of weight updates.
         tableak_fedavg: of the last stage on weight updates.
@@ -92,7 +92,7 @@ def audit_max(**options: Any) -> "ComposedAttack":
     config = AuditMaxConfig.of(**options)
     stages = {kind: config.stages(kind) for kind in STAGES}
     settings = {stage.name: stage.options() for of_kind in stages.values() for stage in reversed(of_kind)}
-    return ComposedAttack("audit_max", CITATION, stages, {"labels": config.labels, **settings})
+    return ComposedAttack("audit_max", CITATION, stages, {"labels": config.labels, **settings}, "Exact + TabLeak")
 
 
 class ComposedAttack(UpdateAttack):
@@ -108,6 +108,7 @@ class ComposedAttack(UpdateAttack):
         citation: the papers.
         stages: by kind of update, in their order.
         settings: what `options` returns.
+        title: the field's name for it.
     """
 
     def __init__(
@@ -116,10 +117,11 @@ class ComposedAttack(UpdateAttack):
         citation: str,
         stages: Mapping[UpdateKind, Sequence[UpdateAttack]],
         settings: Mapping[str, Any] | None = None,
+        title: str = "",
     ) -> None:
         self.name, self.citation, self.stages = name, citation, {kind: list(of) for kind, of in stages.items()}
         self.threat_model = joined_threat_model([stage for of_kind in self.stages.values() for stage in of_kind])
-        self._settings = dict(settings or {})
+        self.title, self._settings = title, dict(settings or {})
 
     def options(self) -> dict[str, Any]:
         """Its own settings, and those of its stages under their names."""
@@ -185,15 +187,15 @@ class _Report:
     """Passes on the progress of stages, each of which is a part of the work on an update."""
 
     def __init__(self, progress: Progress, part: float) -> None:
-        self.progress, self.part, self.told = progress, part, 0.0
+        self.progress, self.part, self.reported = progress, part, 0.0
 
     def __call__(self, fraction: float) -> None:
-        self.told += fraction * self.part
+        self.reported += fraction * self.part
         self.progress(fraction * self.part)
 
     def finish(self, updates: int) -> None:
-        """What stages that were not needed left untold."""
-        self.progress(updates - self.told)
+        """Report the part of stages that were not needed."""
+        self.progress(updates - self.reported)
 
 
 def _run_stage(

@@ -160,7 +160,7 @@ class Course:
     def _is_contradiction(self, whole: Explanation) -> bool:
         """Whether every row of a gradient is claimed to be proven, and more than their digits is left to explain.
 
-        Then one claim at least is wrong, and nothing tells which.
+        Then one claim at least is wrong, and nothing says which.
         """
         if self.update.kind != "gradient" or not whole.is_complete or whole.residual < EXPLAINED:
             return False
@@ -216,8 +216,8 @@ def refusal(stage: UpdateAttack, update: ClientUpdate) -> UsageError | None:
 def joined_threat_model(stages: Sequence[UpdateAttack]) -> ThreatModel:
     """What several attacks know together."""
     known = [stage.threat_model for stage in stages]
-    told: tuple[LabelKnowledge, ...] = ("true", "restored", "none")
-    labels = min((one.labels for one in known), key=told.index)
+    strongest_first: tuple[LabelKnowledge, ...] = ("true", "restored", "none")
+    labels = min((one.labels for one in known), key=strongest_first.index)
     flags = {f.name: any(getattr(one, f.name) for one in known) for f in fields(ThreatModel) if f.name != "labels"}
     return ThreatModel(labels=labels, **flags)
 

@@ -31,7 +31,7 @@ def unexplained_share(update: ClientUpdate, reconstruction: Reconstruction, seed
     """Norm of the update minus what the reconstructed rows would have sent, relative to the update's.
 
     The rows are taken as they stand in the table, each with its own label, and the client's work on them is repeated in
-    float64. Of a FedAvg update it is repeated in `ORDERS` random orders, and the best of them is told.
+    float64. Of a FedAvg update it is repeated in `ORDERS` random orders, and the best of them is reported.
 
     Args:
         update: one client's update, or an aggregate of clients with equally many rows.
@@ -49,8 +49,8 @@ def misfit(update: ClientUpdate, reconstruction: Reconstruction, seed: int = 0) 
     """A distance to choose between reconstructions by: the smaller, the more cells tend to be right.
 
     The plain distance is ruled by the few directions that all rows share. Of the gradient of a plain ReLU network it is
-    therefore whitened over random rows of the schema, so that what tells rows apart counts as much; of everything else
-    it is `unexplained_share`. Arguments as there.
+    therefore whitened over random rows of the schema, so that what distinguishes rows counts as much; of everything
+    else it is `unexplained_share`. Arguments as there.
     """
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
     affine = encoder.encoding != "quantile"
@@ -73,7 +73,7 @@ def _delta(update: ClientUpdate, rows: Tensor, labels: Tensor, seed: int) -> dic
     name, facts = "unexplained_share", update.facts
     size, epochs = rows_per_client(name, facts), local_epochs(name, facts)
     steps = total_steps(name, facts)
-    # Where epochs are not told, steps over all rows move the weights about as far.
+    # Where epochs are not stated, steps over all rows move the weights about as far.
     batches = 1 if epochs is None else steps // epochs
     training = LocalTraining(
         steps // batches, -(-size // batches), facts.learning_rate or 1.0, facts.momentum, facts.weight_decay

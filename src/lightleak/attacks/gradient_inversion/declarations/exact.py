@@ -1,4 +1,4 @@
-"""The attacks of this package, by name, and what their cards say beside the code; docs/exact-inversion.md has more."""
+"""The attacks of this package, by name, and what their cards say beyond the code; docs/exact-inversion.md has more."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ _EXACT = Facts(
     ),
 )
 _JOINT = Facts(
-    "optimises all rows together beyond the rank limit, and proves the whole",
+    "optimizes all rows together beyond the rank limit, and proves the whole",
     needs=("One FedSGD gradient of one client.", _CHAIN, _AFFINE),
     deviates=("It follows no paper; the certificate is of the batch as a whole.", _EXPLAINED),
 )

@@ -1,10 +1,6 @@
 """The published attacks on FedAvg updates, each a configuration (FedAvg paper Sec. 5.1; TabLeak App. B)."""
 
-from collections.abc import Callable
-from typing import Any
-
-from lightleak.attacks.attack import ATTACKS
-from lightleak.attacks.gradient_inversion.declarations.gradients import TABLEAK
+from lightleak.attacks.gradient_inversion.declarations.gradients import TABLEAK, register_engine_attacks
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.attacks.gradient_inversion.fedavg.simulate.config import FedAvgConfig
 from lightleak.core.facts import Facts
@@ -16,13 +12,13 @@ GEIPING = "Geiping et al., Inverting Gradients - How easy is it to break privacy
 # middle of TabLeak's list.
 _PRIOR = 0.1
 # What the FedAvg paper compares: one candidate, Adam on the gradient itself, no relaxation. App. B.2's weights belong
-# to the distance that its code minimises; reproductions set both per dataset.
+# to the distance that its code minimizes; reproductions set both per dataset.
 _OURS = FedAvgConfig(
     restarts=1,
     steps=200,
     learning_rate=0.1,
     sign=False,
-    initialisation="normal",
+    initialization="normal",
     categorical="none",
     numerical="none",
     pooling="none",
@@ -44,8 +40,9 @@ _DISTANCE = (
 )
 _BOUNDS = "Numbers are put back inside their bounds when rows are decoded, which the published FedAvg code does not do."
 
-_DECLARATIONS: dict[str, tuple[str, FedAvgConfig, Facts]] = {
+_DECLARATIONS: dict[str, tuple[str, str, FedAvgConfig, Facts]] = {
     "tableak_fedavg": (
+        "TabLeak for FedAvg",
         TABLEAK,
         FedAvgConfig(epoch_prior=_PRIOR),
         Facts(
@@ -53,12 +50,13 @@ _DECLARATIONS: dict[str, tuple[str, FedAvgConfig, Facts]] = {
             needs=_NEEDS,
             deviates=(
                 _PRIOR_CHOICE,
-                "Candidates start uniformly in [0, 1]; its published code starts in [-1, 1] (`initialisation: "
+                "Candidates start uniformly in [0, 1]; its published code starts in [-1, 1] (`initialization: "
                 "symmetric`).",
             ),
         ),
     ),
     "inverting_gradients_fedavg": (
+        "Inverting Gradients for FedAvg",
         GEIPING,
         FedAvgConfig(restarts=1, pooling="none", categorical="none", numerical="none", epoch_prior=_PRIOR),
         Facts(
@@ -68,6 +66,7 @@ _DECLARATIONS: dict[str, tuple[str, FedAvgConfig, Facts]] = {
         ),
     ),
     "fedavg_prior": (
+        "Dimitrov et al., epoch prior",
         FEDAVG,
         _OURS.with_options(epoch_prior=_PRIOR),
         Facts(
@@ -77,21 +76,25 @@ _DECLARATIONS: dict[str, tuple[str, FedAvgConfig, Facts]] = {
         ),
     ),
     "fedavg_no_prior": (
+        "Dimitrov et al., no prior",
         FEDAVG,
         _OURS,
         Facts("simulates every local step, without the epoch prior", needs=_NEEDS, deviates=(_DISTANCE, _BOUNDS)),
     ),
     "fedavg_shared": (
+        "Dimitrov et al., shared variables",
         GEIPING,
         _OURS.with_options(simulation="shared"),
         Facts("simulates every local step, one variable per row", needs=_NEEDS, deviates=(_DISTANCE, _BOUNDS)),
     ),
     "fedavg_epoch": (
+        "FedSGD-Epoch",
         FEDAVG,
         _OURS.with_options(simulation="epoch"),
         Facts("simulates one step per local epoch", needs=_NEEDS, deviates=(_DISTANCE, _BOUNDS)),
     ),
     "fedavg_fedsgd": (
+        "FedSGD, on a FedAvg update",
         "Geng et al., Towards General Deep Leakage in Federated Learning, 2021",
         _OURS.with_options(simulation="fedsgd"),
         Facts("takes the weight update for one gradient", needs=_NEEDS, deviates=(_DISTANCE, _BOUNDS)),
@@ -99,12 +102,4 @@ _DECLARATIONS: dict[str, tuple[str, FedAvgConfig, Facts]] = {
 }
 
 
-def _factory(name: str, citation: str, defaults: FedAvgConfig) -> Callable[..., FedAvgInversion]:
-    def make(**options: Any) -> FedAvgInversion:
-        return FedAvgInversion(name, citation, defaults.with_options(**options))
-
-    return make
-
-
-for _name, (_citation, _config, _facts) in _DECLARATIONS.items():
-    ATTACKS.register(_name, _facts)(_factory(_name, _citation, _config))
+register_engine_attacks(FedAvgInversion, _DECLARATIONS)

@@ -1,12 +1,14 @@
 """The published attacks of this family, each a configuration of the engine (TabLeak Sec. 4, its published settings)."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-from lightleak.attacks.attack import ATTACKS
-from lightleak.attacks.gradient_inversion.config import InversionConfig
+from lightleak.attacks.attack import ATTACKS, UpdateAttack
+from lightleak.attacks.gradient_inversion.config import EngineConfig, InversionConfig
 from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.facts import Facts
+
+Engine = TypeVar("Engine", bound=EngineConfig)
 
 TABLEAK = "Vero et al., TabLeak: Tabular Data Leakage in Federated Learning, ICML 2023"
 
@@ -18,11 +20,11 @@ NEEDS = (
 )
 _START = (
     "Candidates start uniformly in [0, 1], as in TabLeak's Algorithm 1; its published code starts in [-1, 1] "
-    "(`initialisation: symmetric`)."
+    "(`initialization: symmetric`)."
 )
 _SAME_ENGINE = (
-    "Gradients of ReLU networks are computed in closed form; beside the published code, with the same network, labels "
-    "and start, the iterates agree to rounding until signs of gradients near zero flip."
+    "Gradients of ReLU networks are computed in closed form; given the same network, labels and start, the "
+    "iterates and those of the published code agree to rounding until signs of gradients near zero flip."
 )
 _TABLEAK_DEVIATES = (
     _START,
@@ -31,23 +33,27 @@ _TABLEAK_DEVIATES = (
     _SAME_ENGINE,
 )
 
-_DECLARATIONS: dict[str, tuple[str, InversionConfig, Facts]] = {
+_DECLARATIONS: dict[str, tuple[str, str, InversionConfig, Facts]] = {
     "tableak": (
+        "TabLeak",
         TABLEAK,
         InversionConfig(),
-        Facts("optimises rows through a softmax, and pools 30 restarts", needs=NEEDS, deviates=_TABLEAK_DEVIATES),
+        Facts("optimizes rows through a softmax, and pools 30 restarts", needs=NEEDS, deviates=_TABLEAK_DEVIATES),
     ),
     "tableak_no_pooling": (
+        "TabLeak without pooling",
         TABLEAK,
         InversionConfig(restarts=1, pooling="none"),
         Facts("TabLeak with one restart and no pooling, its ablation", needs=NEEDS, deviates=_TABLEAK_DEVIATES),
     ),
     "tableak_no_softmax": (
+        "TabLeak without softmax",
         TABLEAK,
         InversionConfig(categorical="none"),
         Facts("TabLeak without the softmax over categories, its ablation", needs=NEEDS, deviates=_TABLEAK_DEVIATES),
     ),
     "inverting_gradients": (
+        "Inverting Gradients",
         "Geiping et al., Inverting Gradients - How easy is it to break privacy in federated learning?, NeurIPS 2020",
         InversionConfig(restarts=1, pooling="none", categorical="none", numerical="none"),
         Facts(
@@ -62,13 +68,14 @@ _DECLARATIONS: dict[str, tuple[str, InversionConfig, Facts]] = {
         ),
     ),
     "deep_gradient_leakage": (
+        "Deep Gradient Leakage",
         "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019",
         InversionConfig(restarts=1, pooling="none", categorical="none", numerical="none", objective="squared_error"),
         Facts(
             "matches the gradient by squared distance, cells moved freely",
             needs=NEEDS,
             deviates=(
-                "The paper optimises labels along with the rows by L-BFGS. Here, as in TabLeak's comparison, labels "
+                "The paper optimizes labels along with the rows by L-BFGS. Here, as in TabLeak's comparison, labels "
                 "are given or restored beforehand, and Adam steps along the gradient's sign (`sign: false` takes the "
                 "gradient itself).",
                 _START,
@@ -78,6 +85,7 @@ _DECLARATIONS: dict[str, tuple[str, InversionConfig, Facts]] = {
     ),
     # The weights are the middle of the grid TabLeak searches (1 to 1e-5, best kept).
     "gradinversion": (
+        "GradInversion",
         "Yin et al., See through Gradients: Image Batch Recovery via GradInversion, CVPR 2021",
         InversionConfig(
             restarts=1, pooling="none", categorical="none", numerical="none", l2_prior=1e-4, batch_norm_prior=1e-3
@@ -102,12 +110,21 @@ _DECLARATIONS: dict[str, tuple[str, InversionConfig, Facts]] = {
 }
 
 
-def _factory(name: str, citation: str, defaults: InversionConfig) -> Callable[..., GradientInversion]:
-    def make(**options: Any) -> GradientInversion:
-        return GradientInversion(name, citation, defaults.with_options(**options))
+def register_engine_attacks(
+    make: Callable[[str, str, Engine, str], UpdateAttack], declarations: Mapping[str, tuple[str, str, Engine, Facts]]
+) -> None:
+    """Register attacks that are settings of one engine.
 
-    return make
+    Args:
+        make: from name, citation, settings and title to the attack.
+        declarations: title, citation, settings and facts by name.
+    """
+
+    def factory(name: str, title: str, citation: str, defaults: Engine) -> Callable[..., UpdateAttack]:
+        return lambda **options: make(name, citation, defaults.with_options(**options), title)
+
+    for name, (title, citation, defaults, facts) in declarations.items():
+        ATTACKS.register(name, facts)(factory(name, title, citation, defaults))
 
 
-for _name, (_citation, _config, _facts) in _DECLARATIONS.items():
-    ATTACKS.register(_name, _facts)(_factory(_name, _citation, _config))
+register_engine_attacks(GradientInversion, _DECLARATIONS)

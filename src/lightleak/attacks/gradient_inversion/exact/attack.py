@@ -30,6 +30,7 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
     """
 
     name = "exact"
+    title = "Exact inversion"
     citation = CITATION
     hidden_layers = 2
 

@@ -153,7 +153,7 @@ class Rounds:
     def _enumerate(self, tolerance: float) -> int:
         """Rows that the first layer's row space admits, verified there.
 
-        Of rows that share every mask of the second layer only a sum lies in that layer's spaces; the first layer tells
+        Of rows that share every mask of the second layer only a sum lies in that layer's spaces; the first layer shows
         them apart once few rows are left.
         """
         state = self.state

@@ -14,7 +14,7 @@ def require_fedavg(name: str, update: ClientUpdate) -> None:
     Raises:
         ObservationError: a gradient; an aggregate that does not say of how many clients; facts that contradict each
             other; or no learning rate.
-        UnsupportedError: another loss or optimiser, or an aggregate of clients with unequal numbers of rows.
+        UnsupportedError: another loss or optimizer, or an aggregate of clients with unequal numbers of rows.
     """
     facts = update.facts
     if update.kind != "delta":
@@ -33,7 +33,7 @@ def rows_per_client(name: str, facts: ProtocolFacts) -> int:
     """Rows of each client behind an update.
 
     Raises:
-        ObservationError: the number of clients is not told, or their rows do not sum up.
+        ObservationError: the number of clients is not stated, or their rows do not sum up.
         UnsupportedError: clients with unequal numbers of rows.
     """
     clients = facts.n_clients
@@ -102,7 +102,7 @@ def require_cut(name: str, rows: int, batches: int) -> None:
 
 
 def total_steps(name: str, facts: ProtocolFacts) -> int:
-    """Optimiser steps of each client (U); errors as for `local_epochs`."""
+    """Optimizer steps of each client (U); errors as for `local_epochs`."""
     epochs = local_epochs(name, facts)
     if facts.local_steps is not None:
         return facts.local_steps

@@ -34,13 +34,14 @@ CITATION = "LightLeak: all rows of a batch moved against the whole gradient, wit
 
 
 class JointInversion(CertifyingInversion[JointConfig]):
-    """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be told apart.
+    """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be distinguished.
 
     Needs a network of linear layers with ReLU, at least one of them hidden, and no labels. Rows are certified
     where the batch explains the gradient to rounding and they could have no other cells, and likely otherwise.
     """
 
     name = "exact_joint"
+    title = "Exact inversion of all rows jointly"
     citation = CITATION
 
     def check_protocol(self, update: ClientUpdate) -> None:

@@ -11,7 +11,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 
 SUPPORT = 40
-"""Values at most that a number may take: at 40 equal shares of a Gaussian, neighbours near the mean lie 0.06 deviations
+"""Values at most that a number may take: at 40 equal shares of a Gaussian, neighbors near the mean lie 0.06 deviations
 apart, a fifth of the tolerance within which a number counts as right (0.319)."""
 
 LEAST_SHARE = 1e-5
@@ -73,7 +73,7 @@ def nearest(values: Tensor, numbers: Tensor) -> Tensor:
 
 
 def ties_of_marginals(encoder: TableEncoder, marginals: Marginals) -> dict[int, Tie]:
-    """Numbers that follow from a categorical column, told by shares that are equal one by one.
+    """Numbers that follow from a categorical column, recognized by shares that are equal one by one.
 
     A noised gradient cannot tell a tie; but when every value of a number has the share of one category, and no two
     categories have the same, then both columns count the same rows.

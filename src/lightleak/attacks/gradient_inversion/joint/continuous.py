@@ -150,7 +150,7 @@ def _set_numbers(start: Tensor, space: RowDomain, numbers: Tensor) -> None:
     start[:, at] = numbers + (space.center - space.encoder.shift[at]) / space.unit
 
 
-def optimise(
+def optimize(
     problem: JointProblem, starts: Tensor, labels: Tensor, config: EngineConfig, widths: "Widths | None" = None
 ) -> list[JointRows]:
     """Run the engine from starts ``[restarts, n, d]`` with labels ``[n]``, one result per start.
@@ -216,7 +216,7 @@ def _whitening(problem: JointProblem, targets: list[Tensor], dtype: torch.dtype)
 
 
 def _rows(space: RowDomain, x: Tensor, labels: Tensor) -> JointRows:
-    """The nearest rows of relaxed ones ``[n, d]``: largest category among those present, numbers as they are."""
+    """The nearest rows of relaxed ones ``[n, d]``: largest category among those present, numbers unchanged."""
     encoder = space.encoder
     raw = x.double() * encoder.scale + encoder.shift
     codes = [
@@ -239,7 +239,7 @@ def stage_config(**options: Any) -> EngineConfig:
         restarts=1,
         sign=False,
         schedule="cosine",
-        initialisation="prior",
+        initialization="prior",
         numerical="clamp",
         mask_derivative="straight_through",
         whitening=1e-2,

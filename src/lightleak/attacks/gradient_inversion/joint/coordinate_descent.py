@@ -27,7 +27,7 @@ TINY = 1e-7
 
 @dataclass(frozen=True)
 class Moves:
-    """Which values are tried for a number, beside its lower bound and one value anywhere between the bounds.
+    """Which values are tried for a number, in addition to its lower bound and one value anywhere between the bounds.
 
     Attributes:
         near: random steps from its own value.
@@ -84,7 +84,7 @@ def _sweep(
     tried = number_moves(problem.space, numbers, generator, moves)
     changed = 0
     for i in torch.randperm(len(codes), generator=generator).tolist():
-        some_codes, some_numbers = neighbours(problem.space, codes[i], numbers[i], tried[i])
+        some_codes, some_numbers = neighbors(problem.space, codes[i], numbers[i], tried[i])
         terms = problem.terms(some_codes, some_numbers, dtype)
         own = terms.row(0)
         coefficients = terms.coefficients(problem.n_rows)
@@ -145,7 +145,7 @@ def number_moves(space: RowDomain, numbers: Tensor, generator: torch.Generator, 
     return torch.maximum(torch.minimum(values, upper), lower)
 
 
-def neighbours(space: RowDomain, codes: Tensor, numbers: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
+def neighbors(space: RowDomain, codes: Tensor, numbers: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
     """A row ``[K]``, ``[F]`` itself and all that differ from it in one cell.
 
     Args:

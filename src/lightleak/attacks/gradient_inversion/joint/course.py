@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import EngineConfig
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimise, prior_start, stage_config
+from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimize, prior_start, stage_config
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.integers import round_integers
 from lightleak.attacks.gradient_inversion.joint.pair_descent import descend_pairs
@@ -71,14 +71,14 @@ def solve(
         config: the settings.
         draws: a CPU generator, for moves.
         seed: root of the starts.
-        report: told about the work.
+        report: called with the work done.
     """
     widths, first = Widths.of(problem), _fresh(config.steps, WIDTH, WIDTH_END)
     effort = Effort(config.rounds, config.round_steps, config.reopenings)
     best: Solution | None = None
     for restart in range(config.restarts):
         start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
-        rows = optimise(problem, start, labels, first, widths)[0]
+        rows = optimize(problem, start, labels, first, widths)[0]
         rows = descend(problem, rows, config.sweeps, draws)
         rows, value = refine(problem, rows, effort, widths, draws, derive_seed(seed, "reopened", restart))
         report((restart + 1) / config.restarts)
@@ -103,13 +103,13 @@ def solve_noised(
         config: the settings.
         draws: a CPU generator, for moves.
         seed: root of the starts.
-        report: told about the work.
+        report: called with the work done.
     """
     widths, settings = Widths.of(problem), _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
     found = []
     for restart in range(config.noised_restarts):
         start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
-        rows = optimise(problem, start, labels, settings, widths)[0]
+        rows = optimize(problem, start, labels, settings, widths)[0]
         for temperature in TEMPERATURES:
             rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
         found.append(descend(problem, rows, NOISED_SWEEPS, draws))

@@ -1,4 +1,4 @@
-"""The distance between gradients that joint inversion minimises: ``sum_l <R_l, A_l R_l B_l>`` over layers.
+"""The distance between gradients that joint inversion minimizes: ``sum_l <R_l, A_l R_l B_l>`` over layers.
 
 Plain (A and B identities) it is the squared error, which is the likelihood under even noise. Whitened, A and B are
 inverse second moments of ``e_l`` and ``(h_{l-1}, 1)`` over random rows: these vectors have a few strong directions

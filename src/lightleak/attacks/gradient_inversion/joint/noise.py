@@ -1,4 +1,4 @@
-"""How much noise was added to a gradient, told by equations that every gradient of a table fulfils.
+"""How much noise was added to a gradient, measured by equations that every gradient of a table fulfills.
 
 The rows of a softmax layer's gradient sum to zero over classes, and the columns of a one-hot block, in the raw basis,
 to the bias's column. What is left of both is noise, and there is enough of it to know its deviation to a few per cent.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.joint.coordinate_descent import LOCAL_DECADES, neighbours
+from lightleak.attacks.gradient_inversion.joint.coordinate_descent import LOCAL_DECADES, neighbors
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 
@@ -173,7 +173,7 @@ def _candidates(
     """A row itself, all that differ in one cell and keep the label, and itself with every other label."""
     space = problem.space
     tried = space.clamp((numbers.unsqueeze(1) + steps).T).T
-    all_codes, all_numbers = neighbours(space, codes, numbers, torch.cat([tried, space.lower.unsqueeze(1)], 1))
+    all_codes, all_numbers = neighbors(space, codes, numbers, torch.cat([tried, space.lower.unsqueeze(1)], 1))
     classes = problem.nodes.weights[-1].shape[1]
     others = [c for c in range(classes) if c != label]
     labels = torch.tensor([label] * len(all_codes) + others, device=codes.device)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, one_hot_start, optimise, stage_config
+from lightleak.attacks.gradient_inversion.joint.continuous import Widths, one_hot_start, optimize, stage_config
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.pair_descent import descend_pairs
@@ -124,7 +124,7 @@ def refine(
 
 
 def stage_of(value: float, stalled: int) -> Stage:
-    """The stage for a relative distance; after fruitless rounds its neighbours take turns.
+    """The stage for a relative distance; after fruitless rounds its neighbors take turns.
 
     >>> stage_of(1e-4, 0).width, stage_of(1e-4, 1).width, stage_of(1e-4, 2).width
     (0.01, 0.003, 0.03)
@@ -155,7 +155,7 @@ def _round(problem: JointProblem, rows: JointRows, stage: Stage, steps: int, wid
         temperature_end=TEMPERATURE_END,
     )
     start = one_hot_start(problem.space, rows, stage.amplitude)
-    return optimise(problem, start.unsqueeze(0), rows.labels, config, widths)[0]
+    return optimize(problem, start.unsqueeze(0), rows.labels, config, widths)[0]
 
 
 def _reopened(

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import EngineConfig
-from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimise, prior_start
+from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimize, prior_start
 from lightleak.attacks.gradient_inversion.joint.pair_descent import Weighted, alike_pairs
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 
@@ -45,7 +45,7 @@ def reopen(
     scale = problem.n_rows / len(chosen)
     part = replace(problem, target=tuple(scale * r for r in problem.residual(rest)), n_rows=len(chosen))
     starts = torch.stack([prior_start(problem.space, len(chosen), seed, restart) for restart in range(restarts)])
-    return [_with(rows, chosen, found) for found in optimise(part, starts, rows.labels[chosen], config, widths)]
+    return [_with(rows, chosen, found) for found in optimize(part, starts, rows.labels[chosen], config, widths)]
 
 
 def _with(rows: JointRows, chosen: Tensor, found: JointRows) -> JointRows:

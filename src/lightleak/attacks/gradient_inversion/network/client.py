@@ -15,7 +15,7 @@ def client_network(update: ClientUpdate) -> nn.Module:
     """The target in the mode the client ran it in; dropout is off, as its masks are unknown to the server.
 
     Its own weights are never read; the seed keeps the global generator, which a training may be using, untouched.
-    PyTorch's own normalisation layers, whose second derivative is wrong under ``torch.func``, are replaced by ours.
+    PyTorch's own normalization layers, whose second derivative is wrong under ``torch.func``, are replaced by ours.
 
     Raises:
         ObservationError: the specification is incomplete.

@@ -1,4 +1,4 @@
-"""The engine of every gradient-inversion attack: all restarts of several updates optimised in one go.
+"""The engine of every gradient-inversion attack: all restarts of several updates optimized in one go.
 
 The variable is ``z [updates, restarts, rows, d]``. Each step relaxes it to encoded rows, asks a matcher for the
 gradient of the objective, carries that back through the relaxation and lets Adam move ``z``. Restarts never interact,
@@ -13,14 +13,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.config import EngineConfig, Initialisation
+from lightleak.attacks.gradient_inversion.config import EngineConfig, Initialization
 from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Matcher
 from lightleak.attacks.gradient_inversion.tables.codec import RowRelaxation
 from lightleak.core.devices import keep_freed_memory
 from lightleak.core.seeds import generator
 from lightleak.data.relaxation import Relaxation
 
-CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronises the device
+CHECK_EVERY = 50  # steps between two looks at the losses; a look synchronizes the device
 
 LEAST_RATE = 2e-3
 """Share of the learning rate that a cosine schedule adds throughout, so that the last steps still move."""
@@ -33,7 +33,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Inversion:
-    """Where the optimisation ended.
+    """Where the optimization ended.
 
     Attributes:
         x: relaxed rows ``[updates, restarts, rows, d]``.
@@ -47,37 +47,37 @@ class Inversion:
 
 
 def initial_candidates(
-    seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int, initialisation: Initialisation = "unit"
+    seeds: Sequence[int], restarts: Sequence[int], rows: int, width: int, initialization: Initialization = "unit"
 ) -> Tensor:
     """Starts ``[updates, restarts, rows, width]``, by default uniform in [0, 1] (TabLeak Alg. 1, line 12).
 
-    Each (update, restart) has its own generator, so a start does not depend on what runs beside it.
+    Each (update, restart) has its own generator, so a start does not depend on the other updates and restarts.
 
     Args:
         seeds: one per update.
         restarts: indices of the restarts.
         rows: rows n of the batch.
         width: encoded features d.
-        initialisation: see `EngineConfig`; ``prior`` draws standard normal noise, which
+        initialization: see `EngineConfig`; ``prior`` draws standard normal noise, which
             `RowBelief.start` lays around the prior.
     """
-    draw = torch.randn if initialisation in ("normal", "prior") else torch.rand
+    draw = torch.randn if initialization in ("normal", "prior") else torch.rand
     starts = [[draw(rows, width, generator=generator(seed, "restart", r)) for r in restarts] for seed in seeds]
     stacked = torch.stack([torch.stack(of_update) for of_update in starts])
-    return 2 * stacked - 1 if initialisation == "symmetric" else stacked
+    return 2 * stacked - 1 if initialization == "symmetric" else stacked
 
 
 def invert(
     start: Tensor, relaxation: RowRelaxation, matcher: Matcher, config: EngineConfig, progress: Progress | None = None
 ) -> Inversion:
-    """Optimise ``start`` (copied) for ``config.steps`` steps of Adam (TabLeak Alg. 1, lines 2-7).
+    """Optimize ``start`` (copied) for ``config.steps`` steps of Adam (TabLeak Alg. 1, lines 2-7).
 
     Args:
         start: ``[updates, restarts, rows, d]`` on the device and in the precision of the work.
         relaxation: from ``z`` to encoded rows.
         matcher: loss and derivative of encoded rows.
         config: learning rates and their course, steps, sign, early stop.
-        progress: told about steps done; those that an early stop saved count as done.
+        progress: called with the steps done; those saved by early stopping count as done.
     """
     keep_freed_memory()
     z, stop_below = start.clone(), config.stop_below

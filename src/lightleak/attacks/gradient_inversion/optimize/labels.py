@@ -36,7 +36,7 @@ def require_restorable(network: nn.Module, method: str) -> None:
 
     Raises:
         UnsupportedError: no Linear layer, ``bias`` without a bias in the last one, or ``geng`` where that one is the
-            only layer: its formula divides by the mean sum of the layer's input, about 0 for standardised rows.
+            only layer: its formula divides by the mean sum of the layer's input, about 0 for standardized rows.
     """
     _, layer = last_linear(network)
     if method == "bias" and layer.bias is None:

@@ -1,7 +1,7 @@
 """Loss of a candidate batch and its derivative by the batch: the one step every gradient-inversion attack repeats.
 
 Two implementations of one interface. `NetworkMatcher` serves any network through ``torch.func``; the `MLPMatcher` of
-the neighbouring file writes the first and second derivative of a ReLU network out as matrix products. A test holds them
+the neighboring file writes the first and second derivative of a ReLU network out as matrix products. A test holds them
 equal.
 """
 
@@ -37,7 +37,7 @@ class Matcher(Protocol):
 
 @runtime_checkable
 class Annealed(Protocol):
-    """A relaxation or a matcher that changes as the optimisation goes on."""
+    """A relaxation or a matcher that changes during the optimization."""
 
     def at(self, share: float) -> Self:
         """Itself after that share of the steps, 0 to 1."""
@@ -65,7 +65,7 @@ class NetworkMatcher:
     """Any network: per-candidate parameter gradients by ``vmap(grad)``, their derivative by autograd.
 
     Args:
-        network: the target, in the mode (train or eval) in which the gradient was taken; its normalisation layers are
+        network: the target, in the mode (train or eval) in which the gradient was taken; its normalization layers are
             those of `lightleak.targets.normalization`.
         parameters: ``[updates, ...]`` per name.
         buffers: ``[updates, ...]`` per name.

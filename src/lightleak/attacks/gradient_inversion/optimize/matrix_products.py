@@ -8,7 +8,7 @@ class MatrixProducts:
     """Products of ``[b, i, k]`` and ``[b, k, j]``.
 
     Args:
-        dtype: type that both factors, and so the product, are rounded to; ``None`` keeps them as they are. What a
+        dtype: type that both factors, and so the product, are rounded to; ``None`` keeps their type. What a
             product is added to stays float32.
     """
 

@@ -76,7 +76,7 @@ class MLPMatcher:
         self.objective, self.straight_through, self.whitening = objective, straight_through, whitening
 
     def at(self, share: float) -> "MLPMatcher":
-        """This matcher after that share of the optimisation; see `Annealed`."""
+        """This matcher after that share of the optimization; see `Annealed`."""
         if self.straight_through is None:
             return self
         moved = copy.copy(self)

@@ -1,7 +1,7 @@
 """Does the derivative that gradient-based attacks follow lead to every input column? Tried on made-up rows.
 
 An attack moves candidate rows along the derivative of their parameter gradient. Where a network rounds an input or
-turns it into an index, that derivative is zero and the column stays at chance, however much the update tells of it: the
+turns it into an index, that derivative is zero and the column stays at chance, however much the update reveals: the
 attack would understate the risk. Such a network is refused by name, and so is one whose derivative is wrong or missing.
 """
 
@@ -205,7 +205,7 @@ def _unreached_words(network: nn.Module, blocks: Sequence[Block], encoder: Table
     )
     block = next((block for block in blocks if block.categorical), None)
     if block is None:
-        return f"{words}; use the numbers as they are"
+        return f"{words}; use the plain numbers"
     table = f"{tables[0]}.weight" if tables else "embedding.weight"
     return (
         f"{words}; multiply the one-hot columns instead, as x[:, {block.start}:{block.stop}] @ {table} of "

@@ -18,7 +18,7 @@ class StraightThrough:
         deviations: typical deviation of the pre-activations ``a_l`` of every hidden layer, ``[updates, layers]``.
         width: at the beginning, in these deviations.
         width_end: at the end.
-        share: how much of the optimisation is done, 0 to 1.
+        share: how much of the optimization is done, 0 to 1.
     """
 
     deviations: Tensor
@@ -27,7 +27,7 @@ class StraightThrough:
     share: float = 0.0
 
     def at(self, share: float) -> "StraightThrough":
-        """The same after that share of the optimisation."""
+        """The same after that share of the optimization."""
         return replace(self, share=share)
 
     def repeated(self, copies: int) -> "StraightThrough":

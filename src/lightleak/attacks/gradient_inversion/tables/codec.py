@@ -84,7 +84,7 @@ class TableCodec:
             config.categorical,
             config.numerical,
             unit,
-            logits=config.initialisation == "prior",
+            logits=config.initialization == "prior",
             temperature_end=config.temperature_end,
         )
 

@@ -43,7 +43,7 @@ class RowPrior:
             update: the observation, for its marginals.
             encoder: its encoder, on the device of the work.
             source: ``marginals`` that the observation carries (counted on rows disjoint from the clients'),
-                ``statistics`` of a standardising encoder, or the ``schema`` alone (even shares; numbers even between
+                ``statistics`` of a standardizing encoder, or the ``schema`` alone (even shares; numbers even between
                 their bounds). ``auto`` takes the first of these that there is.
 
         Raises:

@@ -31,7 +31,7 @@ TRACE = 1e-5
 """Part of a column that explained rows may leave behind, whose numbers are not yet exact."""
 
 SPARE_ROWS = 2
-"""A number can be told to be tied only where the batch has this many rows more than the column has categories."""
+"""A number can be identified as tied only where the batch has this many rows more than the column has categories."""
 
 WHOLE_WITHIN = 0.1
 """A constant of an integer column must come out this near to a whole number, and the values of a tie half as near."""

@@ -62,7 +62,7 @@ def test_every_attack_runs_on_any_update_and_repeats_itself(make_fedavg: MakeFed
     assert not torch.equal(one.encoded, attack.run(update, 4).encoded)
 
 
-def test_a_result_does_not_depend_on_its_neighbours_or_on_chunks(make_fedavg: MakeFedAvg) -> None:
+def test_a_result_does_not_depend_on_its_neighbors_or_on_chunks(make_fedavg: MakeFedAvg) -> None:
     updates = [make_fedavg(4, seed=seed, hidden=[9])[0] for seed in range(3)]
     attack = ATTACKS.get("tableak_fedavg")(steps=4, restarts=3, precision="float64")
     together = attack.run_many(updates, [5, 6, 7])

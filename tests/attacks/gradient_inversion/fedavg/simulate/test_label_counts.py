@@ -35,7 +35,7 @@ def weights(network: nn.Module) -> Named:
 
 
 def trained(network: nn.Module, x: Tensor, y: Tensor, epochs: int, batches: int, **sgd: float) -> Named:
-    """The weights after local SGD by PyTorch's own optimiser; the network is put back."""
+    """The weights after local SGD by PyTorch's own optimizer; the network is put back."""
     before = weights(network)
     optimizer = torch.optim.SGD(network.parameters(), **sgd)
     for _ in range(epochs):
@@ -155,7 +155,7 @@ def test_counts_sum_to_the_rows(method: FedAvgLabelMethod, seed: int, epochs: in
 
 @pytest.mark.parametrize("steps", [1, 2, 7])
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
-def test_momentum_steps_move_as_far_as_the_optimiser(steps: int, momentum: float) -> None:
+def test_momentum_steps_move_as_far_as_the_optimizer(steps: int, momentum: float) -> None:
     weight = nn.Parameter(torch.zeros(1, dtype=torch.float64))
     optimizer = torch.optim.SGD([weight], lr=1.0, momentum=momentum)
     for _ in range(steps):

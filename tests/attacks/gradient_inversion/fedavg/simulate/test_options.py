@@ -23,7 +23,7 @@ ALL = {
     "temperature_end": 0.2,
     "mask_derivative": "straight_through",
     "whitening": 1e-2,
-    "initialisation": "prior",
+    "initialization": "prior",
     "numerical": "clamp",
     "mask_absent": True,
     "tie_numbers": True,
@@ -33,7 +33,7 @@ ALL = {
 ON_CHAINS = [{"mask_derivative": "straight_through"}, {"whitening": 0.01}, {"mask_absent": True}, {"tie_numbers": True}]
 ON_TABLES: list[dict[str, Any]] = [
     *ON_CHAINS,
-    {"initialisation": "prior"},
+    {"initialization": "prior"},
     {"numerical": "clamp"},
     {"prior_weight": 1.0},
 ]

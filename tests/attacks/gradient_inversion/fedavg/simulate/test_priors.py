@@ -46,7 +46,7 @@ def test_total_variation_sums_squared_steps_to_the_right_and_below() -> None:
     torch.testing.assert_close(total_variation(x, SCALE), total / 5)
 
 
-def test_only_pixels_out_of_range_are_penalised() -> None:
+def test_only_pixels_out_of_range_are_penalized() -> None:
     inside = SCALE.encode(torch.rand(3, 2, 3, 4))
     assert out_of_range(inside, SCALE).item() == pytest.approx(0, abs=1e-9)
     pixels = torch.full((1, 2, 3, 4), 0.5)

@@ -24,7 +24,7 @@ Adult with hidden layers of 100 units: batches of up to 92 rows are recovered wh
 
 @dataclass(frozen=True)
 class RowKind:
-    """What decides, beside the sizes of a network, how well its rows are tested.
+    """What decides, besides the sizes of a network, how well its rows are tested.
 
     Attributes:
         numbers: numerical columns: as many equations on a row go into solving for them.
@@ -73,7 +73,7 @@ def estimate_feasibility(
     Args:
         gradient: ``[G_l gb_l]`` of every layer, float64 ``[out, in + 1]``, the last layer included.
         n_rows: rows behind it.
-        noise: deviation of what was added to every element, beside rounding.
+        noise: deviation of what was added to every element, besides rounding.
         kind: of the rows.
 
     >>> ones, steps = torch.ones(12, dtype=torch.float64), torch.arange(1, 13, dtype=torch.float64)
@@ -183,7 +183,7 @@ def _outcome(
         return "exact", tests
     if ranks[layer] < distinct and min(row[layer], unit[layer]) > 0:
         seen = f"layer {layer + 1} shows {ranks[layer]} different rows of {n_rows}"
-        return "partial", f"{seen}: the others are equal to them, or share all masks and are not told apart"
+        return "partial", f"{seen}: the others are equal to them, or share all masks and cannot be distinguished"
     if min(row[layer], unit[layer]) <= 0:
         return "approximate", f"{n_rows} rows fill every layer after the first, so nothing tests a single row"
     return "partial", f"only {tests}; {enough} + {ENOUGH_TESTS} are enough for a row of {kind.numbers} numbers"

@@ -44,17 +44,17 @@ from lightleak.data.encoder import TableEncoder
 
 DOUBTFUL_COEFFICIENT_TOLERANCE = 2e-5
 """Of equal rows, and where the rank does not count all rows. Different rows that share all masks show as one whose
-numbers are their weighted mean; the coefficient alone tells it from a row, unless that fits by chance."""
+numbers are their weighted mean; only the coefficient distinguishes it from a row, unless that fits by chance."""
 
 CLEAR_GAP = 100.0
-"""A spectrum that runs into rounding without a gap tells no rank, and its spaces are not those of the rows. Batches of
+"""A spectrum that runs into rounding without a gap gives no rank, and its spaces are not those of the rows. Batches of
 96 at width 100 still have a gap of 300."""
 
 COEFFICIENT_KNOWN = 0.02
 """Relative standard error that numbers may leave in a coefficient which is to tell label and multiplicity."""
 
 LEAST_APART = 1e-4
-"""Relative distance of the coefficients of two readings of label and multiplicity that are told apart."""
+"""Relative distance of the coefficients of two readings of label and multiplicity that are distinguished."""
 
 UNBOUNDED = 1e-12
 """Eigenvalues of the numbers' normal matrix, in units of tolerances, are raised to this: an error without bound."""

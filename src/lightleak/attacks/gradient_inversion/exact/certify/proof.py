@@ -1,4 +1,4 @@
-"""Which of the rows that were found are proven: judged once, at the end, on the rows as they are returned.
+"""Which of the rows that were found are proven: judged once, at the end, on the rows that are returned.
 
 A row is proven in one of two ways. Alone (`lone_proof`): it passes the tests of `verification` against the whole
 observed gradient, and its own equations leave no room for other cells. Or together: all rows are there, they leave no
@@ -161,7 +161,7 @@ def _visible(residual: Residual, space: RowDomain) -> _Visible:
     positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
     step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
     shows = residual.left[0].norm() / (OWN_PART * step)
-    # Where a network is sure of a class, its rows add nothing, and any number of them fits beside those of another.
+    # Where a network is sure of a class, its rows add nothing, and any number of them fits with those of others.
     one_each = torch.eye(counts.shape[1]).to(counts).unsqueeze(1)
     each = residual.chain.errors(activations, (activations.probabilities - one_each) / residual.n_rows)[0].norm(dim=-1)
     adds = (each > shows).T | (counts == 0)

@@ -185,8 +185,8 @@ def _main_axes(table: Tensor) -> Tensor:
     """Orthonormal axes ``[p, few]`` along which a table spreads most, the first one most."""
     if not table.shape[1]:
         return table.new_zeros(0, 1)
-    centred = table - table.mean(0)
-    _, vectors = torch.linalg.eigh(centred.T @ centred)
+    centerd = table - table.mean(0)
+    _, vectors = torch.linalg.eigh(centerd.T @ centerd)
     return vectors[:, -MAIN_AXES:].flip(1)
 
 

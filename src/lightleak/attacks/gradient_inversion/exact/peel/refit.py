@@ -29,7 +29,7 @@ SETTLED_ERROR = 0.15
 with odds of a thousand to one."""
 
 OPEN = 1e-12
-"""Eigenvalues of the normal matrix, scaled to a diagonal of 1, below which a combination of numbers is left as it is:
+"""Eigenvalues of the normal matrix, scaled to a diagonal of 1, below which a combination of numbers is not changed:
 float64 keeps sixteen digits of the matrix."""
 
 INVOLVED = 1e-6

@@ -57,7 +57,7 @@ POINTS_FITTED = 128
 """Points of the lattice at which all is fitted again: those with the other rows' narrow numbers nearest to whole."""
 
 INSIDE = 1e-2
-"""Deviations by which a point may leave the bounds, as it is predicted linearly."""
+"""Deviations by which a point may leave the bounds, because it is predicted linearly."""
 
 UNDETERMINED = 1e-3
 """Standard error, in deviations, above which a combination of numbers is left open by the gradient."""
@@ -116,12 +116,12 @@ def _explain(residual: Residual, space: RowDomain, rank: int, draws: torch.Gener
         codes = every_combination(space, MOST_CODES)
     if codes is None or not 0 < len(codes) <= MOST_CODES:
         return None
-    centres = equations.solve(codes)
+    centers = equations.solve(codes)
     noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
     problem = GroupProblem(residual.chain, space, residual.left, noise, residual.n_rows)
     starts = [
-        _starts(space, codes[list(of_rows)], centres[list(of_rows)], labels, draws)
-        for of_rows, labels in _hypotheses(problem, codes, centres, residual.rows_left)
+        _starts(space, codes[list(of_rows)], centers[list(of_rows)], labels, draws)
+        for of_rows, labels in _hypotheses(problem, codes, centers, residual.rows_left)
     ]
     if not starts:
         return None
@@ -138,11 +138,11 @@ def _explain(residual: Residual, space: RowDomain, rank: int, draws: torch.Gener
 
 
 def _hypotheses(
-    problem: GroupProblem, codes: Tensor, centres: Tensor, rows: int
+    problem: GroupProblem, codes: Tensor, centers: Tensor, rows: int
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Which combination of categories and which label every row has: those that the gradient does not rule out."""
     space = problem.space
-    probabilities = problem.chain.forward(space.rows.of(codes, centres)).probabilities
+    probabilities = problem.chain.forward(space.rows.of(codes, centers)).probabilities
     missing = problem.n_rows * problem.target[-1][:, -1]
     found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for of_rows in combinations_with_replacement(range(len(codes)), rows):
@@ -177,15 +177,15 @@ def every_combination(space: RowDomain, most: int) -> Tensor | None:
     return torch.cartesian_prod(*ranges).view(-1, len(ranges)) if ranges else space.lower.new_empty(1, 0).long()
 
 
-def _starts(space: RowDomain, codes: Tensor, centres: Tensor, labels: Sequence[int], draws: torch.Generator) -> Groups:
-    rows, free = centres.shape
+def _starts(space: RowDomain, codes: Tensor, centers: Tensor, labels: Sequence[int], draws: torch.Generator) -> Groups:
+    rows, free = centers.shape
     low, high = (torch.tensor(spread).log10() for spread in SPREADS)
     spread = 10 ** (low + (high - low) * torch.rand(STARTS, 1, 1, generator=draws, dtype=torch.float64))
     steps = torch.randn(STARTS, rows, free, generator=draws, dtype=torch.float64)
-    anywhere = torch.randn(STARTS, 1, free, generator=draws, dtype=torch.float64).to(centres)
-    around = centres.repeat(STARTS, 1, 1)
+    anywhere = torch.randn(STARTS, 1, free, generator=draws, dtype=torch.float64).to(centers)
+    around = centers.repeat(STARTS, 1, 1)
     around[::FROM_PRIOR] = anywhere[::FROM_PRIOR]
-    around += (spread * steps).to(centres)
+    around += (spread * steps).to(centers)
     of_rows = torch.tensor(labels, device=codes.device).expand(STARTS, -1)
     return Groups(codes.expand(STARTS, -1, -1), space.clamp(around), of_rows)
 
@@ -199,7 +199,7 @@ def _stacked(groups: Sequence[Groups]) -> Groups:
 
 
 def _whole(problem: GroupProblem, best: Groups) -> Groups:
-    """The reading with whole numbers that fits best, as far as it is found."""
+    """The reading with whole numbers that fits best among those found."""
     space = problem.space
     columns = sorted(space.integer.nonzero().flatten().tolist(), key=lambda f: float(space.unit[f]))
     narrow = [f for f in columns if _values(space, f) < NARROW]

@@ -81,7 +81,7 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int,
         hypotheses = torch.cat([hypotheses, _many_equal(chain, layer, spaces, x, n_rows, most_equal).unsqueeze(1)], 1)
     row_distance, unit_distance, coefficient = held_against(chain, layer, spaces, x, hypotheses, n_rows)
     error = (coefficient - 1).abs()
-    # The coefficient tells counts apart whose directions are the same; the column space those that differ.
+    # The coefficient distinguishes counts whose directions are the same; the column space those that differ.
     distance = error + unit_distance
     best = distance[:, : len(few)].argmin(1, keepdim=True)
     if most_equal > MOST_EQUAL:

@@ -1,4 +1,4 @@
-"""Candidates of a search beside each other: equal ones, readings of one row, and what all of them say of the gradient.
+"""Candidates of a search, compared: equal ones, readings of one row, and what all of them say about the gradient.
 
 A row is written down as its cells, as `TableEncoder.project` returns them: category indices and numbers.
 """

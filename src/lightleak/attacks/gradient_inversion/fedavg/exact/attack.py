@@ -31,6 +31,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
     """
 
     name = "exact_fedavg"
+    title = "Exact inversion for FedAvg"
     citation = CITATION
     local_training = True
 
@@ -60,7 +61,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
 
 
 def _feasibility(update: ClientUpdate, observed: WeightUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:
-    """What shapes promise, with the first layer's rank and equations as they are."""
+    """What the shapes promise, with the measured rank and equations of the first layer."""
     weights = observed.start.weights
     kind = RowKind.of(encoder.schema, update.training_mode and drops_units(client_network(update)))
     shapes = expected_of_delta(update.facts.n_rows, [len(w) for w in weights[:-1]], weights[0].shape[1], kind)

@@ -64,7 +64,7 @@ def _further(
     limits: EnumerationLimits,
     generator: torch.Generator,
 ) -> Candidates:
-    """Candidates beside the rows agreed on."""
+    """Candidates in addition to the rows agreed on."""
     if len(rows):
         further = equations.with_equations(rows.vectors)
         limits = replace(limits, tolerance=max(limits.tolerance, FURTHER_TOLERANCE))

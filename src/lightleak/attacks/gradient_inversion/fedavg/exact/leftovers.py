@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
 from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
-from lightleak.attacks.gradient_inversion.joint.continuous import one_hot_start, optimise, prior_start, stage_config
+from lightleak.attacks.gradient_inversion.joint.continuous import one_hot_start, optimize, prior_start, stage_config
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.kernels import Kernels
@@ -97,7 +97,7 @@ def fit_layers(
     start[:m] = one_hot_start(problem.space, JointRows(known.codes, known.numbers, known.labels), KNOWN_LOGIT)
     chains = problem.nodes.chains
     middle = replace(problem, nodes=Nodes.of([chains[len(chains) // 2]]))
-    (rows,) = optimise(middle, start.unsqueeze(0), labels, replace(CONTINUOUS, steps=steps))
+    (rows,) = optimize(middle, start.unsqueeze(0), labels, replace(CONTINUOUS, steps=steps))
     rows, value = _kept(rows, known), float("inf")
     for _ in range(ROUNDS):
         rows = _kept(descend(problem, rows, SWEEPS, generator), known)

@@ -17,7 +17,7 @@ UNIFORM = 12.0
 """Variance of an even draw from an interval of length 1 is 1 / 12: rounding to the nearest."""
 
 CAUTION = 1.5
-"""Noise is taken this much greater than rounding to the nearest makes it: the optimiser rounds its products as well."""
+"""Noise is taken this much greater than rounding to the nearest makes it: the optimizer rounds its products as well."""
 
 ENCODED_TO = 2**-24
 """Relative rounding of encoded rows: they are float32 whatever the precision of a client's weights."""
@@ -76,7 +76,7 @@ class WeightUpdate:
 
 
 def local_steps(facts: ProtocolFacts) -> int | None:
-    """Optimiser steps of each client; None where the facts leave them open."""
+    """Optimizer steps of each client; None where the facts leave them open."""
     if facts.local_steps is not None:
         return facts.local_steps
     if facts.epochs is None or facts.batch_size is None:
@@ -90,7 +90,7 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
 
     Raises:
         ObservationError: it is a gradient, or nothing moved.
-        UnsupportedError: another loss or optimiser, weight decay, or a defence.
+        UnsupportedError: another loss or optimizer, weight decay, or a defense.
     """
     facts = update.facts
     if update.kind != "delta":
@@ -109,7 +109,7 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
     if update.state != "raw":
         raise UnsupportedError(
             f"{name} needs an update exact to rounding, got one that is {update.state} ({facts.defense}); use an "
-            "optimisation attack on weight updates"
+            "optimization attack on weight updates"
         )
 
 

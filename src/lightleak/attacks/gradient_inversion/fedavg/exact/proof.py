@@ -47,7 +47,7 @@ LEAST_UNITS = 3
 """Units in which a share must be determined."""
 
 MOST_READINGS = 5000
-"""Labels and counts that are told apart at most."""
+"""Largest number of labels and counts that are distinguished."""
 
 
 def proven_together(
@@ -70,16 +70,16 @@ def proven_together(
     ):
         return Proof.nothing(counts)
     predicted = predicted_shares(observed, fit.x, n_rows)
-    told = _counts_told(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
+    determined = _counts_determined(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
     categories, digits = _settled(observed, space, fit)
-    cells = told & categories
+    cells = determined & categories
     return Proof(cells, cells & digits & (counts.sum(1) == 1))
 
 
 def proven_alone(
     observed: WeightUpdate, equations: RowEquations, codes: Tensor, numbers: Tensor, labels: Tensor, n_rows: int
 ) -> Proof:
-    """What is proven of single rows beside which others are missing.
+    """What is proven of single rows while others are missing.
 
     Args:
         observed: the update.
@@ -106,8 +106,8 @@ def proven_alone(
     test = silence_test(equations, equations.coordinates(codes, numbers), silence(observed, x) > 0)
     shares = test.duals @ equations.span @ equations.gradient.T
     known, predicted = torch.ones_like(shares, dtype=torch.bool), predicted_shares(observed, x, n_rows)
-    told = _counts_told(observed, shares, known, predicted, counts, n_rows - equations.rank)
-    cells = enough & fits & near & test.passed() & told
+    determined = _counts_determined(observed, shares, known, predicted, counts, n_rows - equations.rank)
+    cells = enough & fits & near & test.passed() & determined
     return Proof(cells, cells)
 
 
@@ -115,7 +115,7 @@ def _enough_evidence(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: i
     """Whether the update has digits enough to name all cells and labels, beyond those that shares and numbers meet.
 
     Counted are the elements of the update that are free to disagree, as a matrix of its rank: a row for each unit that
-    moved, and a column for each coordinate that tells rows of the space apart.
+    moved, and a column for each coordinate that distinguishes rows of the space.
     """
     at = observed.gradient[0].any(1).tolist()
     reached = sum(at)
@@ -131,7 +131,7 @@ def _enough_evidence(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: i
     return digits * spare > names + MARGIN
 
 
-def _counts_told(
+def _counts_determined(
     observed: WeightUpdate, shares: Tensor, known: Tensor, predicted: Tensor, counts: Tensor, extra: int
 ) -> Tensor:
     """Which rows' shares are those of their counts and of no others, bool ``[r]``.
@@ -144,10 +144,10 @@ def _counts_told(
         counts: what is said of them ``[r, classes]``.
         extra: rows beyond one each that there may be.
     """
-    told = torch.zeros(len(shares), dtype=torch.bool, device=shares.device)
+    determined = torch.zeros(len(shares), dtype=torch.bool, device=shares.device)
     readings = _readings(counts.shape[1], 1 + extra).to(counts.device)
     if not len(readings) or (extra > 0 and observed.fit_scale):
-        return told
+        return determined
     scale = _scale_of_counts(shares, predicted, counts) if observed.fit_scale else 1.0
     for i, at in enumerate(known):
         share, own = shares[i, at] / scale, (readings == counts[i]).all(1)
@@ -157,8 +157,8 @@ def _counts_told(
         misfit = missed.norm(dim=1) / share.norm().clamp_min(LEAST)
         best = float(misfit[own])
         rival = float(misfit[~own].min()) if bool((~own).any()) else float("inf")
-        told[i] = best < SHARE_WITHIN and rival > max(RIVAL_BEYOND, RIVAL_TIMES * best)
-    return told
+        determined[i] = best < SHARE_WITHIN and rival > max(RIVAL_BEYOND, RIVAL_TIMES * best)
+    return determined
 
 
 def _readings(n_classes: int, most: int) -> Tensor:

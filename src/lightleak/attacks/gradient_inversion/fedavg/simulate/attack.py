@@ -1,4 +1,4 @@
-"""Inversion of FedAvg updates: simulate local training, optimise its rows, match epochs, pool restarts."""
+"""Inversion of FedAvg updates: simulate local training, optimize its rows, match epochs, pool restarts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,7 +31,6 @@ from lightleak.attacks.gradient_inversion.fedavg.simulate.row_priors import row_
 from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Schedule
 from lightleak.attacks.gradient_inversion.network.checks import require_fit
 from lightleak.attacks.gradient_inversion.network.client import client_network
-from lightleak.attacks.gradient_inversion.optimize.attack import Posed, RestartedInversion
 from lightleak.attacks.gradient_inversion.optimize.chain_options import require_options
 from lightleak.attacks.gradient_inversion.optimize.labels import (
     DUMMY_ROWS,
@@ -40,6 +39,7 @@ from lightleak.attacks.gradient_inversion.optimize.labels import (
     round_counts,
 )
 from lightleak.attacks.gradient_inversion.optimize.reach import require_reach
+from lightleak.attacks.gradient_inversion.optimize.shell import Posed, RestartedInversion
 from lightleak.attacks.gradient_inversion.tables.codec import RowCodec, table_codec
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.observations import ClientUpdate
@@ -57,23 +57,24 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         name: registry name.
         citation: the paper.
         config: the settings.
+        title: the field's name for it.
     """
 
-    def __init__(self, name: str, citation: str, config: FedAvgConfig) -> None:
+    def __init__(self, name: str, citation: str, config: FedAvgConfig, title: str = "") -> None:
         knows = ThreatModel(
             labels="true" if config.labels == "true" else "restored",
             batch_labels=config.label_order == "batches",
             local_training=True,
         )
-        super().__init__(name, citation, config, knows)
+        super().__init__(name, citation, config, title, knows)
 
     def check(self, update: ClientUpdate) -> None:
         """Refuse updates this attack has no meaning for.
 
         Raises:
-            ObservationError: a FedSGD gradient, facts that contradict each other or tell too little, labels that were
+            ObservationError: a FedSGD gradient, facts that contradict each other or state too little, labels that were
                 not shared, or tensors that do not fit the network.
-            UnsupportedError: a loss or optimiser that is not simulated, labels that cannot be restored from this
+            UnsupportedError: a loss or optimizer that is not simulated, labels that cannot be restored from this
                 network, or a derivative that does not reach every column (`require_reach`).
         """
         config = self.config
@@ -138,9 +139,9 @@ class FedAvgInversion(RestartedInversion[FedAvgConfig]):
         for index, (update, seed) in pairs:
             if self.config.assumed_epochs is None and local_epochs(self.name, update.facts) is None:
                 results[index] = self._best_of_divisors(update, seed, device, progress)
-        told = [(index, pair) for index, pair in pairs if index not in results]
-        found = super().run_many([u for _, (u, _) in told], [s for _, (_, s) in told], device, progress)
-        results |= {index: one for (index, _), one in zip(told, found, strict=True)}
+        stated = [(index, pair) for index, pair in pairs if index not in results]
+        found = super().run_many([u for _, (u, _) in stated], [s for _, (_, s) in stated], device, progress)
+        results |= {index: one for (index, _), one in zip(stated, found, strict=True)}
         return [results[index] for index in range(len(updates))]
 
     def pose(

@@ -79,7 +79,7 @@ class ChainStep:
         self.maps, self.straight_through = tuple(maps), straight_through
 
     def at(self, share: float) -> "ChainStep":
-        """This step after that share of the optimisation; see `Annealed`."""
+        """This step after that share of the optimization; see `Annealed`."""
         if self.straight_through is None:
             return self
         moved = copy.copy(self)

@@ -30,7 +30,7 @@ class FedAvgConfig(EngineConfig):
             not say, every divisor of its steps, the best loss kept (App. C.4).
         published_objective: in place of ``objective`` compare sums of gradients by squared error, each layer counting
             1/e of the one before it, as the code of the FedAvg paper does.
-        matching_weight: factor of the distance of updates, beside the priors.
+        matching_weight: factor of the distance of updates, relative to the priors.
         total_variation: weight of the total variation; images only.
         clip: weight of what lies outside the range of pixels; images only.
 

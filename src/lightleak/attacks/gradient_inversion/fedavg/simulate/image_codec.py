@@ -1,4 +1,4 @@
-"""Images as rows: what the FedAvg paper reconstructs. No relaxation; pixels are held in range by a regulariser."""
+"""Images as rows: what the FedAvg paper reconstructs. No relaxation; pixels are held in range by a regularizer."""
 
 import pandas as pd
 import torch
@@ -23,7 +23,7 @@ class IdentityRelaxation:
 
 
 class ImageCodec:
-    """Standardised flat images.
+    """Standardized flat images.
 
     Args:
         scale: shape, mean and deviation.

@@ -14,12 +14,12 @@ RANDOM_CHANNELS = 96
 
 
 def total_variation(x: Tensor, scale: ImageScale) -> Tensor:
-    """Squared differences of neighbouring pixels, summed over an image and averaged over images.
+    """Squared differences of neighboring pixels, summed over an image and averaged over images.
 
     The last row and column are compared with the first, as the paper's code does.
 
     Args:
-        x: standardised images ``[..., n, d]``.
+        x: standardized images ``[..., n, d]``.
         scale: their shape.
 
     Returns:
@@ -34,7 +34,7 @@ def out_of_range(x: Tensor, scale: ImageScale) -> Tensor:
     """Squared distance of pixels to [0, 1], summed over an image and averaged over images (Geng et al. 2021, Eq. 17).
 
     Args:
-        x: standardised images ``[..., n, d]``.
+        x: standardized images ``[..., n, d]``.
         scale: their mean and deviation.
 
     Returns:
@@ -45,7 +45,7 @@ def out_of_range(x: Tensor, scale: ImageScale) -> Tensor:
 
 
 def random_features(scale: ImageScale, seed: int) -> Callable[[Tensor], Tensor]:
-    """A random convolution of 3 x 3 to 96 channels, initialised as flax does: ``[..., d]`` to ``[..., f]``.
+    """A random convolution of 3 x 3 to 96 channels, initialized as flax does: ``[..., d]`` to ``[..., f]``.
 
     Args:
         scale: shape of the images.

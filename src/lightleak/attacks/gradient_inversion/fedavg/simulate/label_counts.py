@@ -51,7 +51,7 @@ def restore_fedavg_counts(
         buffers: buffers by name; those left out are the network's own. None is changed.
         n_rows: rows behind the update, of all its clients.
         learning_rate: of the local SGD (eta).
-        local_steps: optimiser steps of a client (U).
+        local_steps: optimizer steps of a client (U).
         dummy: rows ``[k, d]`` of Gaussian noise.
         method: where the statistics are taken.
         momentum: of the local SGD.

@@ -25,7 +25,7 @@ class LocalStep(Protocol):
         """Forward and backward under mean cross-entropy: a trace that the other functions take.
 
         Args:
-            weights: parameters of every client; they must stay as they are while the trace is in use.
+            weights: parameters of every client; they must not change while the trace is in use.
             x: batches ``[clients, rows, d]``.
             labels: LongTensor ``[clients, rows]``.
         """
@@ -51,7 +51,7 @@ class NetworkStep:
     """Any network, by ``vmap(grad)`` and autograd.
 
     Args:
-        network: the target, in the mode in which the client trains it, with the normalisation layers of
+        network: the target, in the mode in which the client trains it, with the normalization layers of
             `lightleak.targets.normalization`.
         names: the parameters' names, in the order of the weights.
         buffers: ``[clients, ...]`` per name.

@@ -31,10 +31,10 @@ def schedule_of(update: ClientUpdate, config: FedAvgConfig) -> Schedule:
     facts, name = update.facts, "the attack"
     assert facts.learning_rate is not None  # `require_fedavg`
     rows, steps = rows_per_client(name, facts), total_steps(name, facts)
-    told = local_epochs(name, facts)
-    epochs = config.assumed_epochs or told or 1
+    stated = local_epochs(name, facts)
+    epochs = config.assumed_epochs or stated or 1
     batches = steps // epochs
-    size = facts.batch_size if epochs == told and facts.batch_size is not None else math.ceil(rows / batches)
+    size = facts.batch_size if epochs == stated and facts.batch_size is not None else math.ceil(rows / batches)
     return schedule_for(config.simulation, rows, epochs, batches, facts.learning_rate, size)
 
 
@@ -119,7 +119,7 @@ def segment_length(update: ClientUpdate, config: FedAvgConfig) -> int:
 
 
 def bytes_per_candidate(update: ClientUpdate, config: FedAvgConfig, segment: int) -> int:
-    """Memory of one restart in an optimisation step, in bytes."""
+    """Memory of one restart in an optimization step, in bytes."""
     schedule = schedule_of(update, config)
     weights, trace = _sizes(update, config)
     starts = math.ceil(schedule.steps / segment)

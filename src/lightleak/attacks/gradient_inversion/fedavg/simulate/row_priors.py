@@ -1,4 +1,4 @@
-"""The priors that a configuration puts beside the distance of updates."""
+"""The priors that a configuration adds to the distance of updates."""
 
 from collections.abc import Callable
 

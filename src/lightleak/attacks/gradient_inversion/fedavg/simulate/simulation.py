@@ -20,7 +20,7 @@ from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed
 
 @dataclass(frozen=True)
 class LocalSGD:
-    """How the client's optimiser moves the weights, besides its learning rate."""
+    """How the client's optimizer moves the weights, besides its learning rate."""
 
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -60,7 +60,7 @@ class SimulatedTraining:
         self._places = [(epoch, part) for epoch in range(schedule.epochs) for part in schedule.slices()]
 
     def at(self, share: float) -> "SimulatedTraining":
-        """This training after that share of the optimisation; see `Annealed`."""
+        """This training after that share of the optimization; see `Annealed`."""
         if not isinstance(self.step, Annealed):
             return self
         moved = copy.copy(self)

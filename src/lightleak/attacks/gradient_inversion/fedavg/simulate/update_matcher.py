@@ -55,7 +55,7 @@ class UpdateMatcher:
         self._simulations: dict[int, SimulatedTraining] = {}
 
     def at(self, share: float) -> "UpdateMatcher":
-        """This matcher after that share of the optimisation; see `Annealed`."""
+        """This matcher after that share of the optimization; see `Annealed`."""
         moved = copy.copy(self)
         moved._share = share
         return moved
