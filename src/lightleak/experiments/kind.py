@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lightleak.experiments.campaign import Pack, PackPlan
 from lightleak.experiments.settings import RunConfig
+from lightleak.experiments.terminal import Lines
 
 C = TypeVar("C", bound=RunConfig)
 W = TypeVar("W")
@@ -122,8 +123,8 @@ class Kind(ABC, Generic[C, W]):
         """Print what a run would do and take, without doing it."""
 
     @abstractmethod
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """Print the results as a table for a terminal."""
+    def tables(self, results: Mapping[str, Any]) -> Iterable[Lines]:
+        """The results as tables for a terminal; none where nothing is finished."""
 
     def rows(self, rows: Rows) -> Rows:
         """Rows of results.json, from the rows of the finished units."""

@@ -194,9 +194,10 @@ def keep_result(
     """
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
-    row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder)
+    batch = None if truth is None else match(reconstruction, truth, encoder)
+    row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder, batch)
     row |= certificate_facts(reconstruction.certificate)
-    row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder)
+    row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder, batch)
     row |= {
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
@@ -205,7 +206,7 @@ def keep_result(
         "reconstruction": None,
     }
     if kept != "nothing":
-        cells = unscored(reconstruction) if truth is None else scored(reconstruction, truth, encoder)
+        cells = unscored(reconstruction) if truth is None else scored(reconstruction, truth, encoder, batch)
         if kept == "marks":
             cells[["true", "reconstructed"]] = ""
         file = Path("reconstructions") / f"{unit.id}.csv"
@@ -214,13 +215,15 @@ def keep_result(
     write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))
 
 
-def scored(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> pd.DataFrame:
+def scored(
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, batch: MatchedBatch | None = None
+) -> pd.DataFrame:
     """Cells in the long form of `matched`, and what the attack knows of the row without the truth.
 
     ``status`` is of its categories and label, ``digits`` says whether its numbers are certified as well.
     """
-    order = match(reconstruction, truth, encoder).order.tolist()
-    return _with_claims(matched(reconstruction, truth, encoder), reconstruction, order)
+    batch = batch or match(reconstruction, truth, encoder)
+    return _with_claims(matched(reconstruction, truth, encoder, batch), reconstruction, batch.order.tolist())
 
 
 def unscored(reconstruction: Reconstruction) -> pd.DataFrame:

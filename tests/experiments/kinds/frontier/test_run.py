@@ -14,10 +14,11 @@ from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.kinds.frontier import training as training_module
 from lightleak.experiments.kinds.frontier.kind import check_frontier, describe_frontier_plan
 from lightleak.experiments.kinds.frontier.plan import attack_units, packs_of, plan_frontier, prepare_frontier
-from lightleak.experiments.kinds.frontier.summary import print_frontier
+from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.kinds.frontier.training import TrainingJob
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.terminal import print_results
 
 CPU = torch.device("cpu")
 POINTS = ("none", "gaussian_noise-0.01", "gaussian_noise-10.0", "sign", "dp_sgd-1.0")
@@ -263,7 +264,7 @@ def test_the_terminal_shows_every_point_in_80_columns(finished) -> None:
     for row in results["rows"]:
         if row["defense"] == "dp_sgd":
             row |= longest
-    print_frontier(results, console)
+    print_results(frontier_tables(results), results, console)
     lines = console.file.getvalue().splitlines()[1:]
     assert "…" not in console.file.getvalue() and max(map(len, lines)) <= 80
     assert len(lines) == 1 + len(POINTS)

@@ -27,9 +27,10 @@ from lightleak.experiments.kinds.released.judge import Judge
 from lightleak.experiments.kinds.released.kind import describe_released_plan
 from lightleak.experiments.kinds.released.models import ModelPack, load_judge, load_model, training_rows
 from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
+from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.released_summary import print_released_summary
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.terminal import print_results
 from lightleak.metrics.inversion.score import MEASURES
 from lightleak.metrics.summary import summarize
 
@@ -403,7 +404,7 @@ def test_training_stops_when_the_loss_stands_still(changed: Callable[..., Releas
 def test_the_summary_on_the_terminal_stands_beside_public_rows(
     done: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_released_summary(done[1], Console(width=80))
+    print_results(released_tables(done[1]), done[1], Console(width=80))
     said = capsys.readouterr().out
     assert "trained on the target's rows it is right on" in said and "n: trainings" in said
     (group,) = (s for s in done[1]["summary"] if (s["label"], s["class"]) == ("public_random", "all"))

@@ -23,11 +23,12 @@ from lightleak.experiments.kinds.frontier.plan import (
     plan_frontier,
     prepare_frontier,
 )
-from lightleak.experiments.kinds.frontier.summary import print_frontier
+from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.kinds.frontier.training import TrainingJob, training_words
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.launch import check_one_device
 from lightleak.experiments.plan_text import print_estimate
+from lightleak.experiments.terminal import Lines
 from lightleak.experiments.unit import kept_cells
 from lightleak.targets.trainer import quiet_lightning
 
@@ -65,9 +66,9 @@ class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
         """See `Kind.describe`."""
         describe_frontier_plan(config, console)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_frontier(dict(results), console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return frontier_tables(results)
 
     def leave(self, folder: Path, rows: Rows) -> None:
         """See `write_frontier`."""

@@ -1,10 +1,9 @@
 """The frontier as a table on the terminal."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table as Grid
-
+from lightleak.experiments.terminal import Column, Lines
 from lightleak.report.budget import budget
 from lightleak.report.estimate import Estimate
 from lightleak.report.frontier.comparison import compare
@@ -13,26 +12,26 @@ from lightleak.report.frontier.table import Row, table_rows
 from lightleak.report.frontier.wording import short_name
 from lightleak.report.wording import percent, points
 
+COLUMNS = (
+    Column("", is_number=False),
+    Column("defense", is_number=False),
+    *(Column(name) for name in ("epsilon", "accuracy", "cells", "leak")),
+)
 
-def print_frontier(results: dict[str, Any], console: Console) -> None:
-    """A line per point, with half the width of 95% intervals, for a terminal of 80 columns."""
+
+def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
+    """A line per point, with half the width of 95% intervals."""
     frontiers = compare(parse_result(row, "", f"row {i}") for i, row in enumerate(results["rows"]))
     if not frontiers:
-        console.print("nothing is finished yet")
         return
-    told = (
-        "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
-        "cells minus guessing, in points; *: Pareto-best"
-    )
     spent = budget(one for frontier in frontiers for point in frontier.points for one in point.results)
-    console.print(f"{told}. {spent.sentence}", soft_wrap=True, highlight=False)
+    said = [
+        "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
+        f"cells minus guessing, in points; *: Pareto-best. {spent.sentence}"
+    ]
     for frontier in frontiers:
-        grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
-        for name in ("", "defence", "epsilon", "accuracy", "cells", "leak"):
-            grid.add_column(name, justify="left" if name in ("", "defence") else "right", no_wrap=True)
-        for row in table_rows(frontier):
-            grid.add_row(*_cells(row))
-        console.print(grid, highlight=False)
+        yield Lines(said, COLUMNS, [_cells(row) for row in table_rows(frontier)])
+        said = []
 
 
 def _cells(row: Row) -> list[str]:

@@ -20,8 +20,9 @@ from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
 from lightleak.experiments.kinds.released.models import load_judge
+from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.kinds.released.world import prepare_world
-from lightleak.experiments.released_summary import print_released_summary
+from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import write_whole
 from lightleak.targets import build_network
@@ -62,9 +63,9 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
         """See `Kind.describe`."""
         describe_released_plan(config, console)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_released_summary(results, console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return released_tables(results)
 
     def leave(self, folder: Path, rows: Rows) -> None:
         """See `gather_entries`."""

@@ -25,8 +25,9 @@ from lightleak.experiments.kind import Captured, Checked, Kind, Stage
 from lightleak.experiments.kinds.updates.captures import load_capture
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.kinds.updates.plan import audit_units, capture_facts, plan_units
+from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.results import print_summary
+from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, finished_files, kept_cells, unit_file
 from lightleak.targets.own import trust_network
@@ -69,9 +70,9 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         """See `Kind.describe`."""
         describe_plan(config, console)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_summary(dict(results), console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return update_tables(results)
 
 
 def attack_stage(units: list[Unit], plan: Plan, config: AuditConfig, folder: Path, device: torch.device) -> Stage:

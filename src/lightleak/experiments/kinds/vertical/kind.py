@@ -18,10 +18,11 @@ from lightleak.experiments.kinds.vertical.choices import attack_named, defense_n
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import observation_of, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
+from lightleak.experiments.kinds.vertical.summary import vertical_tables
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import write_whole
-from lightleak.experiments.vertical_summary import print_vertical_summary
 
 
 class VerticalKind(Kind[VerticalConfig, None]):
@@ -54,9 +55,9 @@ class VerticalKind(Kind[VerticalConfig, None]):
         """See `Kind.describe`."""
         describe_vertical_plan(config, console)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_vertical_summary(results, console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return vertical_tables(results)
 
     def rows(self, rows: Rows) -> Rows:
         """See `beside_own_columns`."""

@@ -1,13 +1,10 @@
 """The table on the terminal after a vertical audit."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table as Grid
-from rich.text import Text
-
+from lightleak.experiments.terminal import Column, Lines, percent
 from lightleak.report.estimate import Estimate
 from lightleak.report.vertical.comparison import Group, chosen_on_other_seeds, compare
 from lightleak.report.vertical.defended import place_of
@@ -22,59 +19,49 @@ ROOM = 36
 """Characters for property and attack together: with the numbers and a blank between columns 78 of 80."""
 
 LONGEST_ATTACK = 16
-"""A longer name goes on in the next line, as a property does that needs more than the rest of `ROOM`."""
+"""A longer name continues on the next line, as does a property longer than the rest of `ROOM`."""
 
 
-def print_vertical_summary(results: Mapping[str, Any], console: Console) -> None:
-    """One line per property, adversary and attack, means over seeds; it fits a terminal of 80 columns.
+def vertical_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
+    """One line per property, adversary and attack, means over seeds; settings that differ have a table each.
 
     ``true`` and ``found`` are shares in percent, ``MAE`` is the mean absolute error in points with the 95% interval of
-    that mean over ``n`` seeds. What all lines share is said above them; other settings have a heading each. Below the
-    lines of a setting stands what was learned from the exchange, by the attack chosen on other seeds.
+    that mean over ``n`` seeds. Below the lines of a setting stands what was learned from the exchange, by the attack
+    chosen on other seeds.
 
     Args:
         results: content of ``results.json``.
-        console: where to print.
     """
-    rows = results["rows"]
-    groups = compare(parse_result(row, "", f"results.json, row {i}") for i, row in enumerate(rows))
+    groups = compare(parse_result(row, "", f"results.json, row {i}") for i, row in enumerate(results["rows"]))
     if not groups:
-        console.print("nothing is finished yet")
         return
     differing = varying(group.setting for group in groups)
     shared = setting_words(groups[0].setting, [name for name in PARTS if name not in differing])
-    _say(console, "; ".join([", ".join(shared), "true and found: share in %, MAE: mean error in points"]).lstrip("; "))
+    said = ["; ".join([", ".join(shared), "true and found: share in %, MAE: mean error in points"]).lstrip("; ")]
     for setting in dict.fromkeys(group.setting for group in groups):
         if differing:
-            _say(console, "")
-            _say(console, ", ".join(setting_words(setting, [name for name in PARTS if name in differing])))
+            said += ["", ", ".join(setting_words(setting, [name for name in PARTS if name in differing]))]
         here = [group for group in groups if group.setting == setting]
-        console.print(_grid(NUMBER_COLUMNS, [_cells(group) for group in _ordered(here)]), highlight=False)
-        _print_learned(here, console)
-
-
-def _say(console: Console, words: str) -> None:
-    console.print(words, soft_wrap=True, highlight=False, markup=False)
+        yield _lines(said, NUMBER_COLUMNS, [_cells(group) for group in _ordered(here)])
+        yield from _learned(here)
+        said = []
 
 
 def _ordered(groups: Iterable[Group]) -> list[Group]:
     return sorted(groups, key=lambda group: (group.property_name, group.adversary))
 
 
-def _print_learned(groups: Sequence[Group], console: Console) -> None:
-    """What each adversary learned of each property, beside its own columns alone; nothing where there is no null."""
+def _learned(groups: Sequence[Group]) -> Iterator[Lines]:
+    """What each adversary learned of each property, compared with its own columns alone, where that is known."""
     places = [[one for one in groups if place_of(one) == place] for place in dict.fromkeys(map(place_of, groups))]
     best = [group for members in places if (group := chosen_on_other_seeds(members)) is not None]
     if not any(group.learned for group in best):
         return
-    _say(
-        console,
+    said = (
         "learned from the exchange: points closer than own columns alone, by the attack chosen on other seeds; the "
-        "intervals hold for all lines at once; rows: random sample that is worth as much",
+        "intervals are simultaneous over all lines; rows: size of a random sample of the same value"
     )
-    console.print(
-        _grid(LEARNED_COLUMNS, [_learned_cells(group, len(best)) for group in _ordered(best)]), highlight=False
-    )
+    yield _lines([said], LEARNED_COLUMNS, [_learned_cells(group, len(best)) for group in _ordered(best)])
 
 
 def _learned_cells(group: Group, places: int) -> list[str]:
@@ -91,16 +78,11 @@ def _learned_cells(group: Group, places: int) -> list[str]:
     ]
 
 
-def _grid(columns: Mapping[str, int], lines: Sequence[Sequence[str]]) -> Grid:
-    grid = Grid(box=None, padding=(0, 1, 0, 0), pad_edge=False, header_style="bold")
-    attack = min(max(len("attack"), *(len(cells[2]) for cells in lines)), LONGEST_ATTACK)
-    for name, width in (("property", ROOM - attack), ("by", 2), ("attack", attack)):
-        grid.add_column(name, max_width=width, overflow="fold")
-    for name, width in columns.items():
-        grid.add_column(name, min_width=width, justify="right", no_wrap=True)
-    for cells in lines:
-        grid.add_row(*map(Text, cells))  # brackets in a user's names are no markup
-    return grid
+def _lines(said: Sequence[str], numbers: Mapping[str, int], cells: Sequence[Sequence[str]]) -> Lines:
+    attack = min(max(len("attack"), *(len(line[2]) for line in cells)), LONGEST_ATTACK)
+    names = {"property": ROOM - attack, "by": 2, "attack": attack}
+    texts = [Column(name, is_number=False, most=width) for name, width in names.items()]
+    return Lines(said, [*texts, *(Column(name, least=width) for name, width in numbers.items())], cells)
 
 
 def _cells(group: Group) -> list[str]:
@@ -119,4 +101,4 @@ def _cells(group: Group) -> list[str]:
 
 
 def _percent(value: Estimate | None) -> str:
-    return "-" if value is None else f"{100 * value.mean:.1f}"
+    return percent(None if value is None else value.mean)
