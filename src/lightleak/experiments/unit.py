@@ -23,6 +23,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
+from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.score import match, matched, score
 
 Observed = tuple[ClientUpdate, GroundTruth | None]
