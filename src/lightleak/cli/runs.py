@@ -15,7 +15,8 @@ PROVFL_TRIALS = 10
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a config, print its plan, or finish the run of a folder."""
-    from lightleak.experiments.load import kind_of, load_config
+    from lightleak.experiments.load import load_config
+    from lightleak.experiments.plan_text import describe_plan
     from lightleak.experiments.run import resumed_config, run_audit
 
     _quiet_lightning()
@@ -32,7 +33,7 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
     else:
         config = load_config(parsed.config, flag_settings(rest))
     if parsed.plan:
-        kind_of(config).describe(config, console)
+        describe_plan(config, console)
         return
     run_audit(config, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)

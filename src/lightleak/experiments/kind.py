@@ -11,6 +11,7 @@ import torch
 from rich.console import Console
 
 from lightleak.experiments.campaign import Pack, PackPlan
+from lightleak.experiments.probe import RunPlan
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.terminal import Lines
 
@@ -119,8 +120,8 @@ class Kind(ABC, Generic[C, W]):
         """Find the captures below ``root`` and check every attack on them; arguments and errors as for `check`."""
 
     @abstractmethod
-    def describe(self, config: C, console: Console) -> None:
-        """Print what a run would do and take, without doing it."""
+    def plan(self, checked: Checked[C, W], device: torch.device) -> RunPlan:
+        """What a run would do and take, without doing it."""
 
     @abstractmethod
     def tables(self, results: Mapping[str, Any]) -> Iterable[Lines]:

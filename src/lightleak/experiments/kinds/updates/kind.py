@@ -25,8 +25,9 @@ from lightleak.experiments.kind import Captured, Checked, Kind, Stage
 from lightleak.experiments.kinds.updates.captures import load_capture
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.kinds.updates.plan import audit_units, capture_facts, plan_units
+from lightleak.experiments.kinds.updates.run_plan import plan_updates
 from lightleak.experiments.kinds.updates.summary import update_tables
-from lightleak.experiments.plan_text import describe_plan
+from lightleak.experiments.probe import RunPlan
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, finished_files, kept_cells, unit_file
@@ -66,9 +67,9 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         """See `Kind.captured`."""
         return check_units(config, partial(captured_units, config, root), pass_over)
 
-    def describe(self, config: AuditConfig, console: Console) -> None:
-        """See `Kind.describe`."""
-        describe_plan(config, console)
+    def plan(self, checked: Checked[AuditConfig, Experiment], device: torch.device) -> RunPlan:
+        """See `Kind.plan`."""
+        return plan_updates(checked.config, checked.world, device)
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
         """See `Kind.tables`."""
