@@ -55,6 +55,12 @@ class Stepping:
     def options(self) -> dict[str, Any]:
         return self.given
 
+    def on_card(self, device: torch.device) -> "Stepping":
+        return self
+
+    def memory(self, update: Any, together: int, device: torch.device) -> None:
+        return None
+
     def run_many(self, updates: list[Any], seeds: Any, device: torch.device) -> None:
         assert len(updates) == len(seeds)
         self.clock.steps_run.append(self.given["steps"])
