@@ -88,7 +88,7 @@ class Kind(ABC, Generic[C, W]):
     Attributes:
         name: as configs name it.
         config: class of its config.
-        keys: columns, besides those of `results.GROUP_KEYS`, on which rows of one group of the summary agree.
+        keys: columns that identify a group of the summary, in addition to `results.GROUP_KEYS`.
         per: see `lightleak.metrics.summary.summarize_rows`.
         private: folders of a run that a redacted run does not keep.
     """
@@ -132,4 +132,4 @@ class Kind(ABC, Generic[C, W]):
         return rows
 
     def leave(self, folder: Path, rows: Rows) -> None:
-        """Write the files of a run folder that the report reads besides results.json."""
+        """Write the files of a run folder that the report reads in addition to results.json."""

@@ -24,7 +24,7 @@ PROBE_SECONDS = 10.0
 attack without steps, such as exact inversion, runs one unit whole."""
 
 SETUP_UNITS = 4
-"""Units that are observed, scored and written to learn what that takes beside the steps."""
+"""Units that are observed, scored and written to measure the time spent outside the steps."""
 
 GROWTH = 4
 """Factor between the numbers of steps that are tried."""
@@ -39,7 +39,7 @@ class Cost:
     """What units of one kind take on one device.
 
     Attributes:
-        unit: seconds of a unit beside the steps: to observe, initialise, match, score and write it.
+        unit: seconds of a unit outside the steps: to observe, initialize, match, score and write it.
         step: seconds of a step per unit of a full pack.
         steps: steps of the attack; 0 where it has none.
         memory: bytes of one call: the peak on a GPU; on a CPU the attack's estimate, or the growth of the process;

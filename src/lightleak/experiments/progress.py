@@ -116,8 +116,8 @@ class CampaignProgress:
         costs: of the packs that are not done yet, by number.
         files: names of the files that each of them leaves.
         folder: where those files are.
-        report: told about work done.
-        finished: told how many of these files there are.
+        report: called with work done.
+        finished: called with the number of these files that exist.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class Unit:
         attack: attack name.
         options: its settings.
         observe: makes or reads the observation (and the truth, where the run owns it).
-        facts: what the results row says besides the scores; ``batch_size`` is needed.
+        facts: columns of the results row other than the scores; ``batch_size`` is required.
         seed: root of the unit's random streams.
         stream: name of those streams; empty: the id. Units that are to be compared may share one.
     """
@@ -149,7 +149,7 @@ def run_pack(
         folder: the run folder.
         device: where the attack runs.
         kept: what is kept of each cell.
-        report: told about work done, in the unit of `Unit.cost`.
+        report: called with work done, in the unit of `Unit.cost`.
 
     Raises:
         LightLeakError: the memory of a GPU does not suffice.
