@@ -25,7 +25,7 @@ def written(folder: Path, tree: dict[str, Any]) -> Path:
 )
 def test_a_file_with_the_old_name_of_a_kind_is_read(old: str | None, new: str, tmp_path: Path) -> None:
     tree = {"data": {"name": "synthetic"}, **({} if old is None else {"kind": old})}
-    tree |= {"defenses": {"sign": {}}} if old == "defence-frontier" else {}
+    tree |= {"defenses": ["sign"]} if old == "defence-frontier" else {}
     assert load_config(written(tmp_path, tree)).kind == new
 
 

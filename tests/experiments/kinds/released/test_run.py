@@ -249,7 +249,7 @@ def test_the_plan_says_what_would_be_done(config: ReleasedConfig, capsys: pytest
     said = capsys.readouterr().out
     lines = [line.split() for line in said.splitlines()]
     assert [line[2] for line in lines if line[:1] == ["training"] and line[1].isdigit()] == list(ROLES)
-    assert {line[0] for line in lines if line[2:3] == ["target"]} == set(config.attacks)
+    assert {line[0] for line in lines if line[2:3] == ["target"]} == {"training", *config.attacks}
     assert " of this run, without its start" in said
     assert "3 private: d0, d1, d2" in said and "plgmi, public_pseudo_labelled, public_random" in said
 
