@@ -175,12 +175,15 @@ def test_the_growth_of_the_process_is_its_peak_memory(monkeypatch: pytest.Monkey
     status = tmp_path / "status"
     monkeypatch.setattr(probe, "STATUS", status)
     monkeypatch.setattr(probe, "CLEAR_REFS", tmp_path / "clear_refs")
+    probe._baseline.cache_clear()
     status.write_text("Name:\tpython\nVmHWM:\t   900 kB\nVmRSS:\t   500 kB\n")
     with probe.peak_memory(torch.device("cpu")) as peak:
         status.write_text("VmHWM:\t   740 kB\nVmRSS:\t   510 kB\n")
     assert peak() == 240 * 1024
     assert (tmp_path / "clear_refs").read_text() == "5"
+    probe._baseline.cache_clear()
     status.unlink()  # systems other than Linux
     with probe.peak_memory(torch.device("cpu")) as peak:
         pass
     assert peak() is None
+    probe._baseline.cache_clear()

@@ -63,7 +63,7 @@ def print_probed(probed: Probed, device: torch.device, workers: int, console: Co
 
 def table_lines(found: Sequence[Estimate]) -> list[str]:
     """One line per kind of work, at most 100 columns wide, under a line of titles."""
-    titles = ("attack", "rows", "updates", "units", "packs", "memory", "a unit", "in all")
+    titles = ("attack", "rows", "source", "units", "packs", "memory", "a unit", "in all")
     rows = [
         (
             one.attack,

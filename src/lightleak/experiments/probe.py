@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -193,7 +194,7 @@ def measure_pack(make: Callable[[int], Pack], steps: int, device: torch.device, 
 
 @contextmanager
 def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
-    """Measure the peak memory of a block: of its tensors on a GPU, what the process grew by on a CPU.
+    """Measure peak memory: of tensors on a GPU, the growth of the process since the first probe on a CPU.
 
     Yields:
         Returns bytes; None where the system does not say.
@@ -202,7 +203,7 @@ def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
         torch.cuda.reset_peak_memory_stats(device)
         yield lambda: torch.cuda.max_memory_allocated(device)
         return
-    before = _resident("VmRSS")
+    before = _baseline()
     try:
         CLEAR_REFS.write_text("5")  # resets VmHWM, the greatest resident size so far
     except OSError:
@@ -213,6 +214,12 @@ def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
         return None if before is None or greatest is None else max(0, greatest - before)
 
     yield grown
+
+
+@cache
+def _baseline() -> int | None:
+    """Resident size before the first probe; what a probe has freed may be kept by the allocator and reused."""
+    return _resident("VmRSS")
 
 
 def _resident(name: str) -> int | None:

@@ -147,6 +147,7 @@ def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, se
             )
         cost = replace(cost, unit=cost.unit * attacked)
         name = members[0].who
-        source = f"{len(attacks) * attacked} attacks"
+        adversaries = " and ".join(dict.fromkeys(adversary for _, adversary in attacks))
+        source = f"{len(attacks) * attacked} of {adversaries}"
         found.append(Estimate(f"training, {name}", config.training.batch_size, source, (1,) * len(members), cost))
     return Probed([found])
