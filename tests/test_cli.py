@@ -257,8 +257,8 @@ def test_default_folder_is_named_after_the_config(lightleak_command: Command) ->
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--resume", "done", "--seed", "1"], "--resume takes its settings from the run folder, got '--seed'"),
-        (["--resume", "done", "--output", "other"], "--resume goes on in its own folder, got --output"),
+        (["--resume", "done", "--seed", "1"], "--resume takes its settings from the run folder; remove '--seed'"),
+        (["--resume", "done", "--output", "other"], "--resume continues in its own folder; remove --output"),
         (["other.yaml", "--resume", "done"], "done holds a run of another config than other.yaml"),
         (["other.yaml", "--output", "done"], "done holds a run of another config"),
     ],

@@ -29,13 +29,14 @@ from lightleak.data.user_table import load_table
 from lightleak.experiments.captures import find_captures
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
+from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.leakage_callback import LeakageCallback
 from lightleak.experiments.load import kind_of
 from lightleak.experiments.load import load_config as load_audit
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.results import print_summary
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
+from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import Observed
 from lightleak.report.build import FILE_NAME as REPORT_FILE
 from lightleak.targets.own import MEMORY, hand_over, is_own, trust_network
@@ -108,7 +109,7 @@ class Leakage:
         if any(row.get("kind") for row in self.results["rows"]) or "study" in self.results:
             return f"{len(self.results['rows'])} results; report: {self.report}"
         text = io.StringIO()
-        print_summary(dict(self.results), Console(file=text, width=TERMINAL, color_system=None))
+        print_results(update_tables(self.results), self.results, Console(file=text, width=TERMINAL, color_system=None))
         return text.getvalue().rstrip()
 
 

@@ -27,7 +27,7 @@ from lightleak.experiments import campaign, packing
 from lightleak.experiments.campaign import finished_rows, run_lane, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.kind import captured_units
+from lightleak.experiments.kinds.updates.kind import stored_units
 from lightleak.experiments.kinds.updates.plan import audit_units, plan_units
 from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.run import run_audit
@@ -205,7 +205,7 @@ def test_a_pack_that_fails_stops_the_run_with_its_error(
 ) -> None:
     damaged, _ = save_captures(tmp_path / "captures")
     (damaged / "truth" / "truth.safetensors").write_bytes(b"damaged")
-    plan = partial(captured_units, tiny(attacks=["random"]), tmp_path / "captures")
+    plan = partial(stored_units, tiny(attacks=["random"]), tmp_path / "captures")
     monkeypatch.setattr(campaign, "run_in_processes", in_threads)
     with pytest.raises(ObservationError, match="is not a safetensors file"):
         run_units(plan, tmp_path / "run", CPU, workers=workers, quiet=True)

@@ -24,10 +24,11 @@ from lightleak.experiments.attack_settings import label_setting, label_sharing, 
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
 from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.packing import plan_packs
-from lightleak.experiments.results import print_summary
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import candidates, largest
 
 PLANNED = Feasibility((3, 3), (9, 9), (8, 8), 0.0, "partial", "a test says so")
@@ -111,7 +112,7 @@ def test_rows_cells_and_summary_carry_the_certificate(tmp_path: Path, tiny: Any)
 def test_without_certificates_the_table_has_no_column_for_them(tmp_path: Path, tiny: Any) -> None:
     results = run_audit(tiny(attacks=["random"], training__epochs=0), tmp_path / "run", console=Console(quiet=True))
     console = Console(file=io.StringIO(), width=120)
-    print_summary(results, console)
+    print_results(update_tables(results), results, console)
     assert "proven" not in console.file.getvalue()  # type: ignore[attr-defined]
 
 

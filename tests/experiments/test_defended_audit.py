@@ -237,4 +237,4 @@ def test_what_no_defence_can_protect_is_refused_before_any_work(
 
 def test_plan_names_the_defence(tiny: Config, capsys: pytest.CaptureFixture[str]) -> None:
     describe_plan(tiny(**NOISE), Console(width=200), seconds=0.1)
-    assert "defence   Gaussian noise of scale 0.01" in capsys.readouterr().out
+    assert "defense   Gaussian noise of scale 0.01" in capsys.readouterr().out

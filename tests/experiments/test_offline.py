@@ -22,7 +22,7 @@ from lightleak.experiments import campaign, run
 from lightleak.experiments.captures import find_captures
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.kind import captured_units
+from lightleak.experiments.kinds.updates.kind import stored_units
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.run import resume_audit, run_audit
 from lightleak.protocols.recorded_batch import RecordedBatch
@@ -101,7 +101,7 @@ def test_a_row_says_that_labels_were_restored_where_none_were_shared(
     for attack in ("exact", "audit_max", "random"):
         config = tiny(attacks={attack: {}})  # labels: true, as it is where nothing is said
         for folder, said in (("shared", "true"), ("hidden", "restored")):
-            assert {unit.facts["labels"] for unit in captured_units(config, tmp_path / folder)} == {said}
+            assert {unit.facts["labels"] for unit in stored_units(config, tmp_path / folder)} == {said}
 
 
 @pytest.mark.usefixtures("no_attack")
@@ -123,7 +123,7 @@ def test_truth_of_another_framework_is_checked_as_well(
     truth = RecordedBatch.load(folder / "truth")
     shutil.rmtree(folder / "truth")
     GroundTruth(truth.inputs, truth.labels).save(folder / "truth")
-    assert len(captured_units(tiny(), tmp_path / "captures")[0].observe()[1].inputs) == 3
+    assert len(stored_units(tiny(), tmp_path / "captures")[0].observe()[1].inputs) == 3
     GroundTruth(truth.inputs.flip(1), truth.labels).save(folder / "truth")
     with pytest.raises(ObservationError, match="does not reproduce"):
         attack_captures(tiny(), tmp_path / "captures", tmp_path / "run", console=silent)
@@ -169,7 +169,7 @@ def test_captures_of_different_tables_are_attacked_each_by_its_own(
     save_captures(tmp_path / "captures" / "second", sizes=(4,), seed=5, data__options__table_seed=7)
     config = tiny(attacks={"tableak": {"steps": 20, "restarts": 2}})
     together = attack_captures(config, tmp_path / "captures", tmp_path / "together", console=silent)
-    units = captured_units(config, tmp_path / "captures")
+    units = stored_units(config, tmp_path / "captures")
     for row, unit in zip(together["rows"], units, strict=True):
         update, _ = unit.observe()
         alone = ATTACKS.get("tableak")(**unit.options).run(update, derive_seed(unit.seed, unit.attack, unit.id))
@@ -189,10 +189,8 @@ def test_captures_are_found_at_any_depth_and_alone(tmp_path: Path, save_captures
 def test_units_are_named_after_the_path(tmp_path: Path, tiny: Any, save_captures: Save) -> None:
     save_captures(tmp_path / "a" / "b", sizes=(3,))
     config = tiny(attacks=["random"])
-    assert [u.id for u in captured_units(config, tmp_path)] == ["random-a-b-e000-s000000-r0"]
-    assert [u.id for u in captured_units(config, tmp_path / "a" / "b" / "e000-s000000-r0")] == [
-        "random-e000-s000000-r0"
-    ]
+    assert [u.id for u in stored_units(config, tmp_path)] == ["random-a-b-e000-s000000-r0"]
+    assert [u.id for u in stored_units(config, tmp_path / "a" / "b" / "e000-s000000-r0")] == ["random-e000-s000000-r0"]
 
 
 def test_an_interrupted_attack_goes_on(
@@ -245,7 +243,7 @@ def test_captures_of_an_audit_give_its_own_numbers(tmp_path: Path, finished: Pat
 def test_reading_a_capture_leaves_the_global_generator(tmp_path: Path, tiny: Any, save_captures: Save) -> None:
     save_captures(tmp_path, target__options={"hidden": [6], "dropout": 0.5})
     state = torch.get_rng_state()
-    for unit in captured_units(tiny(), tmp_path):
+    for unit in stored_units(tiny(), tmp_path):
         unit.observe()
     assert torch.equal(torch.get_rng_state(), state)
 

@@ -10,10 +10,12 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.experiments import plan_text
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates import run_plan
 from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.plan_text import captured_units, describe_plan, monitored_units, print_estimate, table_lines
+from lightleak.experiments.kinds.updates.run_plan import captured_units, monitored_units
+from lightleak.experiments.packing import plan_packs
+from lightleak.experiments.plan_text import describe_plan, print_estimate, table_lines
 from lightleak.experiments.probe import Cost, Estimate
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.training_probe import TrainingCost, probe_training
@@ -29,8 +31,8 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     def estimated(packs: list[list[Any]], *_: Any) -> list[Estimate]:
         return [Estimate(p[0].attack, p[0].facts["batch_size"], p[0].facts["source"], (len(p),), cost) for p in packs]
 
-    monkeypatch.setattr(plan_text, "estimate", estimated)
-    monkeypatch.setattr(plan_text, "probe_training", lambda *_: TrainingCost(10, 5.0, 10.0))
+    monkeypatch.setattr(run_plan, "estimate", estimated)
+    monkeypatch.setattr(run_plan, "probe_training", lambda *_: TrainingCost(10, 5.0, 10.0))
 
 
 def test_stand_ins_are_the_units_that_the_training_leaves(tmp_path: Path, tiny: Any, silent: Console) -> None:
@@ -42,7 +44,7 @@ def test_stand_ins_are_the_units_that_the_training_leaves(tmp_path: Path, tiny: 
     assert [(u.attack, u.options, u.facts["epoch"]) for u in planned] == [
         (u.attack, u.options, u.facts["epoch"]) for u in real
     ]
-    assert [plan_text.plan_packs([u], CPU)[0][0].rows for u in planned] == [u.rows for u in real]
+    assert [plan_packs([u], CPU)[0][0].rows for u in planned] == [u.rows for u in real]
     ATTACKS.get("inverting_gradients")(steps=2).check(planned[0].observe()[0])
     # Epochs that the training does not reach are recorded by nobody.
     beyond = tiny(capture__epochs=[1, 5], capture__per_epoch=2)

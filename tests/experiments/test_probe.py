@@ -55,6 +55,12 @@ class Stepping:
     def options(self) -> dict[str, Any]:
         return self.given
 
+    def on_card(self, device: torch.device) -> "Stepping":
+        return self
+
+    def memory(self, update: Any, together: int, device: torch.device) -> None:
+        return None
+
     def run_many(self, updates: list[Any], seeds: Any, device: torch.device) -> None:
         assert len(updates) == len(seeds)
         self.clock.steps_run.append(self.given["steps"])
@@ -134,3 +140,50 @@ def test_a_real_pack_is_probed_and_nothing_is_left(packs: list[list[Unit]], tmp_
     assert isinstance(found[0], Estimate) and found[0].cost.seconds > 0
     assert found[0].cost.memory is not None and found[0].cost.memory > 0
     assert sorted(Path.cwd().iterdir()) == before
+
+
+class Epochs:
+    """A pack whose training takes two seconds an epoch, after three seconds of preparation."""
+
+    ids = ("one",)
+    cost = 1.0
+
+    def __init__(self, clock: Clock, epochs: int) -> None:
+        self.clock, self.epochs = clock, epochs
+
+    def run(self, folder: Path, device: torch.device, report: Any) -> None:
+        assert (folder / "units").is_dir()
+        self.clock.steps_run.append(self.epochs)
+        self.clock.now += 3 + 2 * self.epochs
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "ran", "unit", "step"),
+    [(20, 100.0, [1, 1, 5], 3, 2), (3, 100.0, [1, 1, 3], 3, 2), (20, 1.0, [1, 5], 3, 2), (0, 1.0, [1], 5, 0)],
+)
+def test_a_pack_is_measured_by_packs_of_few_steps(
+    steps: int, seconds: float, ran: list[int], unit: float, step: float, tmp_path: Path, monkeypatch: Any
+) -> None:
+    clock = Clock(monkeypatch, unit=0.0, step=0.0)
+    cost = probe.measure_pack(lambda n: Epochs(clock, n), steps, torch.device("cpu"), tmp_path, seconds)
+    assert clock.steps_run == ran
+    assert (cost.unit, cost.step, cost.steps) == (unit, step, steps)
+    assert cost.seconds == unit + steps * step
+
+
+def test_the_growth_of_the_process_is_its_peak_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    monkeypatch.setattr(probe, "STATUS", status)
+    monkeypatch.setattr(probe, "CLEAR_REFS", tmp_path / "clear_refs")
+    probe._baseline.cache_clear()
+    status.write_text("Name:\tpython\nVmHWM:\t   900 kB\nVmRSS:\t   500 kB\n")
+    with probe.peak_memory(torch.device("cpu")) as peak:
+        status.write_text("VmHWM:\t   740 kB\nVmRSS:\t   510 kB\n")
+    assert peak() == 240 * 1024
+    assert (tmp_path / "clear_refs").read_text() == "5"
+    probe._baseline.cache_clear()
+    status.unlink()  # systems other than Linux
+    with probe.peak_memory(torch.device("cpu")) as peak:
+        pass
+    assert peak() is None
+    probe._baseline.cache_clear()

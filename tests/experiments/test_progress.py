@@ -1,8 +1,11 @@
 """A bar that counts what this process, its workers and others do, each pack once."""
 
+import io
+import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from lightleak.experiments import progress
 from lightleak.experiments.progress import CampaignProgress
@@ -56,3 +59,17 @@ def test_a_pack_that_was_finished_is_not_lost_with_its_worker(
     campaign.look()
     campaign.lose(0)
     assert sum(told) == 10.0
+
+
+def test_a_log_gets_lines_with_units_elapsed_and_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
+    console = Console(file=io.StringIO(), force_terminal=False, width=200)
+    with progress.Bar("attacks", 40.0, 8, 2, console) as bar:
+        bar(10.0)
+        bar.finished(4)
+        time.sleep(0.4)
+    first, *between, last = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert first.startswith("2 of 8 attacks done")
+    assert between and all(line.startswith("4 of 8 attacks done, 25% of the work, 0:0") for line in between)
+    assert all("elapsed, about" in line and line.endswith("left") for line in between)
+    assert last.startswith("4 of 8 attacks done, 0:0") and last.endswith("elapsed")

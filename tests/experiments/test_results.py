@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lightleak.experiments.results import print_summary, write_results
+from lightleak.experiments.kinds.updates.summary import update_tables
+from lightleak.experiments.results import write_results
+from lightleak.experiments.terminal import print_results
 
 
 def printed(results: dict[str, Any], width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
-    print_summary(results, console)
+    print_results(update_tables(results), results, console)
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
@@ -57,12 +59,12 @@ def test_what_differs_becomes_a_column(tmp_path: Path) -> None:
     assert [line.split()[0] for line in lines[2:]] == ["health-heritage", "adult"]
 
 
-def test_fedavg_and_the_defence_are_said_above_the_table(tmp_path: Path) -> None:
+def test_fedavg_and_the_defense_are_said_above_the_table(tmp_path: Path) -> None:
     local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 1}
     defended = local | {"defense": "dp_sgd", "defense_strength": 1.0, "epsilon": 2.943, "delta": 1e-5}
     defended |= {"release_epsilon": 4.377}
     head, _, line = printed(write_results(tmp_path, [row(**defended, epoch=3)]), width=200)
-    said = "; FedAvg, local epochs 5; defence dp_sgd 1; epsilon 2.94 of the training; "
+    said = "; FedAvg, local epochs 5; defense dp_sgd 1; epsilon 2.94 of the training; "
     assert f"{said}epsilon 4.38 of one update whose batch is known; cells and rows" in head
     assert line.startswith("round 3")
     plain, *_ = printed(write_results(tmp_path, [row(**local), row(**local | {"local_epochs": 1})]), width=200)

@@ -15,7 +15,8 @@ PROVFL_TRIALS = 10
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a config, print its plan, or finish the run of a folder."""
-    from lightleak.experiments.load import kind_of, load_config
+    from lightleak.experiments.load import load_config
+    from lightleak.experiments.plan_text import describe_plan
     from lightleak.experiments.run import resumed_config, run_audit
 
     _quiet_lightning()
@@ -23,16 +24,16 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
         raise UsageError("audit needs either a config or --resume DIR; see lightleak audit --help")
     if parsed.resume is not None:
         if rest:
-            raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well; leave it out")
+            raise UsageError(f"--resume takes its settings from the run folder; remove {rest[0]!r}")
         if parsed.output is not None:
-            raise UsageError("--resume goes on in its own folder, got --output as well; leave it out")
+            raise UsageError("--resume continues in its own folder; remove --output")
         config = resumed_config(folder)
         if parsed.config is not None and load_config(parsed.config) != config:
             raise UsageError(f"{folder} holds a run of another config than {parsed.config}; leave the config out")
     else:
         config = load_config(parsed.config, flag_settings(rest))
     if parsed.plan:
-        kind_of(config).describe(config, console)
+        describe_plan(config, console)
         return
     run_audit(config, folder, command, console)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
@@ -49,7 +50,7 @@ def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
 
 
 def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    """Begin, join or go on with a study."""
+    """Begin, join or resume a study."""
     from lightleak.tuning.config import load_tune_config
     from lightleak.tuning.run import run_tune
 

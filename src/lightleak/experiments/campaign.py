@@ -5,10 +5,10 @@ and every unit has a seed of its own, so results do not depend on who runs them 
 
 Processes share a folder and nothing else: the ranks of torchrun or srun on one node or many, the workers that each
 starts on its own cores or GPUs, and whoever starts the same command a second time. Each makes the plan, takes the
-costliest pack that waits and that nobody has claimed (`lightleak.core.claims`), runs it, and goes on; a pack whose
-process died is taken over. There is no process group of ``torch.distributed`` and nothing is reduced or broadcast: a
-rank that dies, or never comes, does not keep the others from finishing. A pack that fails stops the process that ran
-it; the others come back to it when all else is done, and each that fails at it says so in turn.
+costliest pack that waits and that nobody has claimed (`lightleak.core.claims`), runs it, and takes the next; a pack
+whose process died is taken over. There is no process group of ``torch.distributed`` and nothing is reduced or
+broadcast: a rank that dies, or never starts, does not keep the others from finishing. A pack that fails stops the
+process that ran it; the others retry it when all else is done, and each that fails at it reports the error.
 
 Workers are processes: threads would wait for each other at every one of the many small operations of a step.
 """
@@ -82,8 +82,8 @@ class UpdatePack:
 PackPlan = Callable[[torch.device], Sequence[Pack]]
 """As `Plan`, but makes packs."""
 
-Told = Callable[[int, float], None]
-"""Told the number of a pack and work done on it."""
+Done = Callable[[int, float], None]
+"""Called with the number of a pack and the work done on it."""
 
 
 def run_units(
@@ -166,7 +166,7 @@ def run_packs(
 
 
 def run_lane(
-    packs: Sequence[Pack], folder: Path, device: torch.device, told: Told, look: Callable[[], object] = lambda: None
+    packs: Sequence[Pack], folder: Path, device: torch.device, done: Done, look: Callable[[], object] = lambda: None
 ) -> None:
     """Run packs one after the other until all are done, by this process or another.
 
@@ -188,7 +188,7 @@ def run_lane(
                         held.append(i)
                     elif not _is_among(finished_files(folder), packs[i], folder):
                         # A pack with a unit missing runs whole: other neighbours could round differently.
-                        packs[i].run(folder, device, partial(told, i))
+                        packs[i].run(folder, device, partial(done, i))
                         wait = pauses()
             left = held
             if left:
@@ -221,7 +221,7 @@ def _is_among(present: set[str], pack: Pack, folder: Path) -> bool:
 def _run_in_processes(plan: PackPlan, folder: Path, lanes: Sequence[torch.device], progress: CampaignProgress) -> None:
     running: dict[int, int] = {}
 
-    def told(worker: int, message: tuple[int, float]) -> None:
+    def done(worker: int, message: tuple[int, float]) -> None:
         running[worker] = message[0]
         progress.advance(*message)
 
@@ -229,7 +229,7 @@ def _run_in_processes(plan: PackPlan, folder: Path, lanes: Sequence[torch.device
         if code and worker in running:
             progress.lose(running[worker])
 
-    run_in_processes(_work, [(plan, folder, lane) for lane in lanes], told, ended, progress.look)
+    run_in_processes(_work, [(plan, folder, lane) for lane in lanes], done, ended, progress.look)
 
 
 def _work(plan: PackPlan, folder: Path, device: torch.device, tell: Callable[[tuple[int, float]], None]) -> None:
@@ -238,7 +238,7 @@ def _work(plan: PackPlan, folder: Path, device: torch.device, tell: Callable[[tu
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """A Trainer within a pack has nobody beside it: Lightning would mute its loggers on every rank but the first."""
+    """Let a Trainer within a pack log as rank 0: Lightning mutes its loggers on every rank but the first."""
     before = vars(rank_zero_only)["rank"]
     vars(rank_zero_only)["rank"] = 0
     try:

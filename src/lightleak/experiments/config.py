@@ -102,7 +102,12 @@ class DataConfig(TableSource):
 
 @dataclass(frozen=True)
 class TargetConfig:
-    """The network under audit: a name of the registry and its options."""
+    """The network under audit.
+
+    Attributes:
+        network: its registered name; see ``lightleak list targets``.
+        options: its settings, such as ``hidden`` for the widths of an MLP.
+    """
 
     network: str = "mlp"
     options: dict[str, Any] = field(default_factory=dict)

@@ -11,7 +11,9 @@ import torch
 from rich.console import Console
 
 from lightleak.experiments.campaign import Pack, PackPlan
+from lightleak.experiments.probe import RunPlan
 from lightleak.experiments.settings import RunConfig
+from lightleak.experiments.terminal import Lines
 
 C = TypeVar("C", bound=RunConfig)
 W = TypeVar("W")
@@ -86,7 +88,7 @@ class Kind(ABC, Generic[C, W]):
     Attributes:
         name: as configs name it.
         config: class of its config.
-        keys: columns, besides those of `results.GROUP_KEYS`, on which rows of one group of the summary agree.
+        keys: columns that identify a group of the summary, in addition to `results.GROUP_KEYS`.
         per: see `lightleak.metrics.summary.summarize_rows`.
         private: folders of a run that a redacted run does not keep.
     """
@@ -118,16 +120,16 @@ class Kind(ABC, Generic[C, W]):
         """Find the captures below ``root`` and check every attack on them; arguments and errors as for `check`."""
 
     @abstractmethod
-    def describe(self, config: C, console: Console) -> None:
-        """Print what a run would do and take, without doing it."""
+    def plan(self, checked: Checked[C, W], device: torch.device) -> RunPlan:
+        """What a run would do and take, without doing it."""
 
     @abstractmethod
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """Print the results as a table for a terminal."""
+    def tables(self, results: Mapping[str, Any]) -> Iterable[Lines]:
+        """The results as tables for a terminal; none where nothing is finished."""
 
     def rows(self, rows: Rows) -> Rows:
         """Rows of results.json, from the rows of the finished units."""
         return rows
 
     def leave(self, folder: Path, rows: Rows) -> None:
-        """Write the files of a run folder that the report reads besides results.json."""
+        """Write the files of a run folder that the report reads in addition to results.json."""

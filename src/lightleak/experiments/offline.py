@@ -13,6 +13,7 @@ from lightleak.experiments.kind import Captured
 from lightleak.experiments.load import kind_of
 from lightleak.experiments.redaction import dropped, redact_run
 from lightleak.experiments.run import finished_results, open_run_folder, run_stages
+from lightleak.experiments.terminal import print_results
 
 
 def attack_captures(
@@ -76,5 +77,5 @@ def attack_captured(
     results = run_stages(kind, config, stages, folder, device, console, captured.left_out)
     if config.redact == "all":  # what was attacked lies elsewhere, unless this run keeps it in its own folder
         redact_run(folder, config.redact)
-    kind.print_summary(results, console)
+    print_results(kind.tables(results), results, console)
     return results

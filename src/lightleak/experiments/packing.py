@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -176,3 +177,9 @@ def _read_sizes(file: Path) -> dict[str, int]:
         return {}
     entries = json.loads(file.read_text())["units_of_a_call"]
     return {json.dumps({k: v for k, v in e.items() if k != "units"}, sort_keys=True): e["units"] for e in entries}
+
+
+def packs_without_a_run(units: Sequence[Unit], device: torch.device) -> list[list[Unit]]:
+    """The packs that a run would have; no folder remembers what was found for them."""
+    with TemporaryDirectory() as folder:
+        return plan_packs(units, device, find_sizes(units, device, Path(folder)))

@@ -2,9 +2,12 @@
 
 import heapq
 import json
+import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +16,7 @@ import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.devices import one_thread, synchronize
+from lightleak.experiments.campaign import Pack
 from lightleak.experiments.packing import pack_key
 from lightleak.experiments.unit import Kept, Unit, as_called, run_pack
 
@@ -21,10 +25,14 @@ PROBE_SECONDS = 10.0
 attack without steps, such as exact inversion, runs one unit whole."""
 
 SETUP_UNITS = 4
-"""Units that are observed, scored and written to learn what that takes beside the steps."""
+"""Units that are observed, scored and written to measure the time spent outside the steps."""
 
 GROWTH = 4
 """Factor between the numbers of steps that are tried."""
+
+
+CLEAR_REFS = Path("/proc/self/clear_refs")
+STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -32,10 +40,11 @@ class Cost:
     """What units of one kind take on one device.
 
     Attributes:
-        unit: seconds of a unit beside the steps: to observe, initialise, match, score and write it.
+        unit: seconds of a unit outside the steps: to observe, initialize, match, score and write it.
         step: seconds of a step per unit of a full pack.
         steps: steps of the attack; 0 where it has none.
-        memory: bytes of one call: the peak on a GPU, the engine's estimate on a CPU; ``None``: not known.
+        memory: bytes of one call: the peak on a GPU; on a CPU the attack's estimate, or the growth of the process;
+            ``None`` where it is unknown.
     """
 
     unit: float
@@ -78,6 +87,36 @@ class Estimate:
         return [units * self.cost.seconds for units in self.packs]
 
 
+@dataclass(frozen=True)
+class Probed:
+    """What a run takes, by a probe.
+
+    Attributes:
+        stages: the work of each stage; all of it ends before the next stage begins.
+        before: seconds of work that is not divided among devices.
+        lines: names and texts printed below the table.
+        within: work that is shown in the table and counted in ``before``.
+    """
+
+    stages: Sequence[Sequence[Estimate]]
+    before: float = 0.0
+    lines: Sequence[tuple[str, str]] = ()
+    within: Sequence[Estimate] = ()
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What a run would do.
+
+    Attributes:
+        lines: names and texts.
+        probe: measures a small part of the work, in about so many seconds, and estimates the rest.
+    """
+
+    lines: Sequence[tuple[str, str]]
+    probe: Callable[[float], Probed]
+
+
 def estimate(
     packs: Iterable[Sequence[Unit]], device: torch.device, kept: Kept, seconds: float = PROBE_SECONDS
 ) -> list[Estimate]:
@@ -117,20 +156,78 @@ def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: flo
     if not steps:
         return Cost(of_unit, 0.0, 0, None)
     update, _ = pack[0].observe()
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
 
     def run(number: int) -> float:
         limited = as_called(ATTACKS.get(pack[0].attack)(**_with_steps(pack[0], number).options), device)
         return _timed(lambda: limited.run_many([update] * len(pack), range(len(pack)), device), device)
 
-    of_step = slope(run, steps, seconds) / len(pack)
-    memory = None
-    if device.type == "cuda":
-        memory = torch.cuda.max_memory_allocated(device)
-    else:
-        memory = attack.memory(update, len(pack), device)
+    with peak_memory(device) as peak:
+        of_step = slope(run, steps, seconds) / len(pack)
+    memory = peak() if device.type == "cuda" else attack.memory(update, len(pack), device)
     return Cost(max(0.0, of_unit - of_step), of_step, steps, memory)
+
+
+def measure_pack(make: Callable[[int], Pack], steps: int, device: torch.device, folder: Path, seconds: float) -> Cost:
+    """What a pack takes whose work has steps, such as the epochs of its training, from packs of few steps.
+
+    Args:
+        make: makes the pack with a number of steps.
+        steps: those of the whole pack; 0 where it has none.
+        device: where it runs.
+        folder: a run folder with what the pack needs; one that may be thrown away.
+        seconds: about what to spend; at least one pack is run.
+    """
+
+    def run(number: int) -> float:
+        shutil.rmtree(folder / "units", ignore_errors=True)
+        (folder / "units").mkdir(parents=True)
+        return _timed(lambda: make(number).run(folder, device, lambda _: None), device)
+
+    with one_thread(), peak_memory(device) as peak:
+        base = run(1)
+        if base < seconds:
+            base = run(1)  # what is loaded and allocated once is not counted
+        more = min(GROWTH, steps - 1)
+        of_step = max(0.0, run(1 + more) - base) / more if more > 0 else 0.0
+    return Cost(max(0.0, base - of_step), of_step, steps, peak())
+
+
+@contextmanager
+def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
+    """Measure peak memory: of tensors on a GPU, the growth of the process since the first probe on a CPU.
+
+    Yields:
+        Returns bytes; None where the system does not say.
+    """
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        yield lambda: torch.cuda.max_memory_allocated(device)
+        return
+    before = _baseline()
+    try:
+        CLEAR_REFS.write_text("5")  # resets VmHWM, the greatest resident size so far
+    except OSError:
+        before = None
+
+    def grown() -> int | None:
+        greatest = None if before is None else _resident("VmHWM")
+        return None if before is None or greatest is None else max(0, greatest - before)
+
+    yield grown
+
+
+@cache
+def _baseline() -> int | None:
+    """Resident size before the first probe; what a probe has freed may be kept by the allocator and reused."""
+    return _resident("VmRSS")
+
+
+def _resident(name: str) -> int | None:
+    try:
+        lines = STATUS.read_text().splitlines()
+    except OSError:
+        return None
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
 
 
 def slope(run: Callable[[int], float], steps: int, seconds: float) -> float:

@@ -69,7 +69,7 @@ class Bar:
         if self._live:
             self._live.start()
         else:
-            self._print(f"{self._said} done; {LINE_SECONDS:.0f} s between two lines like this one")
+            self._print(f"{self._said} done; progress is reported every {LINE_SECONDS:.0f} s")
             threading.Thread(target=self._print_lines, daemon=True).start()
         return self
 
@@ -83,7 +83,7 @@ class Bar:
     def _print_lines(self) -> None:
         while not self._over.wait(LINE_SECONDS):
             elapsed, share = time.monotonic() - self._began, self._work / self._total if self._total else 1.0
-            left = f"about {clock(elapsed * (1 - share) / share)} left" if share > 0 else "time left not known yet"
+            left = f"about {clock(elapsed * (1 - share) / share)} left" if share > 0 else "time left unknown"
             self._print(f"{self._said} done, {100 * share:.0f}% of the work, {clock(elapsed)} elapsed, {left}")
 
     def _print(self, line: str) -> None:
@@ -116,8 +116,8 @@ class CampaignProgress:
         costs: of the packs that are not done yet, by number.
         files: names of the files that each of them leaves.
         folder: where those files are.
-        report: told about work done.
-        finished: told how many of these files there are.
+        report: called with work done.
+        finished: called with the number of these files that exist.
     """
 
     def __init__(

@@ -22,6 +22,7 @@ from lightleak.experiments.load import kind_of, load_config
 from lightleak.experiments.redaction import dropped, redact_run
 from lightleak.experiments.results import RESULTS_FILE
 from lightleak.experiments.settings import read_settings
+from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import write_whole
 
 CONFIG_FILE = "config.yaml"
@@ -64,7 +65,7 @@ def run_audit(
     if config.redact:
         with Claims(folder / CLAIMS).wait_for("redaction"):
             redact_run(folder, config.redact, kind.private)
-    kind.print_summary(results, console)
+    print_results(kind.tables(results), results, console)
     return results
 
 
@@ -101,7 +102,7 @@ def finished_results(kind: Kind[Any, Any], config: Any, folder: Path, console: C
     """Print and return the results of a finished run that has dropped its captures; see `redact_run`."""
     redact_run(folder, config.redact)
     results: dict[str, Any] = json.loads((folder / RESULTS_FILE).read_text())
-    kind.print_summary(results, console)
+    print_results(kind.tables(results), results, console)
     return results
 
 

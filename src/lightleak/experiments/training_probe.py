@@ -11,6 +11,7 @@ from lightleak.core.devices import synchronize
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.launch import places_of
+from lightleak.experiments.probe import peak_memory
 from lightleak.experiments.training import one_training, prepare_training
 
 PROBE_BATCHES = 40
@@ -28,11 +29,13 @@ class TrainingCost:
         batches: of an epoch; a round of FedAvg is an epoch of one batch.
         batch: seconds of a batch.
         validation: seconds of the validation that follows an epoch.
+        memory: peak bytes of the training; see `lightleak.experiments.probe.peak_memory`.
     """
 
     batches: int
     batch: float
     validation: float
+    memory: int | None = None
 
     @property
     def epoch(self) -> float:
@@ -49,7 +52,7 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
         processes: that will train together; each takes its share of the batches.
 
     Raises:
-        UsageError: settings that the Trainer or the defence refuses.
+        UsageError: settings that the Trainer or the defense refuses.
     """
     alone = {name: value for name, value in config.training.trainer.items() if name not in ONE_DEVICE}
     config = replace(config, training=replace(config.training, trainer=alone))
@@ -60,6 +63,7 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
     with (
         TemporaryDirectory() as folder,
         kept,
+        peak_memory(device) as peak,
         one_training(
             alone,
             config.device,
@@ -71,8 +75,9 @@ def probe_training(config: AuditConfig, experiment: Experiment, processes: int =
         ) as trainer,
     ):
         trainer.fit(prepared.model, datamodule=prepared.data)
+        memory = peak()
         batches = len(prepared.data.train_dataloader())
-    return TrainingCost(-(-batches // processes), clock.batch, clock.validation)
+    return TrainingCost(-(-batches // processes), clock.batch, clock.validation, memory)
 
 
 class _Clock(lightning.Callback):

@@ -23,6 +23,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
+from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.score import match, matched, score
 
 Observed = tuple[ClientUpdate, GroundTruth | None]
@@ -37,7 +38,7 @@ class Unit:
         attack: attack name.
         options: its settings.
         observe: makes or reads the observation (and the truth, where the run owns it).
-        facts: what the results row says besides the scores; ``batch_size`` is needed.
+        facts: columns of the results row other than the scores; ``batch_size`` is required.
         seed: root of the unit's random streams.
         stream: name of those streams; empty: the id. Units that are to be compared may share one.
     """
@@ -148,7 +149,7 @@ def run_pack(
         folder: the run folder.
         device: where the attack runs.
         kept: what is kept of each cell.
-        report: told about work done, in the unit of `Unit.cost`.
+        report: called with work done, in the unit of `Unit.cost`.
 
     Raises:
         LightLeakError: the memory of a GPU does not suffice.
@@ -195,9 +196,10 @@ def keep_result(
     encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
-    row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder)
+    batch = None if truth is None else match(reconstruction, truth, encoder)
+    row |= dict.fromkeys(SCORES) if truth is None else score(reconstruction, truth, encoder, batch)
     row |= certificate_facts(reconstruction.certificate)
-    row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder)
+    row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder, batch)
     row |= {
         "seconds": reconstruction.seconds,
         "loss": reconstruction.loss,
@@ -207,7 +209,7 @@ def keep_result(
         "reconstruction": None,
     }
     if kept != "nothing":
-        cells = unscored(reconstruction) if truth is None else scored(reconstruction, truth, encoder)
+        cells = unscored(reconstruction) if truth is None else scored(reconstruction, truth, encoder, batch)
         if kept == "marks":
             cells[["true", "reconstructed"]] = ""
         file = Path("reconstructions") / f"{unit.id}.csv"
@@ -216,13 +218,15 @@ def keep_result(
     write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))
 
 
-def scored(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> pd.DataFrame:
+def scored(
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, batch: MatchedBatch | None = None
+) -> pd.DataFrame:
     """Cells in the long form of `matched`, and what the attack knows of the row without the truth.
 
     ``status`` is of its categories and label, ``digits`` says whether its numbers are certified as well.
     """
-    order = match(reconstruction, truth, encoder).order.tolist()
-    return _with_claims(matched(reconstruction, truth, encoder), reconstruction, order)
+    batch = batch or match(reconstruction, truth, encoder)
+    return _with_claims(matched(reconstruction, truth, encoder, batch), reconstruction, batch.order.tolist())
 
 
 def unscored(reconstruction: Reconstruction) -> pd.DataFrame:

@@ -10,6 +10,7 @@ from lightleak.core.matching import match_rows
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_pair
+from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.score import match
 
 NAMES = (
@@ -54,9 +55,9 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
 
 
 def certified_accuracy(
-    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, batch: MatchedBatch | None = None
 ) -> dict[str, float | None]:
-    """Whether certified rows are right, which takes the ground truth to check.
+    """Whether certified rows are right, which takes the ground truth to check; arguments as for `score`.
 
     A certified row claims its categories and label, and its numbers where its digits are certified too.
 
@@ -73,7 +74,7 @@ def certified_accuracy(
     certificate = reconstruction.certificate
     if certificate is None or certificate.certified == 0:
         return dict.fromkeys(("certified_accuracy", "certified_exact", "certified_wrong", "certified_digits_wrong"))
-    batch = match(reconstruction, truth, encoder)
+    batch = batch or match(reconstruction, truth, encoder)
     order = batch.order.tolist()
     proven = torch.tensor([certificate.status[i] == "certified" for i in order])
     claimed = categorical_mask(encoder) | torch.tensor([certificate.digits[i] for i in order]).unsqueeze(1)

@@ -29,8 +29,16 @@ def match(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEnco
     return MatchedBatch.compare(encoder, true_rows, reconstruction.rows, reconstruction.uncertainty)
 
 
-def score(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> dict[str, Any]:
+def score(
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, batch: MatchedBatch | None = None
+) -> dict[str, Any]:
     """Every number of one batch; see the metric of the same meaning for its definition.
+
+    Args:
+        reconstruction: what the attack found.
+        truth: the rows behind the update.
+        encoder: of both.
+        batch: `match` of the two, where the caller has it.
 
     Returns:
         Floats, NaN where the table has no such columns or the attack no entropy:
@@ -48,7 +56,7 @@ def score(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEnco
         UsageError: truth and encoder, or truth and reconstruction, are not of the same shape.
         DataError: the reconstruction does not fit the schema.
     """
-    batch = match(reconstruction, truth, encoder)
+    batch = batch or match(reconstruction, truth, encoder)
     hits = {kind: batch.of_kind(batch.hits, kind) for kind in ("categorical", "numerical")}
     entropy = {kind: batch.of_kind(batch.entropy, kind) for kind in ("categorical", "numerical")}
     values: dict[str, Tensor] = {
@@ -70,8 +78,10 @@ def score(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEnco
     }
 
 
-def matched(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> pd.DataFrame:
-    """The cells in long form, for ``reconstructions/*.csv``.
+def matched(
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, batch: MatchedBatch | None = None
+) -> pd.DataFrame:
+    """The cells in long form, for ``reconstructions/*.csv``; arguments as for `score`.
 
     Returns:
         One line per cell, row by row of the truth: ``row`` (0-based, of the truth), ``column``, ``true``,
@@ -81,7 +91,7 @@ def matched(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEn
         UsageError: truth and encoder, or truth and reconstruction, are not of the same shape.
         DataError: the reconstruction does not fit the schema.
     """
-    batch = match(reconstruction, truth, encoder)
+    batch = batch or match(reconstruction, truth, encoder)
     names = list(encoder.schema.names)
     n = len(batch.order)
     true_rows = encoder.decode(_encoded(truth, encoder), clamp=False)

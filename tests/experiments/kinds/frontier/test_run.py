@@ -12,12 +12,14 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.kinds.frontier import training as training_module
-from lightleak.experiments.kinds.frontier.kind import check_frontier, describe_frontier_plan
+from lightleak.experiments.kinds.frontier.kind import check_frontier
 from lightleak.experiments.kinds.frontier.plan import attack_units, packs_of, plan_frontier, prepare_frontier
-from lightleak.experiments.kinds.frontier.summary import print_frontier
+from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.kinds.frontier.training import TrainingJob
 from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.terminal import print_results
 
 CPU = torch.device("cpu")
 POINTS = ("none", "gaussian_noise-0.01", "gaussian_noise-10.0", "sign", "dp_sgd-1.0")
@@ -182,7 +184,7 @@ def test_a_redacted_run_keeps_no_values(small, silent, tmp_path) -> None:
 
 def test_a_plan_says_what_would_be_done(small) -> None:
     console = Console(file=io.StringIO(), width=200)
-    describe_frontier_plan(small(), console)
+    describe_plan(small(), console, seconds=0.1)
     said = console.file.getvalue()
     for words in (
         "synthetic: 96 training and 24 test rows",
@@ -190,10 +192,11 @@ def test_a_plan_says_what_would_be_done(small) -> None:
         "5: no defence; Gaussian noise of scale 0.01; Gaussian noise of scale 10",
         "trainings 10, 2 at each point",
         "12 on 2 clients of 4 rows: tableak, random",
-        "not estimated, what is told below is the attacks'",
-        " of this run, beside its start",
+        " of this run, without its start",
     ):
         assert words in said, words
+    trainings = [line.split()[2:5] for line in said.splitlines() if line.startswith("training ")]
+    assert trainings == [["none", "2", "2"], ["gaussian_noise", "4", "4"], ["sign", "2", "2"], ["dp_sgd", "2", "2"]]
 
 
 @pytest.mark.parametrize(
@@ -263,7 +266,7 @@ def test_the_terminal_shows_every_point_in_80_columns(finished) -> None:
     for row in results["rows"]:
         if row["defense"] == "dp_sgd":
             row |= longest
-    print_frontier(results, console)
+    print_results(frontier_tables(results), results, console)
     lines = console.file.getvalue().splitlines()[1:]
     assert "…" not in console.file.getvalue() and max(map(len, lines)) <= 80
     assert len(lines) == 1 + len(POINTS)

@@ -24,12 +24,13 @@ from lightleak.experiments.kinds.released import job
 from lightleak.experiments.kinds.released import world as worlds
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
-from lightleak.experiments.kinds.released.kind import describe_released_plan
-from lightleak.experiments.kinds.released.models import ModelPack, load_judge, load_model, training_rows
+from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, training_rows
 from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
+from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.released_summary import print_released_summary
+from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.terminal import print_results
 from lightleak.metrics.inversion.score import MEASURES
 from lightleak.metrics.summary import summarize
 
@@ -161,6 +162,16 @@ def test_a_kept_model_is_attacked_with_and_without_its_truth(
     assert (tmp_path / "bare" / "report.html").is_file()
 
 
+def test_two_workers_attack_a_kept_model_as_one_does(
+    done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path
+) -> None:
+    capture = done[0] / "captures"
+    few = replace(config, attacks={name: config.attacks[name] for name in ("public_pseudo_labelled", "public_random")})
+    one = attack_captures(few, capture, tmp_path / "one", [], SILENT)
+    two = attack_captures(replace(few, workers=2), capture, tmp_path / "two", [], SILENT)
+    assert untimed(one["rows"]) == untimed(two["rows"])
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -234,9 +245,12 @@ def test_wrong_settings_are_refused_before_any_work(
 
 
 def test_the_plan_says_what_would_be_done(config: ReleasedConfig, capsys: pytest.CaptureFixture[str]) -> None:
-    describe_released_plan(config, Console(width=200))
+    describe_plan(config, Console(width=200), seconds=0.1)
     said = capsys.readouterr().out
-    assert "time and memory: not estimated" in said
+    lines = [line.split() for line in said.splitlines()]
+    assert [line[2] for line in lines if line[:1] == ["training"] and line[1].isdigit()] == list(ROLES)
+    assert {line[0] for line in lines if line[2:3] == ["target"]} == {"training", *config.attacks}
+    assert " of this run, without its start" in said
     assert "3 private: d0, d1, d2" in said and "plgmi, public_pseudo_labelled, public_random" in said
 
 
@@ -403,7 +417,7 @@ def test_training_stops_when_the_loss_stands_still(changed: Callable[..., Releas
 def test_the_summary_on_the_terminal_stands_beside_public_rows(
     done: tuple[Path, dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    print_released_summary(done[1], Console(width=80))
+    print_results(released_tables(done[1]), done[1], Console(width=80))
     said = capsys.readouterr().out
     assert "trained on the target's rows it is right on" in said and "n: trainings" in said
     (group,) = (s for s in done[1]["summary"] if (s["label"], s["class"]) == ("public_random", "all"))

@@ -75,3 +75,13 @@ def test_a_capture_without_own_columns_is_attacked_without_the_null(finished, wa
     assert {row["attack"] for row in rows} == {"provfl_b_mixture", "prior"}
     assert all(row["own_columns_error"] is row["learned_from_exchange"] is None for row in rows)
     assert "its own columns alone were not measured" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_two_workers_give_the_rows_of_one(finished, watching, silent, tmp_path):
+    one = attack_captures(watching, finished / "captures", tmp_path / "one", [], silent)
+    two = attack_captures(dataclasses.replace(watching, workers=2), finished / "captures", tmp_path / "two", [], silent)
+    assert untimed(one) == untimed(two)
+
+
+def untimed(results):
+    return [{key: value for key, value in row.items() if "seconds" not in key} for row in results["rows"]]

@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 import torch
 from rich.console import Console
 
-from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
 from lightleak.experiments.experiment import target_name
@@ -23,11 +22,15 @@ from lightleak.experiments.kinds.frontier.plan import (
     plan_frontier,
     prepare_frontier,
 )
-from lightleak.experiments.kinds.frontier.summary import print_frontier
+from lightleak.experiments.kinds.frontier.points import Point
+from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.kinds.frontier.training import TrainingJob, training_words
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.launch import check_one_device
-from lightleak.experiments.plan_text import print_estimate
+from lightleak.experiments.packing import packs_without_a_run
+from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate
+from lightleak.experiments.terminal import Lines
+from lightleak.experiments.training_probe import probe_training
 from lightleak.experiments.unit import kept_cells
 from lightleak.targets.trainer import quiet_lightning
 
@@ -61,13 +64,13 @@ class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
             f"{root} use a config of kind: updates with attacks: [{', '.join(config.attacks)}]"
         )
 
-    def describe(self, config: FrontierConfig, console: Console) -> None:
-        """See `Kind.describe`."""
-        describe_frontier_plan(config, console)
+    def plan(self, checked: Checked[FrontierConfig, SharedExperiment], device: torch.device) -> RunPlan:
+        """See `Kind.plan`."""
+        return plan_run(checked.config, checked.world, device)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_frontier(dict(results), console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return frontier_tables(results)
 
     def leave(self, folder: Path, rows: Rows) -> None:
         """See `write_frontier`."""
@@ -92,9 +95,8 @@ def check_frontier(config: FrontierConfig) -> SharedExperiment:
     return experiment
 
 
-def describe_frontier_plan(config: FrontierConfig, console: Console) -> None:
-    """Print what an audit would do, without doing it, and what its attacks would take, by a short probe."""
-    device, experiment = resolve_device(config.device), check_frontier(config)
+def plan_run(config: FrontierConfig, experiment: SharedExperiment, device: torch.device) -> RunPlan:
+    """See `lightleak.experiments.kind.Kind.plan`."""
     packs = packs_of(config, experiment, device)
     trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
     attacks = sum(len(pack.ids) for pack in packs) - trainings
@@ -104,11 +106,24 @@ def describe_frontier_plan(config: FrontierConfig, console: Console) -> None:
         f"encoded width {experiment.encoder.width}",
         "target": f"{target_name(experiment.spec)}, {training_words(config)}",
         "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
-        "trainings": f"{trainings}, {config.seeds} at each point; not estimated, what is told below is the attacks'",
+        "trainings": f"{trainings}, {config.seeds} at each point",
         "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
         f"{', '.join(config.attacks)}",
     }
-    for name, text in lines.items():
-        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
+    return RunPlan(list(lines.items()), partial(_probe, config, experiment, device))
+
+
+def _probe(config: FrontierConfig, experiment: SharedExperiment, device: torch.device, seconds: float) -> Probed:
+    """Attacks, and one training under each defense; its strength does not change what it takes."""
     units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
-    print_estimate(units, device, kept_cells(config.redact), config.workers, console)
+    found = estimate(packs_without_a_run(units, device), device, kept_cells(config.redact), seconds)
+    alike: dict[tuple[str, str], list[Point]] = {}
+    for point in config.points:
+        alike.setdefault((point.name, point.acts_on), []).append(point)
+    for (name, _), points in alike.items():
+        audit = config.audit_at(points[0], 0)
+        cost = probe_training(audit, experiment)
+        whole = Cost(0.0, cost.epoch, audit.rounds, cost.memory)
+        rows = config.training.batch_size
+        found.append(Estimate("training", rows, name, (1,) * (len(points) * config.seeds), whole))
+    return Probed([found])

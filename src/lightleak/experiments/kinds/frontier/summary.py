@@ -1,35 +1,34 @@
 """The frontier as a table on the terminal."""
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table as Grid
-
+from lightleak.experiments.terminal import Column, Lines
 from lightleak.report.budget import budget
 from lightleak.report.format import DASH, percent, points
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_points import Frontier, Point, compare_raw, guarantee, short_name
 
+COLUMNS = (
+    Column("", is_number=False),
+    Column("defense", is_number=False),
+    *(Column(name) for name in ("epsilon", "accuracy", "cells", "leak")),
+)
 
-def print_frontier(results: dict[str, Any], console: Console) -> None:
-    """A line per point, with half the width of 95% intervals, for a terminal of 80 columns."""
+
+def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
+    """A line per point, with half the width of 95% intervals."""
     frontiers = compare_raw(results["rows"])
     if not frontiers:
-        console.print("nothing is finished yet")
         return
-    told = (
-        "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
-        "cells minus guessing, in points; *: Pareto-best"
-    )
     spent = budget(one for frontier in frontiers for point in frontier.points for one in point.rows)
-    console.print(f"{told}. {spent.sentence}", soft_wrap=True, highlight=False)
+    said = [
+        "epsilon: of the training / of one update whose batch is known; cells: share that an attack recovers; leak: "
+        f"cells minus guessing, in points; *: Pareto-best. {spent.sentence}"
+    ]
     for frontier in frontiers:
-        grid = Grid(box=None, padding=(0, 1, 0, 0), header_style="bold")
-        for name in ("", "defence", "epsilon", "accuracy", "cells", "leak"):
-            grid.add_column(name, justify="left" if name in ("", "defence") else "right", no_wrap=True)
-        for point in frontier.points:
-            grid.add_row(*_cells(frontier, point))
-        console.print(grid, highlight=False)
+        yield Lines(said, COLUMNS, [_cells(frontier, point) for point in frontier.points])
+        said = []
 
 
 def _cells(frontier: Frontier, point: Point) -> list[str]:

@@ -10,7 +10,7 @@ from lightleak.targets import NetworkSpec
 
 
 def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
-    """Observation and, where it lies beside it, the truth of one capture.
+    """Return the observation of one capture, and its truth where that is stored with it.
 
     Raises:
         ObservationError: a file is missing or damaged, or network, columns and public rows do not fit each other.

@@ -16,7 +16,11 @@ SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
 
 @dataclass(frozen=True)
 class ReleasedDataConfig(TableSource):
-    """Which table, and how the target's input is encoded."""
+    """The table, and how the target's input is encoded.
+
+    Attributes:
+        encoding: how rows become the target's input; ``onehot`` by default.
+    """
 
     encoding: Encoding = "onehot"
 

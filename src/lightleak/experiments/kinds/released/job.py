@@ -85,6 +85,18 @@ class AttackPack:
         """The attack with its settings."""
         return attack_named(self.label, self.config.attacks[self.label])
 
+    @property
+    def iterations(self) -> int:
+        """Iterations of the attack's training; 0 where it trains nothing."""
+        return int(self.attack.options().get("iterations", 0))
+
+    def shortened(self, iterations: int) -> "AttackPack":
+        """The same attack with so many iterations, evaluated once."""
+        samples = replace(self.config.samples, evaluations=1)
+        options = self.config.attacks[self.label] | ({"iterations": iterations} if self.iterations else {})
+        attacks = self.config.attacks | {self.label: options}
+        return replace(self, config=replace(self.config, samples=samples, attacks=attacks))
+
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Fit, generate, score; keeps every evaluation as soon as it is finished, and none twice."""
         subject, attack = self._subject(folder), self.attack

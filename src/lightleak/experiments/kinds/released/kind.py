@@ -3,7 +3,10 @@
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -19,13 +22,16 @@ from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
-from lightleak.experiments.kinds.released.models import load_judge
+from lightleak.experiments.kinds.released.models import ROLES, load_judge
+from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.kinds.released.world import prepare_world
-from lightleak.experiments.released_summary import print_released_summary
+from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
+from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
-from lightleak.experiments.unit import write_whole
+from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.targets import build_network
 from lightleak.targets.spec import is_differentiable
+from lightleak.targets.trainer import quiet_lightning
 
 
 class ReleasedKind(Kind[ReleasedConfig, None]):
@@ -58,13 +64,13 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
         packs = capture_packs(config, root)
         return Captured(lambda folder, device: _attack(packs, folder))
 
-    def describe(self, config: ReleasedConfig, console: Console) -> None:
-        """See `Kind.describe`."""
-        describe_released_plan(config, console)
+    def plan(self, checked: Checked[ReleasedConfig, None], device: torch.device) -> RunPlan:
+        """See `Kind.plan`."""
+        return plan_run(checked.config, device)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_released_summary(results, console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return released_tables(results)
 
     def leave(self, folder: Path, rows: Rows) -> None:
         """See `gather_entries`."""
@@ -122,9 +128,8 @@ def _check_attacks(config: ReleasedConfig) -> None:
         check_trainer(attack.trainer, config.device, runs_beside_others=False)
 
 
-def describe_released_plan(config: ReleasedConfig, console: Console) -> None:
-    """Print what an audit would do, without doing it."""
-    check_released(config)
+def plan_run(config: ReleasedConfig, device: torch.device) -> RunPlan:
+    """See `lightleak.experiments.kind.Kind.plan`."""
     world = prepare_world(config, config.seeds[0])
     task, samples = world.task, config.samples
     parts = (task.private_train, task.private_validation, task.private_judge, task.private_test)
@@ -139,9 +144,33 @@ def describe_released_plan(config: ReleasedConfig, console: Console) -> None:
         "attacks": f"{', '.join(config.attacks)}; searches {', '.join(samples.searches)}",
         "samples": f"{samples.evaluations} evaluations of {samples.per_class} rows per class",
     }
-    for name, text in lines.items():
-        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
-    console.print("time and memory: not estimated for this kind of audit", soft_wrap=True, highlight=False)
+    return RunPlan(list(lines.items()), partial(_probe, config, device))
+
+
+def _probe(config: ReleasedConfig, device: torch.device, seconds: float) -> Probed:
+    """Train every model for few epochs, then run every attack with few iterations and one evaluation."""
+    trainings, attacks = [], []
+    seeds, share = (1,) * len(config.seeds), seconds / (len(ROLES) + len(config.attacks))
+    with TemporaryDirectory() as name, quiet_lightning():
+        folder = Path(name)
+        for model in plan_models(replace(config, seeds=config.seeds[:1])):
+            cost = measure_pack(model.shortened, config.training.max_epochs, device, folder, share)
+            trainings.append(Estimate("training", config.training.batch_size, model.role, seeds, cost))
+            scores = unit_file(folder, model.ids[0])
+            scores.rename(folder / scores.name)  # `measure_pack` begins with no units; attacks need these
+        for pack in plan_attacks(replace(config, seeds=config.seeds[:1])):
+            cost = measure_pack(partial(_with_models, pack, folder), pack.iterations, device, folder, share)
+            cost = replace(cost, unit=cost.unit * config.samples.evaluations)
+            attacks.append(Estimate(pack.label, config.samples.per_class, "target", seeds, cost))
+    line = ("training", f"at most: {config.training.max_epochs} epochs, unless the loss stops falling earlier")
+    return Probed([trainings, attacks], lines=[line])
+
+
+def _with_models(pack: AttackPack, folder: Path, iterations: int) -> AttackPack:
+    for scores in folder.glob("model-*.json"):
+        shutil.copy(scores, folder / "units")
+    shutil.rmtree(folder / "generators", ignore_errors=True)
+    return pack.shortened(iterations)
 
 
 def _shortened(names: Sequence[str], most: int = 8) -> str:

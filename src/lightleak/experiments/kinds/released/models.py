@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,6 +57,10 @@ class ModelPack:
     def cost(self) -> float:
         """Epochs at most."""
         return float(self.config.training.max_epochs)
+
+    def shortened(self, epochs: int) -> "ModelPack":
+        """The same training with at most so many epochs."""
+        return replace(self, config=replace(self.config, training=replace(self.config.training, max_epochs=epochs)))
 
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Train and keep the model."""

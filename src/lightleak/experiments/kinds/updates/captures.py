@@ -4,15 +4,20 @@ from pathlib import Path
 
 from lightleak.callbacks.capture_store import load_update
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.experiments.unit import Observed
 from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
 
+_REPRODUCED: set[tuple[Path, tuple[tuple[str, int, int], ...]]] = set()
+"""Captures whose truth this process has checked, with the times and sizes of their files."""
+
 
 def load_capture(folder: Path) -> Observed:
-    """Observation and, where it lies beside it, the truth of one capture.
+    """Observation and, where it is stored with it, the truth of one capture; each is checked once by a process.
 
     Raises:
         ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
@@ -23,6 +28,15 @@ def load_capture(folder: Path) -> Observed:
     if not (folder / "truth").is_dir():
         return update, None
     truth = load_truth(folder / "truth")
+    files = ((file, file.stat()) for file in sorted(folder.rglob("*")) if file.is_file())
+    version = folder.resolve(), tuple((file.name, stat.st_mtime_ns, stat.st_size) for file, stat in files)
+    if version not in _REPRODUCED:
+        _check_truth(folder, update, truth)
+        _REPRODUCED.add(version)
+    return update, truth
+
+
+def _check_truth(folder: Path, update: ClientUpdate, truth: GroundTruth) -> None:
     if update.state != "noised":
         require_replay(update, truth)
     elif len(truth.inputs) != update.facts.n_rows:
@@ -34,7 +48,6 @@ def load_capture(folder: Path) -> Observed:
             TableEncoder.from_state(update.encoder, update.encoder_tensors).require_within_bounds(truth.inputs)
         except UsageError as error:
             raise ObservationError(f"{folder}: {error}") from error
-    return update, truth
 
 
 def load_own_capture(folder: Path) -> Observed:

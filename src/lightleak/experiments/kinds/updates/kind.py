@@ -16,21 +16,22 @@ from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import set_aside
 from lightleak.data.image_scale import is_image_state
-from lightleak.experiments.attack_settings import check_attacks, label_setting, require_some, with_label_setting
+from lightleak.experiments.attack_settings import check_attacks, require_some
 from lightleak.experiments.campaign import CLAIMS, Plan, update_packs
 from lightleak.experiments.captures import named_captures
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
+from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Captured, Checked, Kind, Stage
 from lightleak.experiments.kinds.updates.captures import load_capture
 from lightleak.experiments.kinds.updates.check import check_served
-from lightleak.experiments.kinds.updates.plan import audit_units, capture_facts, plan_units
-from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.results import print_summary
+from lightleak.experiments.kinds.updates.plan import audit_units, plan_units, units_on_captures
+from lightleak.experiments.kinds.updates.run_plan import plan_updates
+from lightleak.experiments.kinds.updates.summary import update_tables
+from lightleak.experiments.probe import RunPlan
+from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, finished_files, kept_cells, unit_file
 from lightleak.targets.own import trust_network
-from lightleak.targets.spec import NetworkSpec
 
 
 class UpdatesKind(Kind[AuditConfig, Experiment]):
@@ -63,15 +64,15 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
 
     def captured(self, config: AuditConfig, root: Path, pass_over: bool = False) -> Captured:
         """See `Kind.captured`."""
-        return check_units(config, partial(captured_units, config, root), pass_over)
+        return check_units(config, partial(stored_units, config, root), pass_over)
 
-    def describe(self, config: AuditConfig, console: Console) -> None:
-        """See `Kind.describe`."""
-        describe_plan(config, console)
+    def plan(self, checked: Checked[AuditConfig, Experiment], device: torch.device) -> RunPlan:
+        """See `Kind.plan`."""
+        return plan_updates(checked.config, checked.world, device)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_summary(dict(results), console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return update_tables(results)
 
 
 def attack_stage(units: list[Unit], plan: Plan, config: AuditConfig, folder: Path, device: torch.device) -> Stage:
@@ -123,27 +124,18 @@ def _without(plan: Plan, attacks: Collection[str]) -> list[Unit]:
     return [unit for unit in plan() if unit.attack not in attacks]
 
 
-def captured_units(config: AuditConfig, root: Path) -> list[Unit]:
+def stored_units(config: AuditConfig, root: Path) -> list[Unit]:
     """Every attack of the config on every capture below ``root``."""
-    units = []
     trust_network(config.target.network)  # the config is the user's; what a capture names is not trusted
-    captures = [(name, path, load_update(path)) for name, path in named_captures(root).items()]
-    for _, path, update in captures:
+    captures = {}
+    for name, path in named_captures(root).items():
+        update = load_update(path)
         if is_image_state(update.encoder):
             raise UsageError(
                 f"{path} holds an update on images; attack it from Python, ATTACKS.get(name)().run(update)"
             )
-    for attack in config.attacks:
-        options = with_label_setting(config, attack, config.attacks[attack])
-        for i, (name, path, update) in enumerate(captures):
-            facts = {
-                "dataset": config.data.title,
-                "target": target_name(NetworkSpec.from_dict(update.network)),
-                "labels": label_setting(config, options, update),
-                **capture_facts(update, i),
-            }
-            units.append(Unit(f"{attack}-{name}", attack, options, partial(load_capture, path), facts, config.seed))
-    return units
+        captures[name] = update, partial(load_capture, path)
+    return units_on_captures(config, captures)
 
 
 def _set_aside_captures(folder: Path) -> None:

@@ -15,16 +15,13 @@ from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.private_files import private_files
 from lightleak.core.reconstruction import Reconstruction
-from lightleak.experiments.attack_settings import label_setting, with_label_setting
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.experiment import target_name
 from lightleak.experiments.kinds.updates.kind import check_units
-from lightleak.experiments.kinds.updates.plan import capture_facts
+from lightleak.experiments.kinds.updates.plan import units_on_captures
 from lightleak.experiments.offline import attack_captured
 from lightleak.experiments.redaction import dropped
 from lightleak.experiments.unit import Kept, Observed, Unit, finished_files, keep_result, kept_cells, unit_file
 from lightleak.protocols.replay import require_replay
-from lightleak.targets.spec import NetworkSpec
 
 CAPTURES = "captures"
 """Subfolder of a run that keeps the updates, with their rows and marginals unless it is redacted."""
@@ -118,21 +115,11 @@ def run_updates(
 
 def _units(config: AuditConfig, named: Mapping[str, Observed], attacked: Mapping[str, Collection[int]]) -> list[Unit]:
     """Every attack on every update; of those in ``attacked`` on the updates of these numbers alone."""
-    units = []
-    for attack, changed in config.attacks.items():
-        options = with_label_setting(config, attack, changed)
-        for i, (name, (update, truth)) in enumerate(named.items()):
-            if i not in attacked.get(attack, (i,)):
-                continue
-            facts = {
-                "dataset": config.data.title,
-                "target": target_name(NetworkSpec.from_dict(update.network)),
-                "labels": label_setting(config, options, update),
-                **capture_facts(update, i),
-            }
-            observe = partial(_observed, update, truth)
-            units.append(Unit(f"{attack}-{name}", attack, options, observe, facts, config.seed))
-    return units
+    captures = {name: (update, partial(_observed, update, truth)) for name, (update, truth) in named.items()}
+    units = units_on_captures(config, captures)
+    return [
+        unit for unit in units if unit.facts["batch_index"] in attacked.get(unit.attack, (unit.facts["batch_index"],))
+    ]
 
 
 def _observed(update: ClientUpdate, truth: Any) -> Observed:

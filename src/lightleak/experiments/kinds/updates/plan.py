@@ -1,6 +1,6 @@
 """The units of an audit of client updates: every attack on every observation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from lightleak.experiments.row_facts import defense_facts, observed_defense, obs
 from lightleak.experiments.training import TRAINING_FILE, client_defense
 from lightleak.experiments.unit import Observed, Unit
 from lightleak.targets.own import MEMORY
+from lightleak.targets.spec import NetworkSpec
 
 
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
@@ -55,6 +56,29 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             Unit(f"{attack}-{where}", attack, options, observe, common | facts, config.seed)
             for where, observe, facts in observed
         ]
+    return units
+
+
+def units_on_captures(
+    config: AuditConfig, captures: Mapping[str, tuple[ClientUpdate, Callable[[], Observed]]]
+) -> list[Unit]:
+    """Every attack of the config on captured updates.
+
+    Args:
+        config: the attacks.
+        captures: by name the update, and what observes it with its truth.
+    """
+    units = []
+    for attack, changed in config.attacks.items():
+        options = with_label_setting(config, attack, changed)
+        for i, (name, (update, observe)) in enumerate(captures.items()):
+            facts = {
+                "dataset": config.data.title,
+                "target": target_name(NetworkSpec.from_dict(update.network)),
+                "labels": label_setting(config, options, update),
+                **capture_facts(update, i),
+            }
+            units.append(Unit(f"{attack}-{name}", attack, options, observe, facts, config.seed))
     return units
 
 

@@ -77,7 +77,7 @@ def capture_packs(config: VerticalConfig, root: Path) -> list[CapturePack]:
 
 
 def load_capture(folder: Path) -> tuple[IntermediateResults, PropertyTruth | None]:
-    """Observation and, where it lies beside it, the truth of one capture.
+    """Return the observation of one capture, and its truth where that is stored with it.
 
     Raises:
         ObservationError: a file is missing or damaged, or the truth belongs to another observation.

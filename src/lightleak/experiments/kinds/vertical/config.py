@@ -88,7 +88,13 @@ class PartiesConfig:
 
 @dataclass(frozen=True)
 class SplitTargetConfig:
-    """The split network: hidden widths of each bottom network, width of what it sends, hidden widths of the top."""
+    """The split network.
+
+    Attributes:
+        bottom_hidden: widths of the hidden layers of each party's bottom network.
+        output_width: width of the output that each party sends.
+        top_hidden: widths of the hidden layers of the top network.
+    """
 
     bottom_hidden: tuple[int, ...] = (32,)
     output_width: int = 16

@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,11 @@ class Job:
     def cost(self) -> float:
         """Epochs of training."""
         return float(self.config.training.epochs)
+
+    def shortened(self, epochs: int) -> "Job":
+        """The same job with so many epochs, whose last is attacked."""
+        training = replace(self.config.training, epochs=epochs)
+        return replace(self, config=replace(self.config, training=training, attack_epochs=(-1,)))
 
     def forget_damaged(self, folder: Path) -> None:
         """Have a finished job run again of which a capture is damaged or distributions of norms are gone."""
@@ -194,7 +199,7 @@ class Job:
         save_truth(truth, place / "truth")
 
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
-        told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self._who}
+        told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
         entries = [entry | told for entry in norm_entries(seen, truth)]
         write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(without_nan(entries)))
 
@@ -202,13 +207,14 @@ class Job:
         return folder / "norms" / f"{self._name}-e{epoch:03d}.json"
 
     @property
-    def _who(self) -> str:
+    def who(self) -> str:
+        """``passive``, or the label of the attack that takes part in the training."""
         label, _ = self.attacks[0]
         return label if attack_named(label, self.config.attacks[label]).takes_part_in_training else "passive"
 
     @property
     def _name(self) -> str:
-        return file_name(f"{self.wanted}-{self.defense}-{self._who}-s{self.seed}")
+        return file_name(f"{self.wanted}-{self.defense}-{self.who}-s{self.seed}")
 
     def _unit(self, label: str, adversary: Adversary, epoch: int) -> str:
         return file_name(f"{label}-{adversary}-{self.wanted}-{self.defense}-s{self.seed}-e{epoch:03d}")

@@ -1,8 +1,11 @@
 """``kind: vertical``: vertical federated learning is trained, and its parties infer properties."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -16,12 +19,15 @@ from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.vertical.captures import capture_packs
 from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
-from lightleak.experiments.kinds.vertical.job import observation_of, plan_jobs
+from lightleak.experiments.kinds.vertical.job import Job, observation_of, plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
+from lightleak.experiments.kinds.vertical.summary import vertical_tables
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
+from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import write_whole
-from lightleak.experiments.vertical_summary import print_vertical_summary
+from lightleak.targets.trainer import quiet_lightning
 
 
 class VerticalKind(Kind[VerticalConfig, None]):
@@ -50,13 +56,13 @@ class VerticalKind(Kind[VerticalConfig, None]):
         packs = capture_packs(config, root)
         return Captured(lambda folder, device: [Stage(packs, "attacks")])
 
-    def describe(self, config: VerticalConfig, console: Console) -> None:
-        """See `Kind.describe`."""
-        describe_vertical_plan(config, console)
+    def plan(self, checked: Checked[VerticalConfig, None], device: torch.device) -> RunPlan:
+        """See `Kind.plan`."""
+        return plan_run(checked.config, device)
 
-    def print_summary(self, results: Mapping[str, Any], console: Console) -> None:
-        """See `Kind.print_summary`."""
-        print_vertical_summary(results, console)
+    def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
+        """See `Kind.tables`."""
+        return vertical_tables(results)
 
     def rows(self, rows: Rows) -> Rows:
         """See `beside_own_columns`."""
@@ -109,9 +115,8 @@ def _check_attacks(
             raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
 
 
-def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
-    """Print what an audit would do, without doing it."""
-    check_vertical(config)
+def plan_run(config: VerticalConfig, device: torch.device) -> RunPlan:
+    """See `lightleak.experiments.kind.Kind.plan`."""
     jobs = plan_jobs(config)
     wanted = Property.parse(config.properties[0])
     world = prepare_world(config, wanted, config.seeds[0])
@@ -126,6 +131,23 @@ def describe_vertical_plan(config: VerticalConfig, console: Console) -> None:
         "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
         "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
     }
-    for name, text in lines.items():
-        console.print(f"{name:10}{text}", soft_wrap=True, highlight=False)
-    console.print("time and memory: not estimated for this kind of audit", soft_wrap=True, highlight=False)
+    return RunPlan(list(lines.items()), partial(_probe, config, jobs, device))
+
+
+def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:
+    """Run short trainings with all attacks on their last epoch, one for every set of attacks."""
+    alike: dict[tuple[tuple[str, Adversary], ...], list[Job]] = {}
+    for job in jobs:
+        alike.setdefault(job.attacks, []).append(job)
+    found, attacked = [], len(config.epochs_attacked)
+    for attacks, members in alike.items():
+        with TemporaryDirectory() as folder, quiet_lightning():
+            cost = measure_pack(
+                members[0].shortened, config.training.epochs, device, Path(folder), seconds / len(alike)
+            )
+        cost = replace(cost, unit=cost.unit * attacked)
+        name = members[0].who
+        adversaries = " and ".join(dict.fromkeys(adversary for _, adversary in attacks))
+        source = f"{len(attacks) * attacked} of {adversaries}"
+        found.append(Estimate(f"training, {name}", config.training.batch_size, source, (1,) * len(members), cost))
+    return Probed([found])

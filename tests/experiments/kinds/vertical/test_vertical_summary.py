@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lightleak.experiments.vertical_summary import print_vertical_summary
+from lightleak.experiments.kinds.vertical.summary import vertical_tables
+from lightleak.experiments.terminal import print_results
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -19,7 +20,8 @@ def row(**changes: Any) -> dict[str, Any]:
 
 def printed(rows: list[dict[str, Any]], width: int = 80) -> list[str]:
     console = Console(file=io.StringIO(), width=width)
-    print_vertical_summary({"rows": rows}, console)
+    results = {"rows": rows}
+    print_results(vertical_tables(results), results, console)
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 

@@ -1,0 +1,115 @@
+"""What ``--plan`` says of an audit of client updates: its units, its training and what both take."""
+
+import os
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from lightleak.data.codes import codes_notice
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.federation_config import defense_of
+from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
+from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.launch import places_of
+from lightleak.experiments.packing import packs_without_a_run
+from lightleak.experiments.probe import Probed, RunPlan, estimate
+from lightleak.experiments.training import rows_of_clients
+from lightleak.experiments.training_probe import TrainingCost, probe_training
+from lightleak.experiments.unit import Unit, kept_cells
+from lightleak.experiments.words import bytes_words, seconds_words
+
+MONITOR = "monitor"
+
+
+def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.device) -> RunPlan:
+    """See `lightleak.experiments.kind.Kind.plan`."""
+    fresh = plan_units(config, experiment, Path(os.devnull))
+    captured = captured_units(config, experiment)
+    packs = packs_without_a_run([*fresh, *captured], device)
+    table, protocol = experiment.table, config.protocol
+    of_fresh = sum(pack[0].facts["source"] != "training" for pack in packs)
+    lines = {
+        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
+        f"encoded width {experiment.encoder.width}",
+        "target": f"{target_name(experiment.spec)}, {config.rounds} epochs at batch size {config.training.batch_size}",
+        "attacks": f"{', '.join(config.attacks)}, labels {config.labels}, on {device}",
+        "units": f"{len(fresh)} on fresh clients in {of_fresh} packs, {len(captured)} on the training run",
+    }
+    if protocol.is_fedavg:
+        rows = rows_of_clients(config, experiment)
+        lines["target"] = (
+            f"{target_name(experiment.spec)}, {config.rounds} rounds of {protocol.clients_of_round} of "
+            f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
+            f"{protocol.local_batch_of(rows)}"
+        )
+    if table.possible_codes:
+        lines["columns"] = codes_notice(table.possible_codes)
+    defense = defense_of(config.defense)
+    if defense is not None:
+        lines["defense"] = defense.describe()
+    exact = [("" if i else "exact", line) for i, line in enumerate(feasibility_lines(config, experiment))]
+    return RunPlan([*lines.items(), *exact], partial(_probe, config, experiment, packs, device))
+
+
+def _probe(
+    config: AuditConfig, experiment: Experiment, packs: list[list[Unit]], device: torch.device, seconds: float
+) -> Probed:
+    monitored = [[unit] for unit in monitored_units(config, experiment)]
+    found = estimate([*packs, *monitored], device, kept_cells(config.redact), seconds)
+    attacks = [one for one in found if one.source != MONITOR]
+    watched = [one for one in found if one.source == MONITOR]
+    if not config.rounds:
+        return Probed([attacks])
+    cost = probe_training(config, experiment, _processes(config))
+    before = config.rounds * cost.epoch + sum(sum(one.durations) for one in watched)
+    epochs = f"{config.rounds} {'rounds' if config.protocol.is_fedavg else 'epochs'}"
+    line = ("training", training_words(epochs, cost, before, bool(watched)))
+    return Probed([attacks], before, [line], watched)
+
+
+def captured_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
+    """Stand-ins for the attacks on updates that the training will record: fresh clients with as many rows."""
+    if not config.rounds:
+        return []
+    epochs = sorted({epoch for epoch in config.capture.epochs if epoch < config.rounds})
+    alike = _like_captured(config, experiment)
+    return [
+        replace(unit, id=f"{unit.id}-{epoch}", facts={**unit.facts, "source": "training", "epoch": epoch})
+        for attack in config.attacks
+        for epoch in epochs
+        for unit in alike
+        if unit.attack == attack
+    ]
+
+
+def monitored_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
+    """The same for the attacks of the monitor."""
+    monitor = config.monitor
+    if not config.rounds or monitor.attack is None:
+        return []
+    looks = {epoch for epoch in config.capture.epochs if epoch < config.rounds and epoch % monitor.every == 0}
+    changed = replace(config, attacks={monitor.attack: monitor.options})
+    alike = _like_captured(changed, experiment)
+    return [replace(unit, facts={**unit.facts, "source": MONITOR, "epoch": e}) for e in sorted(looks) for unit in alike]
+
+
+def _like_captured(config: AuditConfig, experiment: Experiment) -> list[Unit]:
+    rows = rows_of_clients(config, experiment)
+    of_an_epoch = config.capture.per_epoch * _processes(config)
+    initial = replace(config.initial, batch_sizes=(rows,), batches=of_an_epoch)
+    return plan_units(replace(config, initial=initial), experiment, Path(os.devnull))
+
+
+def _processes(config: AuditConfig) -> int:
+    return places_of(config.training.trainer, config.device).world
+
+
+def training_words(epochs: str, cost: TrainingCost, total: float, monitored: bool) -> str:
+    """What the training takes."""
+    batches = "" if cost.batches == 1 else f" of {cost.batches} batches"
+    memory = "" if cost.memory is None else f"; {bytes_words(cost.memory)} of memory"
+    extra = ", with the monitor's attacks" if monitored else ""
+    return f"{epochs}{batches}, {seconds_words(cost.epoch)} each{extra}: {seconds_words(total)}{memory}"

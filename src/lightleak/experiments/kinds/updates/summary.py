@@ -1,0 +1,70 @@
+"""The table on the terminal after an audit of client updates: a line per group of updates."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from lightleak.experiments.terminal import Column, Lines, mean_of, percent
+
+_CLIENTS = {"initial": "untrained", "given": "as given"}
+"""What fresh clients compute on: the network before any training, or a user's own module with the weights it had."""
+
+TEXTS = ("dataset", "target", "labels", "clients", "attack")
+
+
+def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
+    """One table of all groups, without the columns in which they agree; these are named above it."""
+    groups = results["summary"]
+    lines = [
+        {
+            "dataset": str(group.get("dataset")),
+            "target": str(group.get("target")),
+            "labels": str(group.get("labels")),
+            "clients": _CLIENTS.get(str(group.get("source"))) or _when(group),
+            "batch": str(group.get("batch_size")),
+            "attack": str(group.get("attack")),
+            "cells": percent(mean_of(group, "cell_accuracy"), "%"),
+            "95% interval": _interval(group.get("cell_accuracy")),
+            "rows": percent(mean_of(group, "exact_match_rate"), "%"),
+            "proven": percent(mean_of(group, "certified_share"), "%"),
+            "n": str(group["seconds"]["n"]),
+            "s/batch": f"{group['seconds']['mean']:.2f}",
+        }
+        for group in groups
+    ]
+    if not lines:
+        return
+    shared = [name for name in ("dataset", "target", "labels") if len({line[name] for line in lines}) == 1]
+    said = [*(f"{name} {lines[0][name]}" for name in shared), *_protocol_and_defense(groups)]
+    said.append("cells and rows: share recovered")
+    if certifies := any(line["proven"] != "-" for line in lines):
+        said.append("proven: share of rows that the attack has certified, without the truth")
+    names = [name for name in lines[0] if name not in shared and (certifies or name != "proven")]
+    columns = [Column(name, is_number=name not in TEXTS) for name in names]
+    yield Lines(["; ".join(said)], columns, [[line[name] for name in names] for line in lines])
+
+
+def _protocol_and_defense(groups: Sequence[dict[str, Any]]) -> list[str]:
+    """What differs from plain FedSGD without a defense, where all groups agree on it."""
+    said = []
+    if {group.get("protocol") for group in groups} == {"fedavg"}:
+        epochs = {group.get("local_epochs") for group in groups}
+        said.append(f"FedAvg, local epochs {epochs.pop()}" if len(epochs) == 1 else "FedAvg")
+    names = ("defense", "defense_strength", "epsilon", "release_epsilon")
+    defenses = {tuple(group.get(name) for name in names) for group in groups}
+    if len(defenses) == 1 and (found := defenses.pop())[0] not in (None, "none"):
+        name, strength, epsilon, release = found
+        said.append(f"defense {name}" + ("" if strength is None else f" {strength:g}"))
+        said += [] if epsilon is None else [f"epsilon {epsilon:.3g} of the training"]
+        said += [] if release is None else [f"epsilon {release:.3g} of one update whose batch is known"]
+    return said
+
+
+def _when(group: dict[str, Any]) -> str:
+    return f"{'round' if group.get('protocol') == 'fedavg' else 'epoch'} {group.get('epoch')}"
+
+
+def _interval(summary: dict[str, Any] | None) -> str:
+    if summary is None or summary["low"] is None:
+        return "-"
+    low, high = max(0.0, summary["low"]), min(1.0, summary["high"])  # Student's interval knows no bounds; a share has
+    return f"{100 * low:.1f} to {100 * high:.1f}"
