@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lightleak.metrics.inversion.wilson import wilson_interval
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Style, draw, element
 
@@ -62,7 +62,7 @@ def attacker(case: Row) -> str:
 
 
 def mean(values: Iterable[float | None]) -> float:
-    return summarise(values).mean
+    return summarize(values).mean
 
 
 def reached(rows: Sequence[Row], done: Sequence[Row]) -> dict[str, float]:
@@ -94,7 +94,7 @@ def judged(rows: Sequence[Row], done: Sequence[Row], goals: Mapping[str, float])
 def table_line(rows: Sequence[Row], done: Sequence[Row], goals: Mapping[str, float]) -> list[str]:
     """A line of the table, as in `HEAD`: all batches of one case."""
     case, n = rows[0]["case"], len(rows)
-    cells, right = summarise(row["cell_accuracy"] for row in rows), sum(row["all_right"] for row in rows)
+    cells, right = summarize(row["cell_accuracy"] for row in rows), sum(row["all_right"] for row in rows)
     low, high = wilson_interval(torch.tensor(right), torch.tensor(n))
     knows = [row for row in rows if row["certified_rows"] is not None]
     wall, cpu = ([row[name] for row in rows] for name in ("seconds", "cpu_seconds"))

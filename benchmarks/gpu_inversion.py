@@ -28,7 +28,7 @@ from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.config import AuditConfig, DataConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.metrics.score import score
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 
 IN_CLOSED_FORM = ("tableak", "tableak_no_pooling", "tableak_no_softmax", "inverting_gradients", "deep_gradient_leakage")
 PEAK_SIDE = {"cpu": 1024, "cuda": 8192}
@@ -107,7 +107,7 @@ def measure(
         "flops_per_second": flops / wall,
         "of_peak": flops / wall / peak,
         "memory": peak_memory(device),
-        "cell_accuracy": summarise(scores).to_dict(),
+        "cell_accuracy": summarize(scores).to_dict(),
     }
 
 

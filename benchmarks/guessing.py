@@ -16,7 +16,7 @@ from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.config import AuditConfig, DataConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.metrics.score import score
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 
 GUESSES = {
     "published": AS_PUBLISHED,
@@ -36,7 +36,7 @@ def measured(clients: FreshClients, size: int, n: int) -> tuple[dict[str, Summar
             guess = ATTACKS.get("random")(**options).run(update, derive_seed(clients.seed, "random", size, i))
             found[name].append(100 * score(guess, truth, clients.population.encoder)["cell_accuracy"])
         found["gain"].append(found["best"][-1] - found["drawn"][-1])
-    return {name: summarise(values) for name, values in found.items()}, guess.settings["sharpness"]
+    return {name: summarize(values) for name, values in found.items()}, guess.settings["sharpness"]
 
 
 def main() -> None:

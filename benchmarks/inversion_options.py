@@ -29,7 +29,7 @@ from lightleak.experiments.config import AuditConfig, DataConfig, TrainingConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.metrics.score import score
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import build_network
 
@@ -200,8 +200,8 @@ def main() -> None:
                 continue
             cells, seconds = measure(row, options, args.clients, args.seed)
             published = published or cells
-            difference = summarise(c - p for c, p in zip(cells, published, strict=True))
-            print(f"| {line} | {text(summarise(cells))} | {seconds:.1f} | {text(difference)} |", flush=True)
+            difference = summarize(c - p for c, p in zip(cells, published, strict=True))
+            print(f"| {line} | {text(summarize(cells))} | {seconds:.1f} | {text(difference)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 
 
 def main() -> None:
@@ -30,7 +30,7 @@ def main() -> None:
         mine = [row for row in rows if (row["dataset"], row["property"], row["adversary"], row["defense"]) == line]
         cells = []
         for column in columns:
-            found = summarise(row["absolute_error"] for row in mine if str(row[chosen.by]) == column)
+            found = summarize(row["absolute_error"] for row in mine if str(row[chosen.by]) == column)
             covered = [row["covered"] for row in mine if str(row[chosen.by]) == column]
             told = f" ({sum(covered)}/{len(covered)})" if covered else ""
             half = "" if found.n < 2 else f" ± {found.high - found.mean:.3f}"

@@ -438,6 +438,12 @@ def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_comman
     assert (code, err) == (0, "")
     assert "16 training rows, 4 test rows" in out
     assert "1 categorical and 1 numerical columns, encoded width 3" in out
+    assert "may be codes" not in out
+    frame.assign(sex=[1, 2] * 10).to_csv("mine.csv", index=False)
+    code, out, err = lightleak_command("data", "describe", "mine.csv", "--label", "ill")
+    assert "data.categorical: [sex]" in out
+    code, out, err = lightleak_command("data", "describe", "mine.csv", "--label", "ill", "--categorical", "sex")
+    assert "1 categorical and 1 numerical columns, encoded width 3" in out and "may be codes" not in out
     code, _, err = lightleak_command("data", "describe", "mine.csv", "--label", "sick")
     assert code == 2
     assert_one_message(err, "sick")

@@ -16,7 +16,7 @@ CARD = DatasetCard(
     title="Made-up weather, an example",
     urls=(),  # official addresses of the files
     files=(),  # their names in the dataset's folder; `sha256` holds their checksums
-    licence="CC0",
+    license="CC0",
     citation="LightLeak's documentation",
 )
 SCHEMA = TableSchema(

@@ -122,6 +122,7 @@ def prepare(
     encoding: Encoding = "standardized",
     seed: int = 0,
     name: str | None = None,
+    categorical: Sequence[str] = (),
 ) -> PreparedTable:
     """Read a table of one's own and fit its encoder.
 
@@ -134,6 +135,7 @@ def prepare(
         encoding: how cells become numbers; see `TableEncoder`.
         seed: of the split into training and test rows.
         name: what reports call the table.
+        categorical: columns whose numbers are codes of categories (``prepared.table.possible_codes`` names candidates).
 
     Raises:
         DataError: columns that cannot be used; the message names each, what is wrong, and the argument that mends it.
@@ -144,7 +146,7 @@ def prepare(
     3
     """
     _check_table(data, schema, drop)
-    table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing)
+    table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing, categorical=categorical)
     if name is not None:
         table = replace(table, card=replace(table.card, name=name, title=name))
     return PreparedTable(table, TableEncoder(table.schema, encoding).fit(table.train, includes_attacked=True))

@@ -74,12 +74,12 @@ def scaled() -> dict[str, Any]:
     ("settings", "training", "message"),
     [
         ({}, {"module": bare}, "TabularClassifier lacks them"),
-        ({}, {"module": ByHand}, "needs automatic optimisation"),
+        ({}, {"module": ByHand}, "needs automatic optimization"),
         ({}, {"module": Frozen}, r"frozen: \['linears.0.bias'\]"),
         ({}, {"module": OtherNetwork}, r"specification 'mlp' describes; parameters \['linears.0.bias', 'linears.0.we"),
         ({}, {"module": WithLBFGS}, "LBFGS takes several"),
         ({"at": "clipped"}, {}, "nothing clips here, use at='raw'"),
-        ({"at": "noised"}, {}, r"at='noised' needs an optimiser that wraps another .* got Adam"),
+        ({"at": "noised"}, {}, r"at='noised' needs an optimizer that wraps another .* got Adam"),
         (
             {"at": "clipped"},
             {"module": WithWrapped, "gradient_clip_val": 1.0},
@@ -139,7 +139,7 @@ class FakeTrainer:
 
 def test_sharded_parameters_are_refused(encoder: TableEncoder) -> None:
     module = bare()
-    with pytest.raises(UsageError, match=r"serves one device or DDP, .* got FSDPStrategy"):
+    with pytest.raises(UsageError, match=r"supports one device or DDP, .* got FSDPStrategy"):
         check_trainer(FakeTrainer(FSDPStrategy()), module, "raw")
     check_trainer(FakeTrainer(DDPStrategy(), 4), module, "raw")
 
@@ -195,7 +195,7 @@ def test_batches_of_another_kind_are_refused(
         trainer.fit(model, DataLoader(TensorDataset(*tensors), batch_size=8))
 
 
-def test_the_innermost_optimiser_is_found() -> None:
+def test_the_innermost_optimizer_is_found() -> None:
     sgd = torch.optim.SGD([nn.Parameter(torch.zeros(1))], 0.1)
     assert innermost(sgd) is sgd
     assert innermost(Wrapping(Wrapping(sgd))) is sgd

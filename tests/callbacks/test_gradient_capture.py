@@ -101,7 +101,7 @@ def test_training_is_bit_identical_and_every_capture_replays(
 
 
 class Witness(lightning.Callback):
-    """Keeps ``.grad`` as the optimiser is about to get it, before any clipping."""
+    """Keeps ``.grad`` as the optimizer is about to get it, before any clipping."""
 
     def __init__(self) -> None:
         self.grads: list[dict[str, Tensor]] = []
@@ -142,7 +142,7 @@ def test_raw_and_clipped_are_before_and_after_the_clipping(encoder: TableEncoder
 
 
 class NoisyOptimizer(torch.optim.Optimizer):
-    """Clips and noises inside its step and then calls the optimiser it wraps, as opacus' DPOptimizer does."""
+    """Clips and noises inside its step and then calls the optimizer it wraps, as opacus' DPOptimizer does."""
 
     def __init__(self, original_optimizer: torch.optim.Optimizer) -> None:
         self.original_optimizer = original_optimizer
@@ -163,7 +163,7 @@ class NoisyClassifier(TabularClassifier):
         return NoisyOptimizer(super().configure_optimizers())
 
 
-def test_noised_is_what_a_wrapping_optimiser_applies(encoder: TableEncoder, train: Train) -> None:
+def test_noised_is_what_a_wrapping_optimizer_applies(encoder: TableEncoder, train: Train) -> None:
     raw, noised = (capture(encoder, epochs=(), steps=range(4), at=at) for at in ("raw", "noised"))
     model = train([raw, noised], module=NoisyClassifier, optimizer=SGD)
     assert len(noised.captured) == 4
@@ -305,7 +305,7 @@ def test_validation_between_micro_batches_leaves_no_trace(encoder: TableEncoder,
     assert torch.equal(callback.captured[0].truth.inputs, rows.tensors[0][:16])
 
 
-@pytest.mark.parametrize(("at", "reason"), [("raw", "must be finite"), ("clipped", "the optimiser made no step")])
+@pytest.mark.parametrize(("at", "reason"), [("raw", "must be finite"), ("clipped", "the optimizer made no step")])
 def test_an_overflowed_gradient_is_left_out_and_training_goes_on(
     encoder: TableEncoder, train: Train, at: str, reason: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""What `GradientCapture` calls noised is what a defended client sends: the defence of its raw gradient."""
+"""What `GradientCapture` calls noised is what a defended client sends: the defense of its raw gradient."""
 
 import itertools
 import math
@@ -84,7 +84,7 @@ def same_weights(a: TabularClassifier, b: TabularClassifier) -> bool:
 
 @pytest.mark.parametrize("defense", [GaussianNoise(0.1), Clipping(0.05), Quantization(3)])
 @pytest.mark.parametrize("accumulate", [1, 2])
-def test_noised_is_the_defence_of_raw_with_the_draws_of_the_step(
+def test_noised_is_the_defense_of_raw_with_the_draws_of_the_step(
     run: Run, defense: UpdateDefense, accumulate: int
 ) -> None:
     model, raw, noised = run(defense, accumulate_grad_batches=accumulate)

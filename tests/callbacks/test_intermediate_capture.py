@@ -339,7 +339,7 @@ class Negated(Transform):
 
 @pytest.mark.parametrize("adversary_party", [0, 2])
 @pytest.mark.parametrize("party_by_party", [False, True])
-def test_a_defence_hides_the_victims_output_and_not_the_adversarys_own(
+def test_a_defense_hides_the_victims_output_and_not_the_adversarys_own(
     adversary_party: int, party_by_party: bool
 ) -> None:
     capture, witness = IntermediateCapture(adversary_party, 1, "C1", [1]), Witness()

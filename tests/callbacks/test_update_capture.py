@@ -263,5 +263,5 @@ def test_each_capture_names_the_other_kind_of_training(
 ) -> None:
     with pytest.raises(UsageError, match="needs a FederatedAveraging, got TabularClassifier; see GradientCapture"):
         train(capture(encoder))
-    with pytest.raises(UsageError, match="optimises by hand"):
+    with pytest.raises(UsageError, match="optimizes by hand"):
         fit(GradientCapture(encoder, share_labels=False, keep=True, epochs=(0,)))

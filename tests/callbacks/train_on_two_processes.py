@@ -1,6 +1,6 @@
 """Run by test_gradient_capture_ddp.py: trains on two gloo processes, without and then with capture.
 
-Leaves, per rank, the weights of both trainings and the reduced gradients that the optimiser got.
+Leaves, per rank, the weights of both trainings and the reduced gradients that the optimizer got.
 """
 
 import sys
@@ -21,7 +21,7 @@ from lightleak.targets.classifier import TabularClassifier
 
 
 class Witness(lightning.Callback):
-    """Keeps ``.grad`` as the optimiser gets it: after the all-reduce."""
+    """Keeps ``.grad`` as the optimizer gets it: after the all-reduce."""
 
     def __init__(self) -> None:
         self.grads: list[dict[str, Tensor]] = []

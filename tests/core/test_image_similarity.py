@@ -24,7 +24,7 @@ def test_every_pair_is_torchmetrics_at_a_data_range_of_one() -> None:
 def test_nearly_equal_images_keep_their_distance_and_equal_ones_are_finite() -> None:
     images = torch.rand(30, 784)
     others = images.clone()
-    others[:, 5] += 1 / 255  # one grey level in one pixel: 10 log10(784 * 255^2) = 77.07 dB
+    others[:, 5] += 1 / 255  # one gray level in one pixel: 10 log10(784 * 255^2) = 77.07 dB
     assert psnr(images, others).diagonal().tolist() == pytest.approx([77.07] * 30, abs=0.02)
     assert psnr(images, images).diagonal().tolist() == [HIGHEST_PSNR] * 30
     assert matched_psnr(images, images).tolist() == [HIGHEST_PSNR] * 30

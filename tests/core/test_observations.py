@@ -144,7 +144,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "tensors empty": (lambda f: (f / "tensors.safetensors").write_bytes(b""), "is not a safetensors file"),
     "later version": (lambda f: edit_facts(f, lambda x: x.update(schema_version=2)), "must be 1, got 2"),
     "no version": (lambda f: edit_facts(f, lambda x: x.pop("schema_version")), "must be 1, got None"),
-    "unknown fact": (lambda f: edit_facts(f, lambda x: x.update(colour="red")), "does not describe a client update"),
+    "unknown fact": (lambda f: edit_facts(f, lambda x: x.update(color="red")), "does not describe a client update"),
     "no network": (lambda f: edit_facts(f, lambda x: x.pop("network")), "does not describe a client update"),
     "no protocol facts": (lambda f: edit_facts(f, lambda x: x.pop("facts")), "facts must be a mapping, got None"),
     "unknown tensor": (
@@ -197,7 +197,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
             ("defense", 3),
         ]
     },
-    "unknown protocol fact": (lambda f: edit_facts(f, lambda x: x["facts"].update(colour=1)), "facts has no colour"),
+    "unknown protocol fact": (lambda f: edit_facts(f, lambda x: x["facts"].update(color=1)), "facts has no color"),
     "version true": (lambda f: edit_facts(f, lambda x: x.update(schema_version=True)), "must be 1, got True"),
     "marginals a list": (lambda f: edit_facts(f, lambda x: x.update(marginals=[1])), "marginals must be a mapping"),
     "whole parameters": (

@@ -42,27 +42,27 @@ def test_what_fails_is_named_and_leaves_nothing(write) -> None:
         UsageError, match=r"LIGHTLEAK_PLUGINS: .*broken.py' cannot be loaded \(ZeroDivisionError"
     ) as told:
         load_plugins()
-    assert str(told.value).endswith("; mend it, or take it out of LIGHTLEAK_PLUGINS")
+    assert str(told.value).endswith("; fix it, or remove it from LIGHTLEAK_PLUGINS")
     assert "broken" not in sys.modules
 
 
 @pytest.mark.parametrize(
-    ("named", "mend"),
+    ("named", "fix"),
     [
         ("nosuch.py", "; name the file by a path that exists from here"),
         ("no.such.module", "; install it or put its folder on PYTHONPATH"),
         ("lightleak.nosuch", "; install it or put its folder on PYTHONPATH"),
     ],
 )
-def test_what_is_not_there_is_named_with_its_mend(named: str, mend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_there_is_named_with_its_fix(named: str, fix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PLUGINS, named)
-    with pytest.raises(UsageError, match=f"'{named}' cannot be loaded.*{mend}"):
+    with pytest.raises(UsageError, match=f"'{named}' cannot be loaded.*{fix}"):
         load_plugins()
 
 
-def test_a_module_that_lacks_another_is_to_be_mended(write) -> None:
+def test_a_module_that_lacks_another_is_to_be_fixed(write) -> None:
     write("needs", "import no_such_package", module=True)
-    with pytest.raises(UsageError, match=r"No module named 'no_such_package'.*; mend it"):
+    with pytest.raises(UsageError, match=r"No module named 'no_such_package'.*; fix it"):
         load_plugins()
 
 

@@ -36,7 +36,7 @@ def test_it_is_read_back_as_it_was(model: ReleasedModel, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"access": "grey_box"}, "access must be one of white_box, black_box"),
+        ({"access": "gray_box"}, "access must be one of white_box, black_box"),
         ({"network": None}, "network must be a mapping"),
         ({"public": pd.DataFrame({"age": []})}, "public rows, got none"),
         ({"parameters": {"w": torch.tensor([float("nan")])}}, "parameter 'w' must be finite"),

@@ -143,7 +143,7 @@ def test_batches_equal_those_of_the_default_loader() -> None:
 
 
 class Recorder(lightning.LightningModule):
-    """Keeps the labels it was shown; one weight, so that there is something to optimise."""
+    """Keeps the labels it was shown; one weight, so that there is something to optimize."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -34,7 +34,7 @@ def test_the_registry_holds_the_datasets_of_the_papers() -> None:
 def test_every_card_says_where_the_table_comes_from(name: str) -> None:
     card = DATASETS.get(name).card
     assert card.name == name
-    assert card.title and card.licence and card.citation and card.notes
+    assert card.title and card.license and card.citation and card.notes
     assert set(card.sha256) <= set(card.files)
     assert all(len(digest) == 64 for digest in card.sha256.values())
     assert bool(card.files) == bool(card.urls)

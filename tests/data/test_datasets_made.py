@@ -11,7 +11,7 @@ import pytest
 
 from lightleak.core.errors import DataError
 from lightleak.data.datasets import census, health_heritage, lawschool, load_dataset
-from lightleak.data.datasets.bank import SCHEMA as BANK
+from lightleak.data.datasets.bank import TABLE as BANK
 from lightleak.data.datasets.diabetes130 import DRUGS, icd9_group
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.table import Table
@@ -36,7 +36,7 @@ def random_rows(schema: TableSchema, n_rows: int, seed: int = 0) -> pd.DataFrame
 
 
 def test_bank_reads_uci_s_semicolons_and_the_reordered_copy_alike(tmp_path: Path) -> None:
-    frame = random_rows(BANK, 30)
+    frame = random_rows(BANK.schema, 30)
     for name, order, separator in (("uci", list(frame), ";"), ("copy", sorted(frame), ",")):
         (tmp_path / name / "bank").mkdir(parents=True)
         # UCI quotes every string.
@@ -44,12 +44,12 @@ def test_bank_reads_uci_s_semicolons_and_the_reordered_copy_alike(tmp_path: Path
     uci, copy = (load_dataset("bank", tmp_path / name) for name in ("uci", "copy"))
     pd.testing.assert_frame_equal(uci.train, copy.train)
     pd.testing.assert_frame_equal(uci.test, copy.test)
-    assert tuple(uci.train.columns) == (*BANK.names, "y")
+    assert tuple(uci.train.columns) == (*BANK.schema.names, "y")
 
 
 def test_bank_names_the_column_that_is_missing(tmp_path: Path) -> None:
     (tmp_path / "bank").mkdir()
-    random_rows(BANK, 30).drop(columns="month").to_csv(tmp_path / "bank" / "bank-full.csv", index=False)
+    random_rows(BANK.schema, 30).drop(columns="month").to_csv(tmp_path / "bank" / "bank-full.csv", index=False)
     with pytest.raises(DataError, match=r"columns \['month'\] are missing"):
         load_dataset("bank", tmp_path)
 
@@ -89,8 +89,7 @@ def test_adult_options_decide_on_gaps_weights_and_duplicates(tmp_path: Path) -> 
 def test_census_reads_both_official_files(tmp_path: Path, suffix: str) -> None:
     folder = tmp_path / "census"
     folder.mkdir()
-    columns = [census._column(name, listed) for name, listed in census.ATTRIBUTES]
-    frame = random_rows(TableSchema(tuple(columns), census.LABEL), 60).replace("missing", "?")
+    frame = random_rows(census.TABLE.schema, 60).replace("missing", "?")
     frame["income"] += "."
     text = "".join(", ".join(map(str, row)) + "\n" for row in frame.itertuples(index=False))
     for name in ("census-income.data", "census-income.test"):
@@ -189,7 +188,7 @@ def test_health_heritage_equals_a_row_by_row_reference(heritage: Path) -> None:
 
 
 def test_health_heritage_has_the_width_of_table_8() -> None:
-    schema = health_heritage.SCHEMA
+    schema = health_heritage.TABLE.schema
     assert sum(column.width for column in schema.columns) == 110
     assert (len(schema.columns), len(schema.categorical)) == (17, 6)
 
@@ -207,7 +206,7 @@ def test_health_heritage_refuses_an_unknown_value(heritage: Path, column: str, v
 def test_law_school_reads_the_official_stata_file_first(tmp_path: Path) -> None:
     folder = tmp_path / "lawschool"
     folder.mkdir()
-    frame = random_rows(lawschool.SCHEMA, 40).astype({"resident": float, "gender": float, "admit": float})
+    frame = random_rows(lawschool.TABLE.schema, 40).astype({"resident": float, "gender": float, "admit": float})
     kept = frame.copy()
     frame.loc[0, "race"] = ""
     frame.loc[1, "gpa"] = np.nan
@@ -219,7 +218,7 @@ def test_law_school_reads_the_official_stata_file_first(tmp_path: Path) -> None:
     )
     spaced.to_csv(folder / "lawschool.csv.gz", index=False)
     stata = load_dataset("lawschool", tmp_path, verify=False)
-    expected = lawschool.SCHEMA.validate(kept.iloc[3:])
+    expected = lawschool.TABLE.schema.validate(kept.iloc[3:])
     pd.testing.assert_frame_equal(whole(stata), expected.sort_values(list(expected.columns)).reset_index(drop=True))
     (folder / "lawschs1_1.dta").unlink()
     pd.testing.assert_frame_equal(whole(load_dataset("lawschool", tmp_path, verify=False)), whole(stata))

@@ -40,7 +40,7 @@ def test_moments_lie_in_the_ranges_of_the_paper() -> None:
     assert np.abs(correlations).max() < 0.05  # independent: 7 standard errors
 
 
-def test_labels_are_balanced_and_can_be_learnt() -> None:
+def test_labels_are_balanced_and_can_be_learned() -> None:
     frame = whole(n_discrete=3, n_continuous=3, n_rows=4000)
     classes = frame["label"] == "1"
     assert 0.45 < classes.mean() < 0.55

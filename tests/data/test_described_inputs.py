@@ -12,8 +12,8 @@ def inputs(n: int = 50) -> torch.Tensor:
     numbers = torch.randn(n, 2)
     sex = torch.nn.functional.one_hot(torch.arange(n) % 2, 2).float()
     ward = torch.nn.functional.one_hot(torch.arange(n) % 3, 3).float()
-    standardised = (ward - ward.mean(0)) / ward.std(0)
-    return torch.cat([numbers[:, :1], sex, numbers[:, 1:], standardised], -1)
+    standardized = (ward - ward.mean(0)) / ward.std(0)
+    return torch.cat([numbers[:, :1], sex, numbers[:, 1:], standardized], -1)
 
 
 NAMES = ["age", "f", "m", "weight", "A", "B", "C"]
@@ -56,7 +56,7 @@ def test_numbers_on_one_side_of_zero_come_through_and_nothing_says_that_their_me
         (torch.ones(3, 2), {}, "position 'x0' is constant"),
         (torch.randn(5, 2), {"names": ["a"]}, "names must be 2 different ones"),
         (torch.randn(5, 2), {"names": ["a", "a"]}, "names must be 2 different ones"),
-        (torch.randn(5, 3), {"one_hot": {"c": ["x0", "x1"]}}, "must hold exactly 2 values, got 5"),
+        (torch.randn(5, 3), {"one_hot": {"c": ["x0", "x1"]}}, "must hold exactly 2 distinct values, got 5"),
         (torch.randn(5, 3), {"one_hot": {"c": ["x0", "x2"]}}, "follow each other"),
         (torch.randn(5, 3), {"one_hot": {"c": ["x0"]}}, "needs at least 2 positions"),
         (torch.randn(5, 3), {"one_hot": {"c": ["x0", "y"]}}, r"positions that are not there: \['y'\]"),

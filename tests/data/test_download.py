@@ -129,7 +129,7 @@ def test_a_damaged_file_that_is_there_is_noticed(server, monkeypatch, tmp_path) 
 def test_a_broken_transfer_says_so_and_is_carried_on(server, monkeypatch, tmp_path) -> None:
     register(monkeypatch, Download(address(server), "toy.csv"))
     server.cut = 100_000
-    with pytest.raises(DataError, match=f"broke off after 100000 of {len(CONTENT)} bytes; run the command again"):
+    with pytest.raises(DataError, match=f"was interrupted after 100000 of {len(CONTENT)} bytes; rerun the command"):
         prepare("toy", tmp_path)
     assert (tmp_path / "toy" / "toy.csv.part").stat().st_size == 100_000
     assert not (tmp_path / "toy" / "toy.csv").exists()

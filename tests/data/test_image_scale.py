@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lightleak.core.errors import DataError, ObservationError, UsageError
 from lightleak.data.image_scale import PUBLISHED_STATISTICS, ImageScale, is_image_state
-from lightleak.data.images import LabelledImages, load_digits_images
+from lightleak.data.images import LabeledImages, load_digits_images
 
 COLOUR = ImageScale((3, 2, 4), (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
 
@@ -22,7 +22,7 @@ def test_pixels_return_from_their_rows(seed: int, leading: tuple[int, ...]) -> N
     torch.testing.assert_close(COLOUR.decode(rows), pixels)
 
 
-def test_a_row_is_the_standardised_image_channel_after_channel() -> None:
+def test_a_row_is_the_standardized_image_channel_after_channel() -> None:
     pixels = torch.rand(3, 2, 4)
     expected = [(v - COLOUR.mean[c]) / COLOUR.deviation[c] for c in range(3) for v in pixels[c].flatten().tolist()]
     assert COLOUR.encode(pixels).tolist() == pytest.approx(expected, abs=1e-5)
@@ -49,7 +49,7 @@ def test_fitted_rows_are_standard() -> None:
 
 def test_each_channel_is_fitted_on_its_own() -> None:
     pixels = torch.stack([torch.tensor([[0, 255]]), torch.tensor([[51, 51 * 3]])]).to(torch.uint8).unsqueeze(0)
-    scale = ImageScale.fit(LabelledImages(pixels, torch.zeros(1, dtype=torch.long), ("a",)))
+    scale = ImageScale.fit(LabeledImages(pixels, torch.zeros(1, dtype=torch.long), ("a",)))
     assert scale.mean == pytest.approx((0.5, 0.4)) and scale.deviation == pytest.approx((0.5, 0.2))
 
 
@@ -86,7 +86,7 @@ def test_shapes_that_do_not_fit_are_named() -> None:
         COLOUR.decode(torch.rand(5, 25))
     with pytest.raises(UsageError, match=r"per channel \(3\) are needed, got 1 and 3"):
         ImageScale((3, 2, 4), (0.5,), (0.1, 0.1, 0.1))
-    blank = LabelledImages(torch.zeros(2, 1, 2, 2, dtype=torch.uint8), torch.zeros(2, dtype=torch.long), ("a",))
+    blank = LabeledImages(torch.zeros(2, 1, 2, 2, dtype=torch.uint8), torch.zeros(2, dtype=torch.long), ("a",))
     with pytest.raises(DataError, match="pixels that differ"):
         ImageScale.fit(blank)
     with pytest.raises(DataError, match="at least one image, got none"):

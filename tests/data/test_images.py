@@ -6,17 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightleak.core.errors import DataError
-from lightleak.data.images import LabelledImages, from_pixels, load_digits_images, split_by_class, to_pixels
+from lightleak.data.images import LabeledImages, from_pixels, load_digits_images, split_by_class, to_pixels
 
 
-def numbered(labels: torch.Tensor, n_classes: int) -> LabelledImages:
+def numbered(labels: torch.Tensor, n_classes: int) -> LabeledImages:
     """Images that can be told apart: the pixels of image i spell i."""
     number = torch.arange(len(labels))
     pixels = torch.stack([number // 256, number % 256], 1).to(torch.uint8).view(-1, 1, 1, 2)
-    return LabelledImages(pixels, labels, tuple(f"class {i}" for i in range(n_classes)))
+    return LabeledImages(pixels, labels, tuple(f"class {i}" for i in range(n_classes)))
 
 
-def numbers(images: LabelledImages) -> list[int]:
+def numbers(images: LabeledImages) -> list[int]:
     pixels = images.pixels.long().flatten(1)
     return (pixels[:, 0] * 256 + pixels[:, 1]).tolist()
 
@@ -96,4 +96,4 @@ def test_a_split_names_what_cannot_be(private: list[int], fraction: float, said:
 )
 def test_images_and_labels_must_fit(pixels: torch.Tensor, labels: torch.Tensor, said: str) -> None:
     with pytest.raises(DataError, match=said):
-        LabelledImages(pixels, labels, ("a", "b"))
+        LabeledImages(pixels, labels, ("a", "b"))

@@ -64,7 +64,7 @@ def test_features_are_634_and_tags_1000() -> None:
 def test_the_card_names_every_file_of_both_parts() -> None:
     card = DATASETS.get("nus-wide").card
     assert len(set(card.files)) == len(card.files) == 2 * (5 + 1 + 5)
-    assert card.title and card.licence and card.citation and card.urls
+    assert card.title and card.license and card.citation and card.urls
 
 
 @pytest.mark.parametrize("target", ["grass", "animal", "water"])

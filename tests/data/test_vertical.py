@@ -73,7 +73,7 @@ def test_positions_need_known_columns_held_once() -> None:
     layout = EncodedLayout.of_numerical(3)
     with pytest.raises(UsageError, match="unknown columns x3, x9; known: x0, x1, x2"):
         party_positions(layout, [["x3"], ["x0", "x9"]])
-    with pytest.raises(UsageError, match="held by two: x1"):
+    with pytest.raises(UsageError, match="assigned to two: x1"):
         party_positions(layout, [["x0", "x1"], ["x1", "x2"]])
 
 

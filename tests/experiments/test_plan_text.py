@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
@@ -67,6 +68,19 @@ def test_time_is_told_for_this_run_and_for_numbers_of_devices(tiny: Any, capsys:
     assert "time      32 min on 3 cores of this run" in printed
     assert "elsewhere 52 min on 1 core, 32 min on 2, 32 min on 4, 32 min on 8" in printed
     assert re.search(r"tableak +4 +initial +3 +1 +3.0 MiB +10 min +30 min", printed)
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_plan_names_columns_that_may_hold_codes(
+    tiny: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = pd.DataFrame({"age": [*range(20, 50)] * 2, "SEX": [1, 2] * 30, "ill": ["no", "no", "yes"] * 20})
+    frame.to_csv(tmp_path / "mine.csv", index=False)
+    source = {"data__name": None, "data__table": str(tmp_path / "mine.csv"), "data__label": "ill"}
+    describe_plan(tiny(**source), Console(width=200))
+    assert "data.categorical: [SEX]" in capsys.readouterr().out
+    describe_plan(tiny(**source, data__categorical=["SEX"]), Console(width=200))
+    assert "may be codes" not in capsys.readouterr().out
 
 
 def test_a_real_plan_is_probed_and_leaves_nothing(

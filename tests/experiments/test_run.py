@@ -23,7 +23,7 @@ from lightleak.experiments.kinds.updates.captures import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.protocols.recorded_batch import RecordedBatch
 from lightleak.report.run_folder import load_cells, load_run
 
@@ -104,7 +104,7 @@ def test_summary_has_mean_std_n_and_interval_of_every_group(finished: Path) -> N
         rows = [row for row in results["rows"] if keys.items() <= row.items()]
         assert group["cell_accuracy"]["n"] == len(rows) > 0
         for name in ("cell_accuracy", "exact_match_rate", "rmse", "seconds"):
-            assert group[name] == pytest.approx(summarise([row[name] for row in rows]).to_dict(), nan_ok=True)
+            assert group[name] == pytest.approx(summarize([row[name] for row in rows]).to_dict(), nan_ok=True)
     assert sum(group["cell_accuracy"]["n"] for group in results["summary"]) == len(results["rows"])
 
 

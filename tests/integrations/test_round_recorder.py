@@ -112,7 +112,7 @@ def test_one_whole_batch_has_no_order(federation: Any) -> None:
 def test_training_that_the_server_is_not_told_is_checked_by_the_rows_own(federation: Any) -> None:
     made = federation(hidden=[4])
     blind = update_of(made, epochs=None, batch_size=None, learning_rate=None)
-    with pytest.raises(ObservationError, match="the server is not told epochs, batch_size or learning_rate"):
+    with pytest.raises(ObservationError, match="the server does not know epochs, batch_size or learning_rate"):
         ground_truth(blind, made.private(0))
     ground_truth(blind, replace(made.private(0), training=made.training))
     with pytest.raises(ObservationError, match="do not reproduce"):

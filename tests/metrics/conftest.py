@@ -19,7 +19,7 @@ TOLERANCE = 0.319  # TabLeak App. A
 # Numbers and categories alternate, so that a mix-up of the two orders cannot go unseen.
 MIXED = (
     Column.integer("age", 18, 90),
-    Column.categorical("colour", ["red", "green", "blue"]),
+    Column.categorical("color", ["red", "green", "blue"]),
     Column.continuous("height"),
     Column.categorical("sex", ["F", "M"]),
     Column.integer("children", 0, 6),

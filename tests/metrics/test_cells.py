@@ -135,8 +135,8 @@ def test_tables_that_do_not_fit_are_refused(make_case: Callable):
         cell_hits(case.encoder, case.truth.head(0), case.guess.head(0))
     with pytest.raises(DataError, match=r"\['sex'\] are missing"):
         cell_hits(case.encoder, case.truth, case.guess.drop(columns="sex"))
-    with pytest.raises(DataError, match=r"'colour': expected one of .*, got 'pink'"):
-        cell_hits(case.encoder, case.truth, case.guess.assign(colour="pink"))
+    with pytest.raises(DataError, match=r"'color': expected one of .*, got 'pink'"):
+        cell_hits(case.encoder, case.truth, case.guess.assign(color="pink"))
     with pytest.raises(DataError, match=r"'height': expected numbers \(continuous\)"):
         cell_hits(case.encoder, case.truth, case.guess.assign(height="tall"))
 

@@ -88,7 +88,7 @@ def client(encoder: TableEncoder, rows: tuple[Tensor, Tensor]) -> Client:
 
 @pytest.fixture(scope="session")
 def plain_sgd() -> Callable[..., nn.Module]:
-    """The obvious local training: a copy of the network, torch's optimiser, two loops."""
+    """The obvious local training: a copy of the network, torch's optimizer, two loops."""
 
     def train(
         network: nn.Module, inputs: Tensor, labels: Tensor, training: LocalTraining, order: Tensor, dropout: int

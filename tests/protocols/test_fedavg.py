@@ -285,7 +285,7 @@ def test_noise_of_every_step_is_new(client: Client) -> None:
     assert update.update["linears.1.weight"].std() == pytest.approx(1e-4 * 6**0.5, rel=0.03)
 
 
-def test_a_defence_that_does_nothing_leaves_a_raw_update(client: Client) -> None:
+def test_a_defense_that_does_nothing_leaves_a_raw_update(client: Client) -> None:
     raw, _ = client()
     plain, truth = client(defense=NoDefense())
     assert same(raw.update, plain.update)

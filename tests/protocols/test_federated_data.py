@@ -81,8 +81,8 @@ def test_validation_and_test_rows_are_served_in_order() -> None:
         ({"partition": [[0], []]}, DataError, "the rows of client 1 must be indices from 0 to 39, at least one"),
         ({"partition": [[0, 40]]}, DataError, r"indices from 0 to 39, at least one; got \[0, 40\]"),
         ({"partition": [[-1, 4]]}, DataError, "client 0 must be indices"),
-        ({"partition": [[0, 1], np.array([2, 1])]}, DataError, "row 1 is dealt out 2 times"),
-        ({"partition": [[3, 3]]}, DataError, "row 3 is dealt out 2 times"),
+        ({"partition": [[0, 1], np.array([2, 1])]}, DataError, "row 1 belongs to 2 clients"),
+        ({"partition": [[3, 3]]}, DataError, "row 3 belongs to 2 clients"),
     ],
 )
 def test_wrong_federations_are_refused(change: dict[str, Any], kind: type[Exception], message: str) -> None:

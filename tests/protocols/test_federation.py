@@ -242,7 +242,7 @@ class Silence(UpdateDefense):
 
 
 @pytest.mark.parametrize("defend", ["update", "steps"])
-def test_the_defence_enters_training(defend: Any) -> None:
+def test_the_defense_enters_training(defend: Any) -> None:
     still, start = FederatedAveraging(spec_of(), LOCAL, seed=3, defense=Silence(), defend=defend), spec_of()
     fit(still)
     assert same(still.network.state_dict(), build_network(start, seed=3).state_dict())
@@ -260,7 +260,7 @@ def test_the_defence_enters_training(defend: Any) -> None:
     assert len({tuple(delta.flatten().tolist()) for delta in deltas}) == 12
 
 
-def test_secure_aggregation_changes_who_is_seen_and_not_what_is_learnt() -> None:
+def test_secure_aggregation_changes_who_is_seen_and_not_what_is_learned() -> None:
     recorder = Recorder()
     grouped, single = (FederatedAveraging(spec_of(), LOCAL, seed=3, group_size=size) for size in (2, None))
     fit(grouped, callbacks=[recorder])
@@ -331,9 +331,9 @@ def test_other_data_and_trainers_are_refused() -> None:
     [
         ({"group_size": 1}, "group_size must be at least 2"),
         ({"defend": "rows"}, "defend must be one of update, steps"),
-        ({"defense": {"name": "magic"}}, "unknown defence 'magic'"),
+        ({"defense": {"name": "magic"}}, "unknown defen[cs]e 'magic'"),
         ({"defense": {"name": "gaussian_noise", "options": {"level": 1}}}, "does not take these options: .*level"),
-        ({"defense": {"options": {}}}, "unknown defence 'None'"),
+        ({"defense": {"options": {}}}, "unknown defen[cs]e 'None'"),
         ({"defense": 3}, "defense must be an UpdateDefense or None, got int"),
         ({"training": {"epochs": 0}}, "epochs must be at least 1"),
     ],

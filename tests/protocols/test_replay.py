@@ -60,8 +60,8 @@ def test_a_wrong_row_a_wrong_label_and_wrong_weights_are_noticed(make: Make) -> 
     with pytest.raises(ObservationError, match=r"does not reproduce the raw gradient of step 0: largest deviation"):
         require_replay(update, dataclasses.replace(truth, inputs=inputs))
     labels[3] = 1 - labels[3]
-    unlabelled = dataclasses.replace(update, labels=None)
-    assert replay(unlabelled, dataclasses.replace(truth, labels=labels)) > 1e-3
+    unlabeled = dataclasses.replace(update, labels=None)
+    assert replay(unlabeled, dataclasses.replace(truth, labels=labels)) > 1e-3
     with pytest.raises(ObservationError, match="labels that the update shares"):
         replay(update, dataclasses.replace(truth, labels=labels))
     moved = {name: value + 0.01 for name, value in update.parameters.items()}
@@ -146,7 +146,7 @@ def test_buffers_come_from_the_truth_where_they_are_not_shared(make: Make) -> No
     assert replay(update, dataclasses.replace(truth, buffers=moved)) > 1e-2
 
 
-def test_micro_batches_are_normalised_one_by_one(make: Make) -> None:
+def test_micro_batches_are_normalized_one_by_one(make: Make) -> None:
     """The mean of the gradients of the parts, which under BatchNorm is not the gradient of the whole."""
     update, truth = make(norm="batch")
     facts = dataclasses.replace(update.facts, batch_size=16)

@@ -4,13 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.report.estimate import Estimate, estimate
 
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=30))
 def test_it_is_the_interval_of_results_json(values: list[float]) -> None:
-    found, summary = estimate(values), summarise(values)
+    found, summary = estimate(values), summarize(values)
     assert found == Estimate(summary.mean, summary.n, summary.low, summary.high)
     assert found.has_interval
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.comparison import FEWEST, PAPER_BATCHES, Compared, markdown, tolerance
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
@@ -70,7 +70,7 @@ def test_fewer_than_five_measurements_are_not_judged() -> None:
     few, enough = Compared(CELL, exactly(79.3, FEWEST - 1)), Compared(CELL, exactly(79.3))
     assert few.too_few and few.agrees is None
     assert not enough.too_few and enough.agrees is True
-    assert not Compared(CELL, summarise([])).too_few  # not run
+    assert not Compared(CELL, summarize([])).too_few  # not run
     assert not Compared(CELL, exactly(79.3, 1), same_data=False).too_few
     page = markdown(table(CELL), [few], ENVIRONMENT, "x", [])
     assert "agree:" not in page and "Too few measurements: no cell was measured 5 times or more" in page
@@ -110,7 +110,7 @@ def test_page_of_fractions_has_their_columns_decimals_and_tolerances() -> None:
     varied = replace(
         ERROR, option="lambda", value=1.0, attack="provfl_m", variant="MR", defense="laplace", strength=0.1
     )
-    page = markdown(table(varied), [Compared(varied, summarise([0.02, 0.03] * 3))], ENVIRONMENT, "x", [])
+    page = markdown(table(varied), [Compared(varied, summarize([0.02, 0.03] * 3))], ENVIRONMENT, "x", [])
     header, _, row = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("|")]
     shown = dict(zip(header, row, strict=True))
     expected = {"property_name": "sex=Male", "adversary": "C1", "attack": "provfl_m", "variant": "MR"}
@@ -124,18 +124,18 @@ def test_page_of_fractions_has_their_columns_decimals_and_tolerances() -> None:
 def test_nothing_is_said_of_correlations_and_of_values_that_are_missing() -> None:
     assert Compared(PaperCell("kendall_tau", "correlation", -0.1), exactly(0.4)).agrees is None
     assert Compared(replace(CELL, mean=float("nan")), exactly(50)).agrees is None
-    assert Compared(CELL, summarise([])).agrees is None
+    assert Compared(CELL, summarize([])).agrees is None
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=8))
 def test_difference_is_ours_minus_theirs(values: list[float]) -> None:
-    assert Compared(CELL, summarise(values)).difference == pytest.approx(sum(values) / len(values) - 79.3)
+    assert Compared(CELL, summarize(values)).difference == pytest.approx(sum(values) / len(values) - 79.3)
 
 
 def test_page_shows_every_cell_with_what_varies() -> None:
     compared = [
-        Compared(CELL, summarise([78.0, 80.0] * 3)),
-        Compared(replace(CELL, attack="random", std=None), summarise([])),
+        Compared(CELL, summarize([78.0, 80.0] * 3)),
+        Compared(replace(CELL, attack="random", std=None), summarize([])),
         Compared(replace(CELL, batch_size=64, mean=math.nan, std=None), exactly(12345.6)),
     ]
     page = markdown(table(CELL, notes="Said in a footnote."), compared, ENVIRONMENT, "lightleak reproduce t", ["Ours."])

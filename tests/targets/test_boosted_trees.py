@@ -197,7 +197,7 @@ def test_shapes_and_kinds_are_checked(fitted: BoostedTrees, monkeypatch: pytest.
         check_trees({**trees, "longest": trees["longest"].view(1)}, WIDTH, CLASSES)
     with pytest.raises(ObservationError, match="as many features, thresholds"):
         check_trees({**trees, "value": trees["value"][1:]}, WIDTH, CLASSES)
-    with pytest.raises(ObservationError, match="24 trees cannot be dealt out to 5 classes"):
+    with pytest.raises(ObservationError, match="24 trees cannot be divided evenly among 5 classes"):
         check_trees(trees, WIDTH, 5)
     monkeypatch.setattr("lightleak.targets.boosted_trees.MAX_NODES", 10)
     with pytest.raises(ObservationError, match="at most 10"):

@@ -92,7 +92,7 @@ def test_sgd_steps_equal_the_manual_ones(layout: EncodedLayout, tmp_path: Path, 
         torch.testing.assert_close(classifier.network.state_dict()[name], value)
 
 
-def test_what_wraps_the_optimiser_trains_in_its_place(layout: EncodedLayout, tmp_path: Path) -> None:
+def test_what_wraps_the_optimizer_trains_in_its_place(layout: EncodedLayout, tmp_path: Path) -> None:
     def wrap(optimizer: torch.optim.Optimizer, network: nn.Module) -> torch.optim.Optimizer:
         assert optimizer.param_groups[0]["lr"] == 0.1
         assert optimizer.param_groups[0]["params"] == list(network.parameters())

@@ -191,7 +191,7 @@ def test_input_gradient_of_the_gradient_norm(network: nn.Module, spec: NetworkSp
 def test_input_gradients_of_mapped_norms_equal_the_loop(
     network: nn.Module, spec: NetworkSpec, labels: Tensor, outer: str
 ) -> None:
-    """Differentiating a vmap of gradients from outside is where PyTorch's fused normalisations go wrong."""
+    """Differentiating a vmap of gradients from outside is where PyTorch's fused normalizations go wrong."""
     batches = candidates(spec)
     parameters, buffers = state(network)
     names = trained_names(network)

@@ -1,4 +1,4 @@
-"""Our normalisations equal PyTorch's, keep still while an attack looks on, and show their batch statistics."""
+"""Our normalizations equal PyTorch's, keep still while an attack looks on, and show their batch statistics."""
 
 import copy
 
@@ -64,7 +64,7 @@ def test_first_and_second_derivatives_equal_pytorch(shape: tuple[int, ...]) -> N
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("kind", [BatchNorm1d, LayerNorm])
-def test_half_precision_is_normalised_in_float32(kind: type[nn.Module], dtype: torch.dtype) -> None:
+def test_half_precision_is_normalized_in_float32(kind: type[nn.Module], dtype: torch.dtype) -> None:
     x = (torch.randn(64, 4) * 3 + 200).to(dtype)
     layer = kind(4)
     got = layer(x)
@@ -114,8 +114,8 @@ class TestRunningStatistics:
     def test_frozen_within_the_block_only(self, layer: nn.Module) -> None:
         before = copy.deepcopy(layer.state_dict())
         with frozen_statistics(layer):
-            normalised = layer(torch.randn(6, 4) + 3)
-            torch.testing.assert_close(normalised.mean(0), torch.zeros(4), atol=1e-5, rtol=0)
+            normalized = layer(torch.randn(6, 4) + 3)
+            torch.testing.assert_close(normalized.mean(0), torch.zeros(4), atol=1e-5, rtol=0)
         assert all(torch.equal(value, before[name]) for name, value in layer.state_dict().items())
         layer(torch.randn(6, 4) + 3)
         assert not torch.equal(layer.running_mean, before["running_mean"])

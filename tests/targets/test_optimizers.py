@@ -1,4 +1,4 @@
-"""Settings of the optimiser."""
+"""Settings of the optimizer."""
 
 import pytest
 import torch

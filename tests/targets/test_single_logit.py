@@ -56,5 +56,5 @@ def test_two_logits_stay_as_they_are() -> None:
     ],
 )
 def test_another_way_to_one_number_is_refused(network: nn.Module) -> None:
-    with pytest.raises(UnsupportedError, match="must be the output of a last nn"):
+    with pytest.raises(UnsupportedError, match="must be the output of a final nn"):
         with_two_logits(network, 3)

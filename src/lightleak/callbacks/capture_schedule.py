@@ -1,6 +1,6 @@
-"""Which optimiser steps, or which clients of which rounds, are captured."""
+"""Choose the optimizer steps, or the rounds and clients, that are captured."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightleak.core.errors import UsageError
@@ -12,9 +12,9 @@ class CaptureSchedule:
 
     Attributes:
         epochs: epochs to capture in, for example ``(0, 1, 5)`` or ``range(0, 100, 10)``.
-        per_epoch: the first so many full steps of each.
-        steps: optimiser steps to capture besides.
-        max_captures: no more than these in one process.
+        per_epoch: number of full steps from the start of each.
+        steps: further optimizer steps to capture.
+        max_captures: limit per process.
     """
 
     epochs: Collection[int] = ()
@@ -30,16 +30,11 @@ class CaptureSchedule:
         """
         if not len(self.epochs) and not len(self.steps):
             raise UsageError("nothing to capture: give epochs, such as (0, 5), or steps, such as (0, 100)")
-        for name in ("per_epoch", "max_captures"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("epochs", "steps"):
-            chosen = getattr(self, name)
-            if len(chosen) and min(chosen) < 0:
-                raise UsageError(f"{name} are counted from 0, got {min(chosen)}")
+        _check_bounds({"per_epoch": self.per_epoch, "max_captures": self.max_captures})
+        _check_numbers({"epochs": self.epochs, "steps": self.steps})
 
     def wants(self, epoch: int, step: int, taken_in_epoch: int) -> bool:
-        """Whether this step is chosen, after so many captures in its epoch; ``max_captures`` is the caller's to keep.
+        """Whether this step is chosen, after so many captures in its epoch; the caller enforces ``max_captures``.
 
         >>> CaptureSchedule(epochs=(0, 5), per_epoch=2).wants(epoch=5, step=80, taken_in_epoch=1)
         True
@@ -53,9 +48,9 @@ class RoundSchedule:
 
     Attributes:
         rounds: rounds to capture in, for example ``(0, 5, 10)``.
-        per_round: the first so many captures of each, in the order in which the server drew the clients.
-        clients: these instead, wherever they take part.
-        max_captures: no more than these in one run.
+        per_round: number of captures per round, in the order in which the server drew the clients.
+        clients: capture these clients instead, in every chosen round in which they take part.
+        max_captures: limit per run.
     """
 
     rounds: Collection[int]
@@ -71,16 +66,11 @@ class RoundSchedule:
         """
         if not len(self.rounds):
             raise UsageError("nothing to capture: give rounds, such as (0, 5)")
-        for name in ("per_round", "max_captures"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("rounds", "clients"):
-            chosen = getattr(self, name)
-            if len(chosen) and min(chosen) < 0:
-                raise UsageError(f"{name} are counted from 0, got {min(chosen)}")
+        _check_bounds({"per_round": self.per_round, "max_captures": self.max_captures})
+        _check_numbers({"rounds": self.rounds, "clients": self.clients})
 
     def choose(self, drawn: Sequence[int]) -> list[int]:
-        """The clients to capture among those of a chosen round; ``max_captures`` is the caller's to keep.
+        """The clients to capture among those of a chosen round; the caller enforces ``max_captures``.
 
         >>> RoundSchedule(rounds=(0,), per_round=2).choose([7, 3, 5])
         [7, 3]
@@ -90,3 +80,15 @@ class RoundSchedule:
         if len(self.clients):
             return [client for client in drawn if client in self.clients]
         return list(drawn[: self.per_round])
+
+
+def _check_bounds(bounds: Mapping[str, int]) -> None:
+    for name, bound in bounds.items():
+        if bound < 1:
+            raise UsageError(f"{name} must be at least 1, got {bound}")
+
+
+def _check_numbers(chosen: Mapping[str, Collection[int]]) -> None:
+    for name, numbers in chosen.items():
+        if len(numbers) and min(numbers) < 0:
+            raise UsageError(f"{name} are counted from 0, got {min(numbers)}")

@@ -20,7 +20,7 @@ from lightleak.targets.spec import NetworkSpec
 
 @dataclass(frozen=True)
 class Capture:
-    """An update at one optimiser step or in one round, and the private rows behind it.
+    """An update at one optimizer step or in one round, and the private rows behind it.
 
     Attributes:
         update: the observation.
@@ -82,7 +82,7 @@ def load_update(folder: Path) -> ClientUpdate:
 
 
 def save_capture(root: Path | str, update: ClientUpdate, truth: GroundTruth | None = None, rank: int = 0) -> Path:
-    """Write a capture's folder below ``root``, in place of an earlier one; without ``truth`` where nobody knows it.
+    """Write a capture's folder below ``root``, in place of an earlier one; ``truth`` is optional.
 
     Args:
         root: created, readable by its owner only.
@@ -130,7 +130,7 @@ def list_captures(root: Path | str) -> list[Path]:
 
 
 def is_whole(capture: Path) -> bool:
-    """Whether no file in the folder of a capture, of whatever kind of audit, is cut; what they say is not looked at."""
+    """Whether no file in a capture's folder is truncated, for any kind of audit; contents are not checked."""
     try:
         tensors = all(is_tensor_file(file) for file in capture.rglob("*.safetensors"))
         facts = all(isinstance(json.loads(file.read_text()), dict) for file in capture.rglob("facts.json"))
@@ -161,7 +161,7 @@ def redact_captures(root: Path) -> None:
             partial = file.with_name("facts.partial")
             with private_files():
                 partial.write_text(json.dumps({**facts, "marginals": None}, indent=1))
-            partial.replace(file)  # a process that comes late reads one or the other
+            partial.replace(file)  # another process reads the old file or the new one
 
 
 def _name(update: ClientUpdate, rank: int) -> str:

@@ -1,4 +1,4 @@
-"""What gradient capture can serve; everything else is refused before the first batch, with what to do instead."""
+"""Check before the first batch that gradient capture supports a training; errors suggest an alternative."""
 
 import lightning
 import torch
@@ -44,7 +44,7 @@ def described_network(module: lightning.LightningModule, encoder: TableEncoder) 
 
 
 def require_trained(network: nn.Module) -> None:
-    """Raise `UsageError` where a parameter is frozen: an update speaks of all of them."""
+    """Raise `UsageError` if a parameter is frozen: an update covers all of them."""
     if frozen := [name for name, parameter in network.named_parameters() if not parameter.requires_grad]:
         raise UsageError(f"every parameter of the network must be trained to be captured; frozen: {frozen[:3]}")
 
@@ -53,11 +53,11 @@ def check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule,
     """Refuse a trainer whose gradients cannot be recorded at this point.
 
     Raises:
-        UsageError: manual optimisation, a strategy that shards parameters, no clipping to record, or a point after the
+        UsageError: manual optimization, a strategy that shards parameters, no clipping to record, or a point after the
             ranks' gradients are reduced.
     """
     if not module.automatic_optimization:
-        raise UsageError(f"gradient capture needs automatic optimisation; {type(module).__name__} optimises by hand")
+        raise UsageError(f"gradient capture needs automatic optimization; {type(module).__name__} optimizes by hand")
     check_strategy(trainer.strategy, trainer.world_size, at)
     own_clipping = is_overridden("configure_gradient_clipping", module, lightning.LightningModule)
     if at == "clipped" and not trainer.gradient_clip_val and not own_clipping:
@@ -72,7 +72,7 @@ def check_strategy(strategy: Strategy, processes: int, at: GradientState) -> Non
     """
     if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy):
         got = type(strategy).__name__
-        raise UsageError(f"gradient capture serves one device or DDP, where a rank holds every parameter; got {got}")
+        raise UsageError(f"gradient capture supports one device or DDP, where a rank holds every parameter; got {got}")
     if at != "raw" and processes > 1:
         raise UsageError(
             f"at={at!r} comes after the all-reduce, where no client's own gradient is left; use at='raw' with "
@@ -81,34 +81,34 @@ def check_strategy(strategy: Strategy, processes: int, at: GradientState) -> Non
 
 
 def check_statistics(trainer: lightning.Trainer, network: nn.Module, share_statistics: bool) -> None:
-    """Refuse to share BatchNorm statistics of a batch that was never normalised as one.
+    """Refuse to share BatchNorm statistics of a batch that was never normalized as one.
 
     Raises:
         UsageError: with accumulation each micro-batch has its own.
     """
-    normalised = any(isinstance(layer, _BatchNorm) for layer in network.modules())
-    if share_statistics and normalised and trainer.accumulate_grad_batches > 1:
+    normalized = any(isinstance(layer, _BatchNorm) for layer in network.modules())
+    if share_statistics and normalized and trainer.accumulate_grad_batches > 1:
         raise UsageError(
             f"share_statistics needs accumulate_grad_batches=1, got {trainer.accumulate_grad_batches}: accumulated "
-            "micro-batches are normalised one by one"
+            "micro-batches are normalized one by one"
         )
 
 
 def innermost(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """The optimiser that moves the weights. One that wraps another names it ``original_optimizer``, as opacus does."""
+    """The optimizer that moves the weights. One that wraps another names it ``original_optimizer``, as opacus does."""
     while isinstance(inner := getattr(optimizer, "original_optimizer", None), torch.optim.Optimizer):
         optimizer = inner
     return optimizer
 
 
 def described_defense(optimizer: torch.optim.Optimizer) -> str:
-    """What a wrapping optimiser does to the gradient, in words; another library's is named by its class."""
+    """Describe what a wrapping optimizer does to the gradient; other libraries' optimizers by their class name."""
     defense = getattr(optimizer, "defense", None)
     return defense.describe() if isinstance(defense, HorizontalDefense) else type(optimizer).__name__
 
 
 def check_optimizer(optimizer: torch.optim.Optimizer, at: GradientState, loss_scaled: bool) -> None:
-    """Refuse an optimiser that has no gradient of this kind.
+    """Refuse an optimizer that has no gradient of this kind.
 
     Raises:
         UsageError: see the messages.
@@ -118,7 +118,7 @@ def check_optimizer(optimizer: torch.optim.Optimizer, at: GradientState, loss_sc
         raise UsageError("gradient capture needs one backward per step; LBFGS takes several")
     if at == "noised" and inner is optimizer:
         raise UsageError(
-            "at='noised' needs an optimiser that wraps another as 'original_optimizer' (opacus' DPOptimizer does), "
+            "at='noised' needs an optimizer that wraps another as 'original_optimizer' (opacus' DPOptimizer does), "
             f"got {type(optimizer).__name__}"
         )
     if at == "clipped" and inner is not optimizer:

@@ -34,20 +34,20 @@ NamedTensors = Mapping[str, Tensor]
 
 
 class GradientCapture(lightning.Callback):
-    """Records chosen optimiser steps as `ClientUpdate` and truth; training stays bit-identical.
+    """Records chosen optimizer steps as `ClientUpdate` and truth; training stays bit-identical.
 
     The gradient is recorded at one of three points, which the update names as its state:
 
     * ``raw``: this rank's own gradient, before the all-reduce of DDP and before any clipping;
-    * ``clipped``: after the Trainer's gradient clipping, as the optimiser uses it;
-    * ``noised``: after a wrapping optimiser (opacus' ``DPOptimizer``) has clipped and noised inside its step.
+    * ``clipped``: after the Trainer's gradient clipping, as the optimizer uses it;
+    * ``noised``: after a wrapping optimizer (opacus' ``DPOptimizer``) has clipped and noised inside its step.
 
     With accumulated gradients an update is the whole step's: its batch is the union of the micro-batches, its gradient
     the mean of theirs. Mixed precision's loss scale is divided out. Under DDP each rank is a client.
 
     Only full steps are recorded: every micro-batch there, of the data loader's batch size. A step chosen by number is
     recorded with a smaller last micro-batch too, or left out with a warning. So is what cannot be recorded (a gradient
-    that overflowed, a step that the gradient scaler skipped); training goes on.
+    that overflowed, a step that the gradient scaler skipped); training continues.
 
     Attributes:
         captured: the captures of this process in order, where ``keep`` asks for them.
@@ -78,7 +78,7 @@ class GradientCapture(lightning.Callback):
             share_buffers: updates carry the network's buffers.
             marginals: one-way marginals that the server knows.
             root: captures are written here, one folder each (`Capture.save`).
-            keep: hold captures in memory, in ``captured``.
+            keep: keep captures in memory, in ``captured``.
             epochs: see `CaptureSchedule`.
             per_epoch: see `CaptureSchedule`.
             steps: see `CaptureSchedule`.
@@ -126,7 +126,7 @@ class GradientCapture(lightning.Callback):
         self._taken_in_epoch = state_dict["taken_in_epoch"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Refuse what cannot be served.
+        """Check that this module and Trainer are supported.
 
         Raises:
             UsageError: see `lightleak.callbacks.capture_support`.
@@ -138,7 +138,7 @@ class GradientCapture(lightning.Callback):
             check_statistics(trainer, self._network, self.share_statistics)
 
     def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Check the optimiser, and set the hook at the point where its gradient is final."""
+        """Check the optimizer, and set the hook at the point where its gradient is final."""
         optimizer = trainer.optimizers[0]
         check_optimizer(optimizer, self.at, loss_scaled=getattr(trainer.precision_plugin, "scaler", None) is not None)
 
@@ -146,7 +146,7 @@ class GradientCapture(lightning.Callback):
             self._take_from_grad(trainer, pl_module)
 
         # Without a gradient scaler Lightning clips inside optimizer.step, so clipped gradients are read right after it,
-        # while .grad still holds them; a wrapping optimiser has done its part when it calls the one it wraps.
+        # while .grad still holds them; a wrapping optimizer has done its part when it calls the one it wraps.
         if self.at == "clipped":
             self._handles.append(optimizer.register_step_post_hook(take))
         elif self.at == "noised":
@@ -195,9 +195,9 @@ class GradientCapture(lightning.Callback):
     def on_train_batch_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Let go of a step that never came to its point."""
+        """Drop a step whose gradient was never final."""
         if self._recorder is not None and (self._stepping or self._recorder.armed):
-            self._drop("the optimiser made no step (an overflowed gradient, or a training step without loss)")
+            self._drop("the optimizer made no step (an overflowed gradient, or a training step without loss)")
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Remove every hook."""
@@ -222,7 +222,7 @@ class GradientCapture(lightning.Callback):
         return weights, gradient
 
     def _accepts(self, capture: Capture) -> bool:
-        """Whether a capture is kept; who refuses one says so."""
+        """Whether a capture is kept; an override that rejects one warns about it."""
         return True
 
     def _begin(self, trainer: lightning.Trainer) -> None:
@@ -306,11 +306,11 @@ class GradientCapture(lightning.Callback):
             capture.save(self.root)
 
     def _drop(self, reason: str | None = None) -> None:
-        """Let go of the present step; a reason becomes a warning."""
+        """Drop the current step; a reason becomes a warning."""
         if self._recorder is not None:
             self._recorder.disarm()
         if reason is not None:
-            warnings.warn(f"optimiser step {self._step} was not captured: {reason}", stacklevel=3)
+            warnings.warn(f"optimizer step {self._step} was not captured: {reason}", stacklevel=3)
         self._recorder, self._stepping = None, False
 
     def _release(self) -> None:

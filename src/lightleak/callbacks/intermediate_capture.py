@@ -23,7 +23,7 @@ class IntermediateCapture(lightning.Callback):
     """Records AO, AG, VO and VG of every record in chosen epochs (ProVFL Sec. III-B); training stays bit-identical.
 
     What the adversary cannot see is never copied: a passive adversary (C2) has AO alone. Records are taken from
-    `SplitClassifier.exchange` after each step: outputs are those before the step's update, the victim's after a defence
+    `SplitClassifier.exchange` after each step: outputs are those before the step's update, the victim's after a defense
     and the adversary's own before it; gradients carry the 1/batch of the mean loss.
 
     Records are kept in memory up to a budget and in files beyond it. Under DDP each rank records its own batches, and
@@ -47,7 +47,7 @@ class IntermediateCapture(lightning.Callback):
             victim_party: index of the party whose outputs and gradients are VO and VG.
             adversary: ``C1`` (active) or ``C2`` (passive); decides what is recorded.
             epochs: epochs to record, from 0.
-            memory_bytes: bound on the vectors held in memory, apart from a window of 4,096 records for the epoch that
+            memory_bytes: bound on the vectors kept in memory, apart from a window of 4,096 records for the epoch that
                 is being written; ordering an epoch takes one kind more for a moment.
             folder: where epochs beyond it are written, in files readable by their owner only.
 
@@ -143,7 +143,7 @@ class IntermediateCapture(lightning.Callback):
             return
         exchange = cast(Exchange, pl_module.exchange)
         outputs = exchange.outputs[self._slice]
-        if exchange.computed is not exchange.outputs:  # a defence stands between: the adversary knows its own before it
+        if exchange.computed is not exchange.outputs:  # with a defense, the adversary knows its own outputs before it
             outputs = outputs.clone()
             outputs[self._own] = exchange.computed[self.adversary_party]
         self._open.add(exchange.ids, outputs, *((exchange.gradients[self._slice],) if self._with_gradients else ()))
@@ -168,7 +168,7 @@ class IntermediateCapture(lightning.Callback):
         self._done[trainer.current_epoch] = merged
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Tell of epochs that training stopped before.
+        """Report chosen epochs that the training did not reach.
 
         Raises:
             UsageError: a chosen epoch was not reached.

@@ -1,4 +1,4 @@
-"""`ModuleCapture`: gradient capture for a LightningModule that knows nothing of LightLeak."""
+"""`ModuleCapture`: gradient capture for any LightningModule, without changes to it."""
 
 import copy
 import warnings
@@ -24,8 +24,8 @@ from lightleak.targets.spec import NetworkSpec
 ReadBatch = Callable[[Any], tuple[Tensor, Tensor]]
 
 REFUSALS_IN_A_ROW = 5
-"""After these the training is taken to have another loss: every further try costs a gradient. With weighted classes a
-batch of 8 fits about once in a hundred tries, when all its rows are of one class."""
+"""After this many the training is assumed to have another loss: every further attempt costs a gradient. With
+weighted classes a batch of 8 fits about once in a hundred tries, when all its rows are of one class."""
 
 
 class ModuleCapture(GradientCapture):
@@ -34,15 +34,15 @@ class ModuleCapture(GradientCapture):
     A network of one logit under mean binary cross-entropy is recorded as the network of two classes that it equals
     (`lightleak.targets.single_logit`).
 
-    The network is found by itself where one submodule holds all parameters, or where the LightningModule is it; its
-    structure is kept in this process (`lightleak.targets.own`), so that attacks can build it again. Every capture is
-    held against its rows: where they do not reproduce it (another loss, weighted classes, inputs that were changed
-    on the way), it is left out, and so is a batch that cannot be read. The first is told in full, the number at the
-    end, each in a warning; after `REFUSALS_IN_A_ROW` nothing more is recorded in this training, which goes on. Captures
-    stay in memory; nothing else differs from `GradientCapture`.
+    The network is found automatically if one submodule holds all parameters, or if the LightningModule itself is the
+    network; its structure is kept in this process (`lightleak.targets.own`), so that attacks can rebuild it. Every
+    capture is replayed from its rows. If they do not reproduce it (another loss, weighted classes, inputs changed on
+    the way), or if the batch cannot be read, the capture is dropped. A warning describes the first such step, and
+    another at the end reports their number. After `REFUSALS_IN_A_ROW` in a row, recording stops and the training
+    continues. Captures stay in memory; nothing else differs from `GradientCapture`.
 
     Attributes:
-        tried: steps that were recorded and held against their rows.
+        tried: steps that were recorded and replayed.
         left_out: how many of them are not among the captures.
     """
 
@@ -90,7 +90,7 @@ class ModuleCapture(GradientCapture):
         self.tried, self.left_out, self._in_a_row = 0, 0, 0
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Begin to count anew; errors as for `GradientCapture`."""
+        """Reset the counters; errors as for `GradientCapture`."""
         super().setup(trainer, pl_module, stage)
         if stage == "fit":
             self.tried, self.left_out, self._in_a_row = 0, 0, 0
@@ -98,7 +98,7 @@ class ModuleCapture(GradientCapture):
     def on_train_batch_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
     ) -> None:
-        """As `GradientCapture`; a batch that cannot be read ends no training."""
+        """As `GradientCapture`; a batch that cannot be read does not stop the training."""
         try:
             super().on_train_batch_start(trainer, pl_module, batch, batch_idx)
         except Exception as error:  # reading a batch runs the user's function
@@ -107,14 +107,14 @@ class ModuleCapture(GradientCapture):
     def on_before_optimizer_step(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, optimizer: Optimizer
     ) -> None:
-        """As `GradientCapture`; a step that cannot be recorded ends no training."""
+        """As `GradientCapture`; a step that cannot be recorded does not stop the training."""
         try:
             super().on_before_optimizer_step(trainer, pl_module, optimizer)
         except Exception as error:  # replay runs the user's network
             self._refuse(error)
 
     def on_train_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
-        """Remove every hook, and tell how many steps were left out."""
+        """Remove every hook and report how many steps were left out."""
         super().on_train_end(trainer, pl_module)
         if self.left_out:
             warnings.warn(left_out_words(self.left_out, self.tried), stacklevel=2)
@@ -139,7 +139,7 @@ class ModuleCapture(GradientCapture):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is recorded in this training, as too many steps in a row could not be."""
+        """Whether recording has stopped after too many failed steps in a row."""
         return self._in_a_row >= REFUSALS_IN_A_ROW
 
     def _begin(self, trainer: lightning.Trainer) -> None:
@@ -153,7 +153,7 @@ class ModuleCapture(GradientCapture):
         return True
 
     def _refuse(self, error: Exception) -> None:
-        """Drop a step and count it; warn of the first in full, and of the one that ends the record."""
+        """Drop a step and count it; warn in full about the first, and about the one that stops the recording."""
         self._drop()
         self.tried += 1
         self.left_out += 1
@@ -161,7 +161,7 @@ class ModuleCapture(GradientCapture):
         if self.left_out == 1:
             reason = str(error) if isinstance(error, LightLeakError) else f"{type(error).__name__}: {error}"
             warnings.warn(
-                f"optimiser step {self._step} was not captured: {reason}. The training step must take the mean "
+                f"optimizer step {self._step} was not captured: {reason}. The training step must take the mean "
                 "cross-entropy of the network's logits on its batch, a pair of inputs and labels or what batch=... "
                 "makes one; further steps of this kind are counted",
                 stacklevel=3,
@@ -174,7 +174,7 @@ class ModuleCapture(GradientCapture):
 
 
 def left_out_words(left_out: int, tried: int) -> str:
-    """What a warning and a report say of steps that are not among the captures.
+    """Return the sentence about steps that were left out, for a warning and a report.
 
     >>> left_out_words(5, 6)
     '5 of 6 recorded steps were left out: not the gradient of the mean cross-entropy of rows that could be read'

@@ -1,4 +1,4 @@
-"""Records one optimiser step of one client from inside its backward, by hooks that only read.
+"""Records one optimizer step of one client from inside its backward, by hooks that only read.
 
 The gradient is taken from the training's own backward, by a hook on each parameter. Such a hook sees what autograd is
 about to add to ``.grad``: after all uses of the parameter have been summed, before DistributedDataParallel reduces it
@@ -19,7 +19,7 @@ from lightleak.targets.normalization import record_statistics
 
 
 class StepRecorder:
-    """Collects the micro-batches of one optimiser step.
+    """Collects the micro-batches of one optimizer step.
 
     Call `arm` before a micro-batch's forward, `note_loss` with the loss that is differentiated, `disarm` after its
     backward. Then the record is complete up to that micro-batch.
@@ -72,7 +72,7 @@ class StepRecorder:
         self._loss += loss.detach().double().cpu()
 
     def disarm(self) -> None:
-        """Remove the hooks; harmless when there are none."""
+        """Remove the hooks; does nothing if there are none."""
         self._hooks.close()
         self.armed = False
 

@@ -20,9 +20,9 @@ from lightleak.protocols.recorded_aggregate import RecordedAggregate
 class UpdateCapture(lightning.Callback):
     """Records chosen clients of chosen rounds of `FederatedAveraging` as `ClientUpdate` and truth.
 
-    Nothing is computed anew and nothing changed, so training stays bit-identical. With ``aggregate`` a capture is the
+    Nothing is recomputed or changed, so training stays bit-identical. With ``aggregate`` a capture is the
     mean over several clients, with their count: over those of one secure aggregate where the federation forms such,
-    else over all clients of the round. An update that is not finite is left out with a warning; training goes on.
+    else over all clients of the round. An update that is not finite is left out with a warning; training continues.
 
     Attributes:
         captured: the captures in order, where ``keep`` asks for them.
@@ -51,7 +51,7 @@ class UpdateCapture(lightning.Callback):
             share_buffers: updates carry the network's buffers before the round.
             marginals: one-way marginals that the server knows.
             root: captures are written here, one folder each (`Capture.save`).
-            keep: hold captures in memory, in ``captured``.
+            keep: keep captures in memory, in ``captured``.
             rounds: see `RoundSchedule`.
             per_round: see `RoundSchedule`.
             clients: see `RoundSchedule`.
@@ -89,7 +89,7 @@ class UpdateCapture(lightning.Callback):
         self._taken = state_dict["taken"]
 
     def setup(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, stage: str) -> None:
-        """Refuse what cannot be served.
+        """Check that this module and these settings are supported.
 
         Raises:
             UsageError: another module than `FederatedAveraging`, another encoder than the network's, single updates

@@ -27,12 +27,12 @@ class DatasetEntry:
 
     Attributes:
         title: full name.
-        licence: of the table.
+        license: of the table.
         files: raw files, relative to the dataset's folder; empty where nothing is downloaded.
     """
 
     title: str
-    licence: str
+    license: str
     files: tuple[str, ...]
 
 

@@ -88,7 +88,7 @@ def read_registries() -> Catalogue:
 
 
 def _dataset(card: DatasetCard) -> DatasetEntry:
-    return DatasetEntry(card.title, card.licence, tuple(card.files))
+    return DatasetEntry(card.title, card.license, tuple(card.files))
 
 
 def _card(entry: _Entry) -> Card:

@@ -35,11 +35,11 @@ def data_list(
     """List datasets, their licenses, and which of their files are on this machine."""
     from lightleak.data.sources import dataset_folder
 
-    grid = Grid("name", "table", "licence", "files here", header_style="bold")
+    grid = Grid("name", "table", "license", "files here", header_style="bold")
     for name, entry in load_catalogue().datasets.items():
         found = sum((dataset_folder(name) / file).is_file() for file in entry.files)
         here = "yes" if found == len(entry.files) else f"{found} of {len(entry.files)}"
-        grid.add_row(name, entry.title, entry.licence, here if entry.files else "not needed")
+        grid.add_row(name, entry.title, entry.license, here if entry.files else "not needed")
     console.print(grid)
 
 
@@ -58,6 +58,7 @@ def data_describe(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> None:
     """Columns, rows and classes of a dataset or of a file."""
+    from lightleak.data.codes import codes_notice
     from lightleak.data.datasets import DATASETS, load_dataset
     from lightleak.data.encoder import TableEncoder
     from lightleak.data.user_table import load_table
@@ -68,7 +69,8 @@ def data_describe(
         if parsed.label is None:
             raise UsageError(f"{parsed.name} is a file: name its label column with --label")
         dropped = [name.strip() for name in parsed.drop.split(",")] if parsed.drop else []
-        table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing)
+        codes = [name.strip() for name in parsed.categorical.split(",")] if parsed.categorical else []
+        table = load_table(Path(parsed.name), parsed.label, drop=dropped, missing=parsed.missing, categorical=codes)
     else:
         DATASETS.get(parsed.name)
         return
@@ -90,8 +92,10 @@ def data_describe(
         schema.label.name, "label", ", ".join(f"{c} {shares.get(c, 0):.1%}" for c in schema.label.categories[:6])
     )
     console.print(grid)
+    if table.possible_codes:
+        console.print(codes_notice(table.possible_codes), soft_wrap=True, highlight=False, markup=False)
     card = table.card
     checksums = [f"{file} sha256 {digest}" for file, digest in card.sha256.items()] or ["no checksum known"]
-    for text in (card.notes, card.citation, card.licence, *card.urls, *(checksums if card.files else [])):
+    for text in (card.notes, card.citation, card.license, *card.urls, *(checksums if card.files else [])):
         if text:
             console.print(text, soft_wrap=True, highlight=False, markup=False)

@@ -136,6 +136,9 @@ def build_parser() -> argparse.ArgumentParser:
     describe.add_argument("--label", help="label column of a file")
     describe.add_argument("--drop", metavar="A,B", help="columns of a file that are no features, separated by commas")
     describe.add_argument(
+        "--categorical", metavar="A,B", help="columns of a file whose numbers are codes of categories"
+    )
+    describe.add_argument(
         "--missing",
         choices=["refuse", "impute", "category"],
         default="refuse",

@@ -20,9 +20,9 @@ class Feasibility:
         ranks: rank of the gradient of every hidden layer's weights and bias, the first layer first.
         row_constraints: per hidden layer, equations that the row space puts on every row.
         unit_constraints: per hidden layer, equations that the column space puts on every row.
-        noise: estimated deviation of the gradient's elements, beside rounding.
+        noise: estimated deviation of the gradient's elements, in addition to rounding.
         expected: ``exact`` (every row with a certificate), ``partial`` (some of them) or ``approximate`` (rows are
-            optimised jointly; they are certified only where all of them together explain the gradient).
+            optimized jointly; they are certified only where all of them together explain the gradient).
         reason: why, in words.
     """
 

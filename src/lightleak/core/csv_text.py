@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
-"""Text that a spreadsheet runs, or that looks escaped: the apostrophe in front of it must be told from ours."""
+"""Text that a spreadsheet runs, or that looks escaped: an apostrophe before it must differ from ours."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 def csv_text(frame: pd.DataFrame, raw: bool = False) -> str:
     r"""Return the table as CSV; text cells and column names that begin like a formula get an apostrophe in front.
 
-    A formula begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break. Numbers stay as they are, also those
+    A formula begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break. Numbers are unchanged, also those
     written as text.
 
     >>> csv_text(pd.DataFrame({"-age": [-3, 4], "job": ["=1+1", "-7.5"]}))
@@ -23,7 +23,7 @@ def csv_text(frame: pd.DataFrame, raw: bool = False) -> str:
 
     Args:
         frame: the table.
-        raw: leave all text as it is.
+        raw: leave all text unchanged.
     """
     escaped = frame if raw else frame.rename(columns=_escape).apply(_escape_column)
     text = str(escaped.to_csv(index=False))

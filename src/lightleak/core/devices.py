@@ -43,7 +43,7 @@ def keep_freed_memory() -> bool:
     """Ask glibc to keep freed blocks instead of handing each one back to the system; ``False`` where there is no glibc.
 
     An inversion step allocates and frees the same megabytes thousands of times. By default every such block is mapped
-    and faulted in anew, which took 35 to 40% of the step when measured (`benchmarks/RESULTS.md`).
+    and faulted in again, which took 35 to 40% of the step when measured (`benchmarks/RESULTS.md`).
     """
     try:
         libc = ctypes.CDLL("libc.so.6")
@@ -95,7 +95,7 @@ def tf32_products(on: bool) -> Iterator[None]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Within the block one thread computes, as in a process of its own beside others."""
+    """Within the block torch uses one thread, as a worker process does."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

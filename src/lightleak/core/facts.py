@@ -1,11 +1,11 @@
-"""What a reader must know of an attack, a defence or a metric and cannot read off its code."""
+"""What a reader must know about an attack, a defense or a metric that its code does not show."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What stands beside a name in its registry, for the card that `lightleak explain` prints.
+    """Facts about a registered name, for the card that `lightleak explain` prints.
 
     Attributes:
         summary: one line; empty where the docstring of the entry begins with one.

@@ -56,7 +56,7 @@ class PropertyTruth:
 
     Attributes:
         property_name: the property, as ``column=value``.
-        fraction: share of the victim's records that have it; under a defence that withdraws rows, of the records before
+        fraction: share of the victim's records that have it; under a defense that withdraws rows, of the records before
             the withdrawal.
         has_property: BoolTensor ``[n]`` over the observation's ids.
     """
@@ -67,5 +67,5 @@ class PropertyTruth:
 
     @property
     def trained_fraction(self) -> float:
-        """Share of the records that were trained on; below `fraction` where a defence withdraws rows."""
+        """Share of the records that were trained on; below `fraction` where a defense withdraws rows."""
         return float(self.has_property.float().mean())

@@ -30,15 +30,15 @@ class ProtocolFacts:
 
     Attributes:
         n_rows: rows behind the update, of all its clients (the batch size under FedSGD).
-        epochs: local epochs; 1 under FedSGD; None where the server is not told.
-        batch_size: rows per local step; None where the server is not told.
+        epochs: local epochs; 1 under FedSGD; None where the server does not know.
+        batch_size: rows per local step; None where the server does not know.
         n_clients: clients averaged into the update; None for an aggregate that does not say how many.
         client_rows: rows of each client, where an aggregate states them; empty: equal shares.
-        local_steps: optimiser steps each client made; None where it follows from the other facts.
+        local_steps: optimizer steps each client made; None where it follows from the other facts.
         learning_rate: local learning rate; ``None`` where the update is a plain gradient.
         momentum: of the local SGD.
         weight_decay: of the local SGD.
-        optimizer: local optimiser, by name.
+        optimizer: local optimizer, by name.
         loss: the training criterion, by name.
         step: global step at which the update was taken.
         epoch: global epoch (FedSGD) or communication round (FedAvg) at which it was taken, 0-based.
@@ -68,36 +68,36 @@ _COUNTS = {"epochs": True, "batch_size": True, "n_clients": True, "local_steps":
 """Facts that count from 1, and whether they may be unknown."""
 
 
-def read_protocol(told: object) -> ProtocolFacts:
+def read_protocol(state: object) -> ProtocolFacts:
     """Protocol facts from a file, every one of its type and range.
 
     Raises:
         ObservationError: no mapping, an unknown fact, one that is missing, or a value that is none of that fact.
     """
-    if not isinstance(told, Mapping):
-        raise ObservationError(f"facts must be a mapping, got {type(told).__name__}")
+    if not isinstance(state, Mapping):
+        raise ObservationError(f"facts must be a mapping, got {type(state).__name__}")
     known = [f.name for f in fields(ProtocolFacts)]
-    if unknown := sorted(str(name) for name in told if name not in known):
+    if unknown := sorted(str(name) for name in state if name not in known):
         raise ObservationError(f"facts has no {', '.join(unknown)}; known: {', '.join(known)}")
-    rows = told.get("client_rows", ())
+    rows = state.get("client_rows", ())
     if not isinstance(rows, list | tuple) or not all(_is_count(n, 1) for n in rows):
         raise ObservationError(f"facts.client_rows must be whole numbers from 1, got {rows!r}")
     for name, may_be_unknown in _COUNTS.items():
-        value = told.get(name)
+        value = state.get(name)
         if not _is_count(value, 1) and not (value is None and may_be_unknown):
             raise ObservationError(f"facts.{name} must be a whole number from 1 to {MOST}, got {value!r}")
     for name in ("step", "epoch"):
-        if not _is_count(told.get(name, 0), 0):
-            raise ObservationError(f"facts.{name} must be a whole number from 0 to {MOST}, got {told[name]!r}")
+        if not _is_count(state.get(name, 0), 0):
+            raise ObservationError(f"facts.{name} must be a whole number from 0 to {MOST}, got {state[name]!r}")
     for name in ("learning_rate", "momentum", "weight_decay"):
-        value = told.get(name, 0.0)
+        value = state.get(name, 0.0)
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
         if not is_number and not (value is None and name == "learning_rate"):
             raise ObservationError(f"facts.{name} must be a finite number from 0, got {value!r}")
     for name in ("optimizer", "loss", "defense"):
-        if not isinstance(told.get(name, ""), str):
-            raise ObservationError(f"facts.{name} must be text, got {told[name]!r}")
-    return ProtocolFacts(**{**told, "client_rows": tuple(rows)})
+        if not isinstance(state.get(name, ""), str):
+            raise ObservationError(f"facts.{name} must be text, got {state[name]!r}")
+    return ProtocolFacts(**{**state, "client_rows": tuple(rows)})
 
 
 def _is_count(value: object, least: int) -> bool:
@@ -117,7 +117,7 @@ class ClientUpdate:
         facts: protocol facts.
         kind: ``gradient`` (FedSGD) or ``delta`` (FedAvg).
         state: what had been done to the gradient when it was sent: nothing (``raw``), the Trainer's clipping
-            (``clipped``), or a defence of the client's (``noised``, whatever the defence; ``facts.defense`` names it).
+            (``clipped``), or a defense of the client's (``noised``, whatever the defense; ``facts.defense`` names it).
         training_mode: the client's network was in train mode (batch statistics, dropout) rather than eval mode.
         buffers: named buffers before the update, where the threat model shares them.
         labels: LongTensor ``[n_rows]``, only where the labels are shared; of an aggregate client after client. Their

@@ -1,4 +1,4 @@
-"""Files of one's own that register attacks, tables, networks or defences, loaded by every process before it works."""
+"""User files that register attacks, tables, networks or defenses; every process loads them first."""
 
 import importlib
 import importlib.util
@@ -16,7 +16,7 @@ def load_plugins() -> None:
     """Run the files (``my_attack.py``) and import the modules (``package.attacks``) that `PLUGINS` names, each once.
 
     Raises:
-        UsageError: one that does not exist or fails; the message names it, the reason and the mend.
+        UsageError: one that does not exist or fails; the message names it, the reason and a fix.
     """
     for named in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
         try:
@@ -26,16 +26,16 @@ def load_plugins() -> None:
                 importlib.import_module(named)
         except Exception as error:  # it is the user's code that is run
             reason = f"{type(error).__name__}: {error}"
-            raise UsageError(f"{PLUGINS}: {named!r} cannot be loaded ({reason}); {_mend(named, error)}") from error
+            raise UsageError(f"{PLUGINS}: {named!r} cannot be loaded ({reason}); {_fix(named, error)}") from error
 
 
-def _mend(named: str, error: Exception) -> str:
+def _fix(named: str, error: Exception) -> str:
     """What to do about an entry that cannot be loaded."""
     if named.endswith(".py") and not Path(named).is_file():
         return f"name the file by a path that exists from here, {Path.cwd()}, several separated by {os.pathsep!r}"
     if isinstance(error, ModuleNotFoundError) and error.name is not None and f"{named}.".startswith(f"{error.name}."):
         return "install it or put its folder on PYTHONPATH, or name a file of it by its path, which ends in .py"
-    return f"mend it, or take it out of {PLUGINS}"
+    return f"fix it, or remove it from {PLUGINS}"
 
 
 def _run(file: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a run writes is its owner's alone, whoever writes it: our code, Lightning, a logger."""
+"""Files of a run are readable by their owner only, whether our code, Lightning or a logger writes them."""
 
 import os
 import sys

@@ -19,7 +19,7 @@ class PropertyEstimate:
         by_kind: estimate by kind of intermediate result, where the attack makes one for each.
         seconds: wall time of the attack.
         threat_model: one plain sentence on what the attack was assumed to know and do.
-        warnings: what the reader must know, e.g. that the estimate is not told apart from the prior.
+        warnings: what the reader must know, e.g. that the estimate does not differ from the prior.
         details: further JSON-ready facts, e.g. the regression's error on held-out populations.
         threat: the threat model as data; None where the attack states a sentence alone.
     """

@@ -23,7 +23,7 @@ class Reconstruction:
         encoded: ``[n, d]`` pooled reconstruction before projection to the table.
         uncertainty: ``[n, columns]`` entropy of each cell (TabLeak Sec. 3.2); NaN where the attack has none.
         loss: the attack's objective at its best restart after projection.
-        seconds: wall time of the attack, shared equally among the updates of one vectorised call.
+        seconds: wall time of the attack, shared equally among the updates of one vectorized call.
         ensemble: ``[restarts, n, d]`` the pooled restarts, matched row by row; ``None`` unless asked for.
         certificate: what the attack knows of its own success; ``None`` where it knows nothing.
         settings: settings that the attack chose itself for this observation, by name.

@@ -46,7 +46,7 @@ class Registry(Generic[T]):
         """Look an entry up.
 
         Raises:
-            UsageError: no such name; the message lists the known ones, and the closest or how to load one of one's own.
+            UsageError: no such name; the message lists the known ones, and the closest or how to load your own.
         """
         if name in self._entries:
             return self._entries[name]

@@ -18,7 +18,7 @@ class Termination:
         self.came = False
 
     def handle(self, _: int, frame: FrameType | None) -> None:
-        """Do what Ctrl-C would do now: whoever handles SIGINT decides, such as a training that first ends its epoch."""
+        """Act as Ctrl-C would: the current SIGINT handler decides, such as a training that first finishes its epoch."""
         first, self.came = not self.came, True
         interrupt = signal.getsignal(signal.SIGINT)
         if callable(interrupt):

@@ -1,4 +1,4 @@
-"""CelebA, from the official files of those who have them: aligned faces and the identity of each."""
+"""Read CelebA, aligned faces with their identities, from the official files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import torch
 
 from lightleak.core.errors import DataError, UnsupportedError, UsageError
 from lightleak.core.seeds import numpy_generator
-from lightleak.data.images import TEST_FRACTION, ImageTask, LabelledImages, split_by_class
+from lightleak.data.images import TEST_FRACTION, ImageTask, LabeledImages, split_by_class
 from lightleak.data.sources import reading
 
 IDENTITIES = "identity_CelebA.txt"
@@ -39,7 +39,7 @@ def load_celeba(
         folder: holds ``identity_CelebA.txt`` (lines ``000001.jpg 2880``) and the folder ``img_align_celeba``.
         private: number of private identities.
         choice: which they are.
-        public_images: public images to read, drawn at random; None reads all (181,447 beside the first 1,000).
+        public_images: public images to read, drawn at random; None reads all (181,447 in addition to the first 1,000).
         size: side of the images.
         crop: side of the central square they are made of; None takes the largest.
         test_fraction: share of each identity's images held out.
@@ -68,7 +68,7 @@ def load_celeba(
     kept = np.sort(np.concatenate([np.flatnonzero(is_private), public]))
     people, labels = np.unique(identities[kept], return_inverse=True)
     pixels = torch.from_numpy(read_faces([folder / IMAGES / names[i] for i in kept], size, crop))
-    faces = LabelledImages(pixels, torch.from_numpy(labels.astype(np.int64)), tuple(str(one) for one in people))
+    faces = LabeledImages(pixels, torch.from_numpy(labels.astype(np.int64)), tuple(str(one) for one in people))
     return split_by_class("celeba", faces, np.searchsorted(people, chosen).tolist(), test_fraction, seed)
 
 

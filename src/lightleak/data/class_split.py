@@ -1,4 +1,4 @@
-"""Private and public rows by class; the rows of one group (one patient) never stand on two sides."""
+"""Private and public rows by class; rows of one group (one patient) are never on both sides."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -44,9 +44,9 @@ def split_by_class(labels: np.ndarray, groups: np.ndarray, config: TaskConfig, s
     """The most frequent classes are private; each group goes to one side, and to one part of it.
 
     A group with any row of a private class is private, and its rows of other classes are dropped. The parts are
-    stratified: the groups of each class are dealt out by its rows, a group of several classes with the rarest of them,
-    and every part gets a group of every class as far as its groups go. With named groups the parts are the same sets
-    of rows whatever the order of the rows.
+    stratified: the groups of each class are distributed by their rows, a group of several classes with the rarest of
+    them, and every part gets a group of every class as far as its groups go. With named groups the parts are the same
+    sets of rows whatever the order of the rows.
 
     Args:
         labels: ``[n]`` class index of each row; of equally frequent classes the lower index comes first.

@@ -1,4 +1,4 @@
-"""What keeps columns of a user's table from being features, all of it at once, each with its mend."""
+"""Find every column of a user's table that cannot be a feature, and suggest a fix for each."""
 
 import datetime
 import re
@@ -21,7 +21,7 @@ DATE = re.compile(
 """A day in numbers or with the English name of its month, with or without a time."""
 
 MOSTLY = 0.9
-"""Share of the cells that must read as dates for a column to hold dates; the rest are then slips of the pen."""
+"""Share of the cells that must read as dates for a column to hold dates; the rest are then taken for typing errors."""
 
 LOOKED_AT = 1000
 """Cells that are read to tell dates from other text: enough for the share above, and quick on millions of rows."""
@@ -44,24 +44,24 @@ MOSTLY_DISTINCT = 0.5
 
 @dataclass(frozen=True)
 class ColumnProblem:
-    """Why a column cannot be used as it is.
+    """Why a column cannot be used.
 
     Attributes:
         column: its name.
         problem: what is wrong, in words.
-        mend: what to do.
-        drops: leaving the column out is the mend.
-        fills: filling in what is missing is the mend.
+        fix: what to do about it.
+        drops: whether leaving the column out fixes it.
+        fills: whether filling in missing values fixes it.
     """
 
     column: str
     problem: str
-    mend: str
+    fix: str
     drops: bool = False
     fills: bool = False
 
     def __str__(self) -> str:
-        return f"column {self.column!r} {self.problem}: {self.mend}"
+        return f"column {self.column!r} {self.problem}: {self.fix}"
 
 
 def holds_dates(cells: pd.Series) -> bool:
@@ -122,7 +122,7 @@ def column_problems(frame: pd.DataFrame, label: str, fills: bool) -> list[Column
 
     Args:
         frame: the table.
-        label: name of its label column, which is left to its own checks.
+        label: name of its label column, which is checked elsewhere.
         fills: missing values will be filled in.
     """
     found = []
@@ -134,10 +134,10 @@ def column_problems(frame: pd.DataFrame, label: str, fills: bool) -> list[Column
 
 
 def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
-    """All problems of a table in one message, with the settings that mend them.
+    """All problems of a table in one message, with the settings that fix them.
 
     >>> print(problem_report("t.csv", [ColumnProblem("seen", "holds dates", "drop it", drops=True)]))
-    't.csv' cannot be used as it is:
+    't.csv' cannot be used without changes:
     - column 'seen' holds dates: drop it
     In a config: data.drop: [seen]; in Python: drop=['seen']
     """
@@ -150,8 +150,8 @@ def problem_report(title: str, problems: Sequence[ColumnProblem]) -> str:
         yaml.append("data.missing: impute")
         python.append("missing='impute'")
     listed = "\n".join(f"- {problem}" for problem in problems)
-    mends = f"\nIn a config: {' and '.join(yaml)}; in Python: {', '.join(python)}" if yaml else ""
-    return f"{title!r} cannot be used as it is:\n{listed}{mends}"
+    fixes = f"\nIn a config: {' and '.join(yaml)}; in Python: {', '.join(python)}" if yaml else ""
+    return f"{title!r} cannot be used without changes:\n{listed}{fixes}"
 
 
 def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
@@ -159,22 +159,22 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
     if present.empty:
         return ColumnProblem(name, "has no value at all", "drop it", drops=True)
     if holds_dates(cells) or pd.api.types.is_timedelta64_dtype(cells):
-        mend = "drop it, or put a number in its place, such as days since the first date"
-        return ColumnProblem(name, f"holds dates ({present.iloc[0]})", mend, drops=True)
+        fix = "drop it, or put a number in its place, such as days since the first date"
+        return ColumnProblem(name, f"holds dates ({present.iloc[0]})", fix, drops=True)
     if holds_decimal_commas(cells):
         first = next(value for value in present if "," in value).strip()
-        mend = "write them with points (pandas.read_csv reads them with decimal=','), or declare categories in a schema"
-        return ColumnProblem(name, f"holds numbers with decimal commas ({first!r})", mend)
+        fix = "write them with points (pandas.read_csv reads them with decimal=','), or declare categories in a schema"
+        return ColumnProblem(name, f"holds numbers with decimal commas ({first!r})", fix)
     if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells):
         distinct = category_strings(present).nunique()
         if distinct > MAX_INFERRED_CATEGORIES:
-            mend = "drop it if it is an identifier or free text, or declare its categories in a schema"
+            fix = "drop it if it is an identifier or free text, or declare its categories in a schema"
             what = f"has {distinct} distinct strings; at most {MAX_INFERRED_CATEGORIES} categories are inferred"
-            return ColumnProblem(name, what, mend, drops=True)
+            return ColumnProblem(name, what, fix, drops=True)
         if rarely_repeats(category_strings(present)):
-            mend = "drop it if it is an identifier or free text, or declare its categories in a schema"
+            fix = "drop it if it is an identifier or free text, or declare its categories in a schema"
             what = f"has {distinct} distinct strings in {len(present)} rows, too many to be categories"
-            return ColumnProblem(name, what, mend, drops=True)
+            return ColumnProblem(name, what, fix, drops=True)
     elif np.isinf(present.to_numpy(float)).any():
         return ColumnProblem(name, "holds infinity", "put a number or nothing in its place, or drop it", drops=True)
     elif numbers_its_rows(cells):
@@ -185,8 +185,8 @@ def _problem(cells: pd.Series, fills: bool) -> ColumnProblem | None:
         return ColumnProblem(name, f"is constant (only [{only!r}])", "drop it or declare it in a schema", drops=True)
     gaps = int(cells.isna().sum())
     if gaps and not fills:
-        mend = "fill them in (the median, or the commonest category), or declare what they mean in a schema"
-        return ColumnProblem(name, f"has {gaps} missing values", mend, fills=True)
+        fix = "fill them in (the median, or the most frequent category), or declare what they mean in a schema"
+        return ColumnProblem(name, f"has {gaps} missing values", fix, fills=True)
     return None
 
 

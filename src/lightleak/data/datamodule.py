@@ -17,7 +17,7 @@ from lightleak.data.splits import holdout
 from lightleak.data.table import Table
 
 Part = Literal["train", "validation", "test"]
-EVALUATION_BATCH_SIZE = 4096  # nothing is learnt from these batches, so they are as large as is quick
+EVALUATION_BATCH_SIZE = 4096  # nothing is learned from these batches, so they are as large as is quick
 
 
 class BatchSampler(Sampler[Tensor]):
@@ -59,14 +59,14 @@ class RankSampler(DistributedSampler[Tensor]):
     """One rank's share of the rows that a `BatchSampler` orders: whole batches, LongTensor ``[batch]``.
 
     In every step each rank takes a batch of its own, the next in the epoch's order, so that all ranks make the same
-    number of steps and no row is in two of their batches. The order is that of a single process. Lightning leaves a
-    ``DistributedSampler`` as it is; any other it would wrap, which repeats batches where the ranks do not divide them.
+    number of steps and no row is in two of their batches. The order is that of a single process. Lightning keeps a
+    ``DistributedSampler``; it would wrap any other sampler and repeat batches where the ranks do not divide them.
 
     Args:
         batches: all batches.
         rank: whose share.
         world: how many ranks there are.
-        whole: serve every row, as an evaluation must: the rows are dealt out in equal batches of at most
+        whole: serve every row, as an evaluation must: the rows are split into equal batches of at most
             ``batch_size``. Otherwise, in a training, batches have ``batch_size`` rows; those of the last step share the
             remaining rows, or leave them out where they are fewer than the ranks or ``drop_last`` asks for it.
     """
@@ -168,7 +168,7 @@ class TableDataModule(lightning.LightningDataModule):
         }
 
     def check_ranks(self, world: int) -> None:
-        """Refuse processes that the rows do not suffice for.
+        """Check that there are enough rows for all processes.
 
         Raises:
             DataError: a step's batches take more rows than there are, or a rank would have none to evaluate on.

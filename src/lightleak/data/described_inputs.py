@@ -1,4 +1,4 @@
-"""An encoder for inputs that somebody else encoded: what the columns of a tensor mean, told in words."""
+"""Build an encoder for inputs that are already encoded, from a description of their columns."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,7 +18,7 @@ def describe_inputs(
     names: Sequence[str] | None = None,
     one_hot: Mapping[str, Sequence[str]] | None = None,
 ) -> TableEncoder:
-    """An encoder whose encoded rows are the inputs as they are; values are read in the units they have there.
+    """Return an encoder whose encoded rows are the inputs themselves; values keep the units of the inputs.
 
     Bounds and deviations, which a server is assumed to know, are those of the given rows.
 
@@ -27,7 +27,7 @@ def describe_inputs(
         n_classes: classes of the label.
         names: of the d positions; left out: ``x0``, ``x1``, ...
         one_hot: columns that take several positions, one per category, by name: the names of their positions, which
-            must follow each other. Each position holds two values, such as 0 and 1, or these after standardisation.
+            must follow each other. Each position holds two values, such as 0 and 1, or these after standardization.
             All other positions are numbers.
 
     Raises:
@@ -67,8 +67,8 @@ def describe_inputs(
         "deviation": torch.where(deviation > 0, deviation, torch.ones_like(deviation)),
     }
     # "onehot" says that numbers have mean 0, which those that lie on one side of it have not.
-    centred = bool(((statistics["lower"] <= 0) & (statistics["upper"] >= 0)).all())
-    state = {"encoding": "onehot" if centred else "minmax", "schema": schema.to_dict()}
+    centered = bool(((statistics["lower"] <= 0) & (statistics["upper"] >= 0)).all())
+    state = {"encoding": "onehot" if centered else "minmax", "schema": schema.to_dict()}
     return TableEncoder.from_state(state, statistics)
 
 
@@ -108,6 +108,6 @@ def _two_values(name: str, values: Tensor) -> tuple[float, float]:
     """Shift and scale that make 0 and 1 of the two values."""
     found = values.unique()
     if len(found) != 2:
-        raise DataError(f"one-hot position {name!r} must hold exactly 2 values, got {len(found)}")
+        raise DataError(f"one-hot position {name!r} must hold exactly 2 distinct values, got {len(found)}")
     scale = 1.0 / float(found[1] - found[0])
     return -float(found[0]) * scale, scale

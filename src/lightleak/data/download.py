@@ -41,12 +41,12 @@ class PreparedFile:
 
 
 def prepare(name: str, data_dir: Path | str | None = None, force: bool = False) -> tuple[PreparedFile, ...]:
-    """Bring the official files of a dataset into its folder; files that are there stay.
+    """Download the official files of a dataset into its folder; existing files are kept.
 
     Args:
         name: name in the registry.
         data_dir: folder with one subfolder per dataset; default: `lightleak.data.sources.data_root`.
-        force: fetch again what is there.
+        force: download existing files again.
 
     Returns:
         The files, none for a dataset that is generated or ships inside a package.
@@ -69,7 +69,7 @@ def _files(entry: Dataset, folder: Path) -> tuple[str, ...]:
     absent = [file for file in entry.card.files if not (folder / file).is_file()]
     if absent:
         raise DataError(
-            f"dataset {entry.card.name!r} cannot be fetched by a program ({entry.card.licence}); "
+            f"dataset {entry.card.name!r} cannot be fetched by a program ({entry.card.license}); "
             f"get {', '.join(absent)} from {entry.card.urls[0]} and put them into {folder}"
         )
     return entry.card.files
@@ -99,10 +99,10 @@ def _fetch_and_unpack(entry: Dataset, download: Download, folder: Path) -> None:
 
 
 def fetch(url: str, part: Path) -> None:
-    """Download ``url`` to ``part``, carrying on where an earlier call stopped, with a progress bar on stderr.
+    """Download ``url`` to ``part``, resuming an earlier partial download, with a progress bar on stderr.
 
     Raises:
-        DataError: the address cannot be reached or the transfer broke off; what came so far stays in ``part``.
+        DataError: the address cannot be reached or the transfer was interrupted; the partial file stays in ``part``.
     """
     try:
         with _open(url, part) as (response, start):
@@ -117,7 +117,7 @@ def fetch(url: str, part: Path) -> None:
             f"{url} cannot be fetched: {reason}; try again, or download it elsewhere and put it into {part.parent}"
         ) from error
     if total is not None and (got := part.stat().st_size) != total:
-        raise DataError(f"{url} broke off after {got} of {total} bytes; run the command again to carry on")
+        raise DataError(f"{url} was interrupted after {got} of {total} bytes; rerun the command to resume")
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def _open(url: str, part: Path) -> Iterator[tuple[HTTPResponse, int]]:
     except urllib.error.HTTPError as error:
         if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not start:
             raise
-        part.unlink()  # longer than the file there is now, or complete but never renamed: begin anew
+        part.unlink()  # longer than the file there is now, or complete but never renamed: start over
         with _open(url, part) as again:
             yield again
         return

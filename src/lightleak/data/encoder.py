@@ -1,4 +1,4 @@
-"""From a table to tensors and back: one-hot categories, scaled numbers, and the statistics a server would know."""
+"""Encode a table as tensors and decode it: one-hot categories, scaled numbers, and the statistics a server knows."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, get_args
@@ -28,15 +28,15 @@ class TableEncoder(nn.Module):
     """Encode rows of a schema as vectors of width d, and decode them again.
 
     Encodings: ``standardized`` scales every encoded column, one-hot ones included, to mean 0 and deviation 1 (what
-    TabLeak does); ``onehot`` keeps 0/1 and standardises numbers; ``minmax`` keeps 0/1 and maps numbers to [0, 1] by
+    TabLeak does); ``onehot`` keeps 0/1 and standardizes numbers; ``minmax`` keeps 0/1 and maps numbers to [0, 1] by
     their bounds; ``quantile`` keeps 0/1 and maps numbers to their rank in [0, 1].
 
     Decoding gives back every valid row: categories exactly, whole numbers exactly as long as they lie within 8 million
     (2**23) of their mean (an encoded value has the 24 bits of float32), other numbers to 24 bits. ``quantile`` gives
     back exactly the numbers it was fitted on; one that falls between two of them to the 24 bits of its rank. Numbers
-    beyond the bounds come back as the bound unless ``clamp`` is off; ``quantile`` knows no number beyond the bounds.
+    beyond the bounds come back as the bound unless ``clamp`` is off; ``quantile`` has no number beyond the bounds.
 
-    Statistics are buffers in float64:
+    Statistics are float64 buffers:
 
     * ``shift``, ``scale`` ``[d]``: ``x = (raw - shift) / scale``;
     * ``lower``, ``upper`` ``[m]``: bounds of the m numerical columns, in the table's units;
@@ -141,9 +141,9 @@ class TableEncoder(nn.Module):
         return self.assemble(codes.to(self.shift.device), numbers.to(self.shift.device)).cpu()
 
     def encode_bits(self, frame: pd.DataFrame) -> Tensor:
-        """Rows of a table of 0/1 columns as they are, uint8 ``[n, d]``; no wider copy of the table is made on the way.
+        """Return the rows of a table of 0/1 columns, uint8 ``[n, d]``, without a wider copy of the table.
 
-        Whatever the encoding, nothing is standardised and no statistics are needed: `encode` gives the same numbers
+        Whatever the encoding, nothing is standardized and no statistics are needed: `encode` gives the same numbers
         under ``minmax``.
 
         Raises:
@@ -301,8 +301,8 @@ class TableEncoder(nn.Module):
             if key not in state:
                 raise ObservationError(f"the encoder of an observation needs {key!r}, got only {sorted(state)}")
         encoder = cls(TableSchema.from_dict(state["schema"]), state["encoding"])
-        told = state.get("includes_attacked")
-        encoder.includes_attacked = told if isinstance(told, bool) else None
+        includes_attacked = state.get("includes_attacked")
+        encoder.includes_attacked = includes_attacked if isinstance(includes_attacked, bool) else None
         for name in _STATISTICS:
             value, expected = _finite(name, tensors), tuple(getattr(encoder, name).shape)
             if tuple(value.shape) != expected:

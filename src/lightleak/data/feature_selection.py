@@ -90,7 +90,7 @@ def encoded_matrix(columns: Sequence[EncodedColumn], rows: np.ndarray) -> np.nda
 
 
 def encoded_frame(columns: Sequence[EncodedColumn], rows: np.ndarray) -> pd.DataFrame:
-    """The rows at these positions as a table: numbers as they are, booleans as ``no`` and ``yes``."""
+    """Return the rows at these positions as a table: numbers unchanged, booleans as ``no`` and ``yes``."""
     words = np.asarray(NO_YES, dtype=object)
 
     def cells(column: EncodedColumn) -> np.ndarray:

@@ -12,7 +12,7 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import numpy_generator
 from lightleak.data.image_folders import Images, load_cifar100, load_femnist, load_mnist
 from lightleak.data.image_scale import PUBLISHED_STATISTICS, ImageScale
-from lightleak.data.images import LabelledImages, load_digits_images
+from lightleak.data.images import LabeledImages, load_digits_images
 from lightleak.data.sources import dataset_folder
 from lightleak.data.splits import holdout
 
@@ -29,13 +29,13 @@ class ImageDataset:
         name: of the dataset.
         train: images that clients hold.
         test: images that accuracy is measured on.
-        scale: shape, mean and deviation, by which rows are standardised.
+        scale: shape, mean and deviation, by which rows are standardized.
         writers: positions among the training images of each person who wrote some; empty where nobody owns them.
     """
 
     name: ImageName
-    train: LabelledImages
-    test: LabelledImages
+    train: LabeledImages
+    test: LabeledImages
     scale: ImageScale
     writers: tuple[np.ndarray, ...] = ()
 
@@ -50,7 +50,7 @@ def load_image_dataset(
 ) -> ImageDataset:
     """scikit-learn's digits, or a dataset from a folder of the user's.
 
-    MNIST, FEMNIST and CIFAR-100 are standardised by the FedAvg paper's numbers, the digits by their own; a fixed fifth
+    MNIST, FEMNIST and CIFAR-100 are standardized by the FedAvg paper's numbers, the digits by their own; a fixed fifth
     of the digits is held out.
 
     Args:
@@ -88,7 +88,8 @@ def client_positions(dataset: ImageDataset, client: int, n_rows: int, seed: int)
     """Positions of a client's images among the training images, LongTensor ``[n_rows]``.
 
     Where the images have writers, a client is one of those with at least ``n_rows``, each taken once, and holds their
-    first ``n_rows`` (as the FedAvg paper's code does); else she holds images drawn at random, whoever else has them.
+    first ``n_rows`` (as the FedAvg paper's code does); otherwise a client holds images drawn at
+    random, independently of other clients.
 
     Args:
         dataset: the dataset.

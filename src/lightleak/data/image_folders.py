@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lightleak.core.errors import DataError
-from lightleak.data.images import LabelledImages
+from lightleak.data.images import LabeledImages
 from lightleak.data.sources import reading
 
 MNIST_SOURCE = "http://yann.lecun.com/exdb/mnist/"
@@ -27,7 +27,7 @@ FEMNIST_SHAPE = (1, 28, 28)
 
 _UNSIGNED_BYTE = 0x08  # the IDX format's code for the type of its values
 
-Images = tuple[LabelledImages, LabelledImages]
+Images = tuple[LabeledImages, LabeledImages]
 """Training and test images."""
 
 
@@ -42,7 +42,7 @@ def load_mnist(folder: Path) -> Images:
     return train, test
 
 
-def _mnist_part(places: Sequence[Path], part: str) -> LabelledImages:
+def _mnist_part(places: Sequence[Path], part: str) -> LabeledImages:
     found = []
     for kind, ndim in (("images", 3), ("labels", 1)):
         stems = [f"{part}-{kind}{separator}idx{ndim}-ubyte" for separator in "-."]
@@ -51,7 +51,7 @@ def _mnist_part(places: Sequence[Path], part: str) -> LabelledImages:
     (_, pixels), (path, labels) = found
     if len(pixels) != len(labels):
         raise DataError(f"{path}: expected {len(pixels)} labels, one per image, got {len(labels)}")
-    return _labelled(path, pixels[:, None], labels, MNIST_CLASSES)
+    return _labeled(path, pixels[:, None], labels, MNIST_CLASSES)
 
 
 def read_idx(path: Path, ndim: int) -> np.ndarray:
@@ -76,7 +76,7 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
 def load_cifar100(folder: Path) -> Images:
     """``train.bin`` and ``test.bin`` of the binary version, in ``folder`` or in its ``cifar-100-binary``.
 
-    The pickled "python" version is not read: whoever made such a file could run any program. Fine labels;
+    The pickled "python" version is not read: unpickling could run arbitrary code. Fine labels;
     ``[n, 3, 32, 32]``.
 
     Raises:
@@ -94,7 +94,7 @@ def load_cifar100(folder: Path) -> Images:
     return _cifar100_part(train, names), _cifar100_part(test, names)
 
 
-def _cifar100_part(path: Path, names: tuple[str, ...]) -> LabelledImages:
+def _cifar100_part(path: Path, names: tuple[str, ...]) -> LabeledImages:
     record = 2 + int(np.prod(CIFAR100_SHAPE))
     with reading(path):
         content = np.fromfile(path, np.uint8)
@@ -103,7 +103,7 @@ def _cifar100_part(path: Path, names: tuple[str, ...]) -> LabelledImages:
                 f"{path}: expected records of {record} bytes (two labels and 3,072 pixels), got {len(content)}"
             )
         records = content.reshape(-1, record)
-    return _labelled(path, records[:, 2:].reshape(-1, *CIFAR100_SHAPE), records[:, 1], names)
+    return _labeled(path, records[:, 2:].reshape(-1, *CIFAR100_SHAPE), records[:, 1], names)
 
 
 def load_femnist(folder: Path, writers: int | None = None) -> tuple[Images, tuple[np.ndarray, ...]]:
@@ -134,7 +134,7 @@ def _leaf_files(places: Sequence[Path], part: str) -> list[Path]:
     )
 
 
-def _femnist_part(files: Sequence[Path], writers: int | None) -> tuple[LabelledImages, tuple[np.ndarray, ...]]:
+def _femnist_part(files: Sequence[Path], writers: int | None) -> tuple[LabeledImages, tuple[np.ndarray, ...]]:
     pixels: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     for path in files:
@@ -147,7 +147,7 @@ def _femnist_part(files: Sequence[Path], writers: int | None) -> tuple[LabelledI
     ends = np.cumsum([len(own) for own in labels])
     owners = tuple(np.arange(end - len(own), end) for own, end in zip(labels, ends, strict=True))
     every = np.concatenate(pixels).reshape(-1, *FEMNIST_SHAPE)
-    return _labelled(files[0], every, np.concatenate(labels), FEMNIST_CLASSES), owners
+    return _labeled(files[0], every, np.concatenate(labels), FEMNIST_CLASSES), owners
 
 
 def read_leaf(path: Path) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -192,7 +192,7 @@ def _find(places: Sequence[Path], names: Sequence[str], source: str) -> Path:
     raise DataError(f"{places[0]} needs the file {' or '.join(map(repr, names))}, which is not there; see {source}")
 
 
-def _labelled(path: Path, pixels: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> LabelledImages:
+def _labeled(path: Path, pixels: np.ndarray, labels: np.ndarray, names: tuple[str, ...]) -> LabeledImages:
     if len(labels) and labels.max() >= len(names):
         raise DataError(f"{path}: expected classes from 0 to {len(names) - 1}, got {labels.max()}")
-    return LabelledImages(torch.from_numpy(pixels.copy()), torch.from_numpy(labels.astype(np.int64)), names)
+    return LabeledImages(torch.from_numpy(pixels.copy()), torch.from_numpy(labels.astype(np.int64)), names)

@@ -1,4 +1,4 @@
-"""Pixels as flat standardised rows: what an image's `ClientUpdate` carries in the place of a table's encoder."""
+"""Pixels as flat standardized rows: what an image's `ClientUpdate` carries in the place of a table's encoder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import DataError, ObservationError, UsageError
-from lightleak.data.images import LabelledImages
+from lightleak.data.images import LabeledImages
 from lightleak.data.layout import EncodedLayout
 
 KIND = "images"
@@ -21,12 +21,12 @@ PUBLISHED_STATISTICS: Mapping[str, Statistics] = {
     "mnist": ((0.1307,), (0.3081,)),
     "cifar100": ((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)),
 }
-"""Mean and deviation per channel by which the FedAvg paper's code standardises a dataset."""
+"""Mean and deviation per channel by which the FedAvg paper's code standardizes a dataset."""
 
 
 @dataclass(frozen=True)
 class ImageScale:
-    """Shape of the images, and one mean and deviation per channel, by which flat rows are standardised.
+    """Shape of the images, and one mean and deviation per channel, by which flat rows are standardized.
 
     Attributes:
         shape: channels, height and width.
@@ -59,7 +59,7 @@ class ImageScale:
             )
 
     @classmethod
-    def fit(cls, images: LabelledImages) -> "ImageScale":
+    def fit(cls, images: LabeledImages) -> "ImageScale":
         """Mean and deviation of these images, over all pixels of a channel.
 
         Raises:
@@ -83,7 +83,7 @@ class ImageScale:
         return EncodedLayout.of_numerical(self.width)
 
     def encode(self, pixels: Tensor) -> Tensor:
-        """Pixels in [0, 1], ``[..., c, h, w]``, to standardised rows ``[..., d]``.
+        """Pixels in [0, 1], ``[..., c, h, w]``, to standardized rows ``[..., d]``.
 
         Raises:
             UsageError: images of another shape.

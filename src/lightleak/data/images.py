@@ -15,8 +15,8 @@ TEST_FRACTION = 0.1
 
 
 @dataclass(frozen=True)
-class LabelledImages:
-    """Images of one size. They are held as bytes: 200,000 faces of 64 x 64 take 2.5 GB, as float32 10 GB.
+class LabeledImages:
+    """Images of one size, stored as bytes: 200,000 faces of 64 x 64 take 2.5 GB, as float32 10 GB.
 
     Attributes:
         pixels: uint8 ``[n, c, h, w]``, 0 is black.
@@ -53,9 +53,9 @@ class LabelledImages:
         channels, height, width = self.pixels.shape[1:]
         return channels, height, width
 
-    def take(self, index: Tensor) -> "LabelledImages":
+    def take(self, index: Tensor) -> "LabeledImages":
         """The images at those positions, or where a mask is true."""
-        return LabelledImages(self.pixels[index], self.labels[index], self.names)
+        return LabeledImages(self.pixels[index], self.labels[index], self.names)
 
 
 @dataclass(frozen=True)
@@ -70,9 +70,9 @@ class ImageTask:
     """
 
     name: str
-    private_train: LabelledImages
-    private_test: LabelledImages
-    public: LabelledImages
+    private_train: LabeledImages
+    private_test: LabeledImages
+    public: LabeledImages
 
     @property
     def n_classes(self) -> int:
@@ -98,8 +98,8 @@ def to_pixels(images: Tensor) -> Tensor:
     return ((images + 1.0) * 127.5).round().clamp(0, 255).to(torch.uint8)
 
 
-def load_digits_images() -> LabelledImages:
-    """The 1,797 handwritten digits that scikit-learn brings along: ``[1797, 1, 8, 8]``, 17 levels of grey.
+def load_digits_images() -> LabeledImages:
+    """The 1,797 handwritten digits that scikit-learn brings along: ``[1797, 1, 8, 8]``, 17 levels of gray.
 
     Raises:
         UnsupportedError: scikit-learn is not installed.
@@ -111,12 +111,12 @@ def load_digits_images() -> LabelledImages:
     found = load_digits()
     pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
     names = tuple(str(name) for name in found.target_names)
-    return LabelledImages(torch.from_numpy(pixels).unsqueeze(1), torch.from_numpy(found.target).long(), names)
+    return LabeledImages(torch.from_numpy(pixels).unsqueeze(1), torch.from_numpy(found.target).long(), names)
 
 
 def split_by_class(
     name: str,
-    images: LabelledImages,
+    images: LabeledImages,
     private: Sequence[int],
     test_fraction: float = TEST_FRACTION,
     seed: int = 0,
@@ -148,8 +148,8 @@ def split_by_class(
     out = _held_out(own, len(wanted), test_fraction, seed)
     names = tuple(images.names[index] for index in wanted.tolist())
 
-    def part(mask: Tensor) -> LabelledImages:
-        return LabelledImages(images.pixels[mask], own[mask], names)
+    def part(mask: Tensor) -> LabeledImages:
+        return LabeledImages(images.pixels[mask], own[mask], names)
 
     return ImageTask(name, part((own >= 0) & ~out), part(out), images.take(own < 0))
 

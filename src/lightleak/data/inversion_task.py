@@ -60,7 +60,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
     extends its scale to them, decoding clamps.
 
     Args:
-        table: the table; its frames may hold the group column beside the columns of the schema.
+        table: the table; its frames may hold the group column in addition to the columns of the schema.
         config: settings.
         seed: root seed of split and forest.
 
@@ -79,7 +79,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
     offered = [
         column
         for column in encoded_columns(table.schema, frame, split.private_train, config.min_frequency)
-        if column.source != config.group  # the name of a patient is no feature
+        if column.source != config.group  # a patient's name is not a feature
     ]
     if config.features > len(offered):
         raise UsageError(

@@ -12,7 +12,7 @@ from lightleak.core.errors import DataError, ObservationError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 
-BINS = 100  # TabLeak Sec. 4: continuous features are discretised uniformly in 100 bins
+BINS = 100  # TabLeak Sec. 4: continuous features are discretized uniformly in 100 bins
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`PreparedTable`: a table of one's own with what a network needs to know of it."""
+"""`PreparedTable`: a user's table with its fitted encoder."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from lightleak.data.table import Table
 
 @dataclass(frozen=True)
 class PreparedTable:
-    """A table with what a network needs to know of it; made by `lightleak.prepare`.
+    """A table and its fitted encoder, as returned by `lightleak.prepare`.
 
     Attributes:
         table: its schema, training rows and test rows.
@@ -42,7 +42,7 @@ class PreparedTable:
 
     @cached_property
     def marginals(self) -> Marginals:
-        """Frequencies of the test rows, which no client holds: what the baseline guesses from."""
+        """Frequencies of the test rows, which belong to no client; the baseline guesses from them."""
         return Marginals.of(self.table.schema, self.table.test)
 
     def encode(self, frame: pd.DataFrame | None = None) -> tuple[Tensor, Tensor]:

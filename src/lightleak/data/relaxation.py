@@ -18,18 +18,18 @@ NumericalRelaxation = Literal["sigmoid", "none", "clamp"]
 State = tuple[Tensor, Tensor]
 
 EDGE = 1e-3
-"""How near to a bound, as part of the span, a sigmoid may start: at the bound itself its variable is infinite."""
+"""Closest distance to a bound, as a share of the span, at which a sigmoid may start: its variable is infinite there."""
 
 
 class Relaxation:
     """A differentiable map from an unconstrained ``z`` to an encoded row ``x`` (TabLeak Eq. 2 and App. B).
 
     Softmax acts in the raw one-hot space: ``x = (softmax(scale z + shift) - shift) / scale`` per categorical block, and
-    ``x = lower + (upper - lower) sigmoid(z)`` per number. ``none`` leaves that kind of column as it is. ``clamp`` moves
-    a number freely in units of its deviation; whoever moves it keeps it inside `bounds`.
+    ``x = lower + (upper - lower) sigmoid(z)`` per number. ``none`` leaves that kind of column unchanged. ``clamp``
+    lets a number move freely in units of its deviation; the caller keeps it inside `bounds`.
 
     Further options of a softmax: ``logits`` takes ``z`` itself as logits, whatever the encoding's scale; a temperature
-    divides the logits, and changes as the optimisation goes on (`at`); categories may be ruled out (`only`).
+    divides the logits, and changes during the optimization (`at`); categories may be ruled out (`only`).
 
     Args:
         layout: where the columns lie.
@@ -41,7 +41,7 @@ class Relaxation:
         numerical: relaxation of numbers.
         unit: ``[d]`` encoded value of one deviation, for ``clamp`` (read at numerical positions); None: 1.
         logits: whether a softmax takes ``z`` as its logits.
-        temperature_end: temperature at the end of the optimisation; it falls geometrically from 1.
+        temperature_end: temperature at the end of the optimization; it falls geometrically from 1.
 
     Attributes:
         numbers: which positions are numerical, bool ``[d]``.
@@ -97,7 +97,7 @@ class Relaxation:
         return relaxed
 
     def at(self, share: float) -> "Relaxation":
-        """This relaxation after that share of the optimisation: its temperature is ``temperature_end ** share``."""
+        """Return the relaxation after a share of the optimization, at temperature ``temperature_end ** share``."""
         if self.temperature_end == 1:
             return self
         cooled, temperature = copy.copy(self), self.temperature_end**share
@@ -105,7 +105,7 @@ class Relaxation:
         return cooled
 
     def only(self, present: Tensor) -> "Relaxation":
-        """This relaxation with no weight on categories that are not present.
+        """Return the relaxation with zero weight on categories that are not present.
 
         Args:
             present: bool ``[..., d]``, broadcast against ``z``; read at the columns that a softmax relaxes. A block
@@ -120,7 +120,7 @@ class Relaxation:
         return masked
 
     def following(self, positions: list[int], offset: Tensor, follows: Tensor) -> "Relaxation":
-        """This relaxation with some columns an affine function of the others: ``x[positions] = offset + x follows``.
+        """Return the relaxation with some columns affine in the others: ``x[positions] = offset + x follows``.
 
         Args:
             positions: b encoded columns.
@@ -132,7 +132,7 @@ class Relaxation:
         return bound
 
     def with_numbers(self, z: Tensor, x: Tensor) -> Tensor:
-        """Variables ``z`` ``[..., d]`` with those of the numbers changed so that they stand for encoded ``x``."""
+        """Return ``z`` ``[..., d]`` with the variables of the numbers set so that they relax to encoded ``x``."""
         inside = (x - self.constant) / torch.where(self.span > 0, self.span, torch.ones_like(self.span))
         bounded = torch.logit(torch.where(self.span > 0, inside, torch.full_like(inside, 0.5)), eps=EDGE)
         free = x / torch.where(self.free > 0, self.free, torch.ones_like(self.free))

@@ -110,7 +110,7 @@ class TableSchema:
 
     @classmethod
     def from_yaml(cls, path: Path) -> "TableSchema":
-        """Read a schema. Categories are the words as they are written: ``no`` is no boolean and ``007`` no number.
+        """Read a schema. Categories are taken literally: ``no`` is not a boolean and ``007`` is not a number.
 
         Raises:
             DataError: the file is missing, no YAML, or no schema, or `read_yaml` refuses it.

@@ -1,4 +1,4 @@
-"""Where the raw files of a dataset lie, whether they are the right ones, and one clear error when they are not."""
+"""Find and verify the raw files of a dataset, with one clear error if they are missing or damaged."""
 
 import hashlib
 import logging
@@ -80,7 +80,7 @@ def verify_checksums(card: "DatasetCard", folder: Path) -> None:
         elif (got := sha256_of(path)) != expected:
             raise DataError(
                 f"{path}: expected SHA-256 {expected}, got {got}; fetch it again with `lightleak data prepare "
-                f"{card.name} --force`, or load it as it is with verify=False"
+                f"{card.name} --force`, or skip the check with verify=False"
             )
 
 
@@ -102,8 +102,8 @@ def reading(path: Path) -> Iterator[None]:
     except pd.errors.EmptyDataError as error:
         raise DataError(f"{path} cannot be read: it is empty; it needs a line of column names and rows") from error
     except pd.errors.ParserError as error:
-        mend = "quote cells that hold the separator"
-        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}; {mend}") from error
+        fix = "quote cells that hold the separator"
+        raise DataError(f"{path} cannot be read: {' '.join(str(error).split())}; {fix}") from error
     except (
         OSError,
         EOFError,

@@ -12,7 +12,7 @@ def holdout(n_rows: int, fraction: float, seed: int) -> tuple[np.ndarray, np.nda
 
     Args:
         n_rows: rows to split.
-        fraction: share held out, between 0 and 1 (exclusive); at least one row lands on each side.
+        fraction: share held out, between 0 and 1 (exclusive); each side gets at least one row.
         seed: root seed.
 
     Raises:
@@ -29,7 +29,7 @@ def holdout(n_rows: int, fraction: float, seed: int) -> tuple[np.ndarray, np.nda
 
 
 def group_holdout(groups: np.ndarray | pd.Series, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """As `holdout`, but rows of one group (one patient, say) never stand on both sides.
+    """As `holdout`, but rows of one group (one patient, say) are never on both sides.
 
     Args:
         groups: ``[n_rows]`` group of each row.

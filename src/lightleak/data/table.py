@@ -1,7 +1,8 @@
-"""A dataset as the rest of LightLeak sees it: a card of facts, a schema, private rows and held-out rows."""
+"""A loaded dataset: a card of facts, a schema, private rows and held-out rows."""
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 
 import pandas as pd
 
@@ -17,8 +18,8 @@ class DatasetCard:
         title: full name.
         urls: official addresses, one per file where it can be downloaded.
         files: file names the loader reads, relative to the dataset's folder.
-        sha256: checksums of files we hold; a file without one is loaded unchecked and the user is told.
-        licence: terms of use.
+        sha256: checksums of files we hold; a file without one is loaded unchecked, which the log reports.
+        license: terms of use.
         citation: whom to cite.
         notes: preprocessing, and every deviation from the paper with its cause.
     """
@@ -27,10 +28,17 @@ class DatasetCard:
     title: str
     urls: tuple[str, ...]
     files: tuple[str, ...]
-    licence: str
-    citation: str
+    license: str = ""
+    citation: str = ""
     notes: str = ""
     sha256: Mapping[str, str] = field(default_factory=dict)
+    licence: InitVar[str | None] = None
+
+    def __post_init__(self, licence: str | None) -> None:
+        """Accept the earlier spelling of ``license``, with a note."""
+        if licence is not None:
+            warnings.warn("DatasetCard(licence=...) is now spelled license=...", DeprecationWarning, stacklevel=3)
+            object.__setattr__(self, "license", licence)
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Table:
         train: private rows.
         test: held-out rows.
         seen_bounds: columns whose bounds are not declared but those of all rows, private ones included.
+        possible_codes: columns of an inferred schema whose whole numbers may be codes of categories.
     """
 
     card: DatasetCard
@@ -50,3 +59,4 @@ class Table:
     train: pd.DataFrame
     test: pd.DataFrame
     seen_bounds: tuple[str, ...] = field(default=(), kw_only=True)
+    possible_codes: tuple[str, ...] = field(default=(), kw_only=True)

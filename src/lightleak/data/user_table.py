@@ -11,6 +11,8 @@ import pandas as pd
 
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import cut_table
+from lightleak.data.cells import category_strings
+from lightleak.data.codes import possible_codes
 from lightleak.data.column import Column, MissingPolicy
 from lightleak.data.column_problems import (
     column_problems,
@@ -38,6 +40,7 @@ def load_table(
     group: str | None = None,
     drop: Sequence[str] = (),
     missing: MissingPolicy = "refuse",
+    categorical: Sequence[str] = (),
 ) -> Table:
     """Make a table of a user's file or DataFrame.
 
@@ -54,11 +57,13 @@ def load_table(
         drop: columns that are no features, such as dates, free text and identifiers.
         missing: what to do where cells of a column whose kind is inferred are missing: ``refuse`` the table, ``impute``
             the median or the most frequent category, or make missing a ``category`` (of numbers: impute).
+        categorical: columns whose numbers are codes of categories, where the schema is inferred.
+            `Table.possible_codes` names those that look so (`lightleak.data.codes.possible_codes`).
 
     Raises:
         DataError: the file is missing, unreadable or empty, or a column is not what it should be: absent, with missing
             values, constant, of one class, of dates, an identifier, or with too many distinct strings. The message
-            names every such column, what is wrong with it, and the setting that mends it.
+            names every such column, what is wrong with it, and the setting that fixes it.
 
     >>> frame = pd.DataFrame({"age": [30, 40, 50, 60], "ill": ["no", "yes", "no", "yes"]})
     >>> load_table(frame, label="ill", test_fraction=0.25).schema.names
@@ -78,6 +83,7 @@ def load_table(
         raise DataError(f"column {group!r}, the group of each row, is not in {name!r}; columns: {list(frame.columns)}")
     features = frame if group is None else frame.drop(columns=group)
     _check_missing(missing, given is not None)
+    features = _with_codes(features, categorical, label, name, given is not None)
     schema = _infer(features, label, sensitive, missing, name) if given is None else given
     _require_two_classes(frame, schema)
     card = DatasetCard(
@@ -85,12 +91,14 @@ def load_table(
         title=name,
         urls=(),
         files=() if isinstance(source, pd.DataFrame) else (name,),
-        licence="The user's own table",
+        license="The user's own table",
         citation="",
         notes="Schema inferred from the table." if given is None else "Schema given by the user.",
     )
     parts = holdout(len(frame), test_fraction, seed)
     table = cut_table(card, schema, frame, *parts)
+    if given is None:
+        table = replace(table, possible_codes=possible_codes(frame, schema))
     if group is None or group in schema.names:
         return table
     train, test = (
@@ -148,11 +156,22 @@ def _without(frame: pd.DataFrame, drop: Sequence[str], label: str, name: str) ->
     return frame.drop(columns=list(drop))
 
 
+def _with_codes(frame: pd.DataFrame, categorical: Sequence[str], label: str, name: str, is_given: bool) -> pd.DataFrame:
+    """Return the features with the numbers of categorical columns as text, so that they are inferred as categories."""
+    if isinstance(categorical, str):
+        raise DataError(f"categorical must be a list of columns, got the string {categorical!r}")
+    if is_given and categorical:
+        raise DataError("categorical is for inferred columns; in a schema write kind: categorical for the column")
+    if unknown := [column for column in categorical if column not in frame.columns or column == label]:
+        raise DataError(f"categorical names columns that are not features of {name!r}: {unknown}")
+    return frame.assign(**{column: category_strings(frame[column]) for column in categorical})
+
+
 def _check_missing(missing: MissingPolicy, is_given: bool) -> None:
     if missing not in get_args(MissingPolicy):
         raise DataError(f"missing must be one of {', '.join(get_args(MissingPolicy))}, got {missing!r}")
     if is_given and missing != "refuse":
-        raise DataError(f"missing {missing!r} is for inferred columns; a schema says it of each column (missing: ...)")
+        raise DataError(f"missing {missing!r} is for inferred columns; in a schema write missing: ... for each column")
 
 
 def _require_two_classes(frame: pd.DataFrame, schema: TableSchema) -> None:

@@ -1,4 +1,4 @@
-"""A table dealt out to the parties of vertical federated learning: the same rows, different columns."""
+"""A table split between the parties of vertical federated learning: the same rows, different columns."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -76,7 +76,7 @@ def party_positions(layout: EncodedLayout, parties: Sequence[Sequence[str]]) -> 
     if unknown := sorted(set(named) - blocks.keys()):
         raise UsageError(f"parties hold unknown columns {', '.join(unknown)}; known: {', '.join(blocks)}")
     if twice := sorted({name for name in named if named.count(name) > 1}):
-        raise UsageError(f"each column belongs to one party; held by two: {', '.join(twice)}")
+        raise UsageError(f"each column belongs to one party; assigned to two: {', '.join(twice)}")
     held = [[position for name in party for position in blocks[name]] for party in parties]
     return torch.tensor([position for party in held for position in party]), tuple(map(len, held))
 
@@ -118,11 +118,11 @@ class VerticalLoader:
         self._done = 0
 
     batch_sampler: None = None
-    """A Trainer expects one beside `sampler`."""
+    """A Trainer expects this attribute as well as `sampler`."""
 
     @property
     def sampler(self) -> "VerticalLoader":
-        """Where a Trainer looks for `set_epoch`."""
+        """The object on which a Trainer calls `set_epoch`."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
@@ -174,7 +174,7 @@ class VerticalDataModule(lightning.LightningDataModule):
         validation: validation rows; ``None``: no validation.
 
     Raises:
-        DataError: the parts are dealt out differently, or ``batch_size`` is out of range.
+        DataError: the parts differ in their widths, or ``batch_size`` is out of range.
     """
 
     def __init__(

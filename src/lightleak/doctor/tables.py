@@ -61,7 +61,7 @@ def table(entry: Dataset, folder: Path, into: str = "") -> Finding:
     if len(here) < len(card.files):
         absent = [file for file in card.files if file not in here]
         found = f"{len(here)} of {len(card.files)} files here, no {', '.join(absent[:2])}"
-        by_hand = f"get {'them' if len(absent) > 1 else 'it'} from {card.urls[0]} into {folder} ({card.licence})"
+        by_hand = f"get {'them' if len(absent) > 1 else 'it'} from {card.urls[0]} into {folder} ({card.license})"
         mend = prepare if entry.downloads else by_hand
         return Finding(TOPIC, card.name, State.NOTE, found, mend)
     known = sum(file in card.sha256 for file in here)

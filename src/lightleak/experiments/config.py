@@ -39,6 +39,7 @@ class TableSource:
         drop: columns of ``table`` that are no features, such as dates, free text and identifiers.
         missing: what to do where cells of ``table`` are missing, unless a schema says it: ``refuse``, ``impute``, or
             make it a ``category`` (see `lightleak.data.user_table.load_table`).
+        categorical: columns of ``table`` whose numbers are codes of categories, unless a schema says it.
         folder: folder with one subfolder of raw files per dataset.
         options: options of the dataset's loader.
         split_seed: seed of the split into training and test rows, where the table has none of its own; left out, the
@@ -54,6 +55,7 @@ class TableSource:
     split_seed: int | None = None
     drop: tuple[str, ...] = ()
     missing: MissingPolicy = "refuse"
+    categorical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise `UsageError` unless exactly one table is named."""
@@ -61,8 +63,8 @@ class TableSource:
             raise UsageError(f"data needs either name or table, got name={self.name!r} and table={self.table!r}")
         if self.table is not None and self.label is None:
             raise UsageError(f"data.table {self.table!r} needs data.label, the name of its label column")
-        if self.table is None and (self.drop or self.missing != "refuse"):
-            raise UsageError("data.drop and data.missing are about a table of one's own; they need data.table")
+        if self.table is None and (self.drop or self.missing != "refuse" or self.categorical):
+            raise UsageError("data.drop, data.missing and data.categorical are for your own table and need data.table")
 
     @property
     def title(self) -> str:

@@ -107,7 +107,14 @@ def load_source(data: TableSource, seed: int, group: str | None = None) -> Table
     if data.table is not None:
         assert data.label is not None  # `TableSource` refuses a table without a label
         return load_table(
-            Path(data.table), data.label, data.schema, seed=seed, group=group, drop=data.drop, missing=data.missing
+            Path(data.table),
+            data.label,
+            data.schema,
+            seed=seed,
+            group=group,
+            drop=data.drop,
+            missing=data.missing,
+            categorical=data.categorical,
         )
     assert data.name is not None  # `TableSource` needs a name or a table
     if is_own(data.name):

@@ -40,7 +40,7 @@ def leave_results(
         redact: leave true and reconstructed values out of the report.
         extra_keys: see `write_results`.
         beside: writes what else the report reads.
-        per: see `lightleak.metrics.summary.summarise_rows`.
+        per: see `lightleak.metrics.summary.summarize_rows`.
         left_out: see `results_of`.
     """
     wrote = False

@@ -87,7 +87,7 @@ class Kind(ABC, Generic[C, W]):
         name: as configs name it.
         config: class of its config.
         keys: columns, besides those of `results.GROUP_KEYS`, on which rows of one group of the summary agree.
-        per: see `lightleak.metrics.summary.summarise_rows`.
+        per: see `lightleak.metrics.summary.summarize_rows`.
         private: folders of a run that a redacted run does not keep.
     """
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from lightleak.core.devices import resolve_device
 from lightleak.core.ranks import detect_ranks
+from lightleak.data.codes import codes_notice
 from lightleak.experiments.attack_settings import check_attacks
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
@@ -67,6 +68,8 @@ def describe_plan(config: AuditConfig, console: Console, seconds: float = PROBE_
             f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
             f"{protocol.local_batch_of(rows)}"
         )
+    if table.possible_codes:
+        lines["columns"] = codes_notice(table.possible_codes)
     defense = defense_of(config.defense)
     if defense is not None:
         lines["defence"] = defense.describe()

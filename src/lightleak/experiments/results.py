@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from lightleak.experiments.unit import without_nan, write_whole
-from lightleak.metrics.summary import summarise_rows
+from lightleak.metrics.summary import summarize_rows
 
 SCHEMA_VERSION = 1
 RESULTS_FILE = "results.json"
@@ -49,12 +49,12 @@ def results_of(
     Args:
         rows: results rows.
         extra_keys: further columns that rows of one group agree on.
-        per: see `summarise_rows`.
+        per: see `summarize_rows`.
         left_out: why attacks that were chosen do not apply, by name; the key is there only where there are any.
     """
     keys = [key for key in (*GROUP_KEYS, *extra_keys) if any(key in row for row in rows)]
     results: dict[str, Any] = without_nan(
-        {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarise_rows(list(rows), keys, per)}
+        {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarize_rows(list(rows), keys, per)}
     )
     return results | ({"left_out": dict(left_out)} if left_out else {})
 

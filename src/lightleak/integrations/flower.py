@@ -1,4 +1,4 @@
-"""Flower (Beutel et al. 2020): what the server of a running federation receives, recorded beside any strategy.
+"""Flower (Beutel et al. 2020): what the server of a running federation receives, recorded alongside any strategy.
 
 Both sides are wrapped by duck typing, so that nothing of `flwr` is imported here and every strategy stays what it is.
 """

@@ -64,7 +64,7 @@ class _Recording:
         self._lock = Lock()  # the server answers its clients in threads
 
     def process(self, shareable: Any, fl_ctx: Any) -> Any:
-        """Note what a client is sent, record what it sends back, and pass both on as they are."""
+        """Note what a client is sent, record what it sends back, and pass both on unchanged."""
         from nvflare.apis.dxo import from_shareable
         from nvflare.apis.fl_constant import FilterKey, FLContextKey, ReturnCode
         from nvflare.app_common.app_constant import AppConstants

@@ -25,7 +25,7 @@ class PrivateRows:
         labels: class indices ``[n]``.
         order: LongTensor ``[epochs, n]``, the order in which each local epoch took the rows; needed for weights or a
             delta after more than one batch an epoch.
-        training: the clients' SGD, where the server is not told of it; None: as the update says.
+        training: the clients' SGD, where the server does not know it; None: as the update states.
 
     Raises:
         UsageError: rows that are no tensors.
@@ -85,6 +85,6 @@ def _training(update: ClientUpdate) -> LocalTraining:
     facts = update.facts
     if facts.epochs is None or facts.batch_size is None or facts.learning_rate is None:
         raise ObservationError(
-            "the server is not told epochs, batch_size or learning_rate; give the rows' training to check them"
+            "the server does not know epochs, batch_size or learning_rate; give the rows' training to check them"
         )
     return LocalTraining(facts.epochs, facts.batch_size, facts.learning_rate, facts.momentum, facts.weight_decay)

@@ -1,4 +1,4 @@
-"""What a server knows of its clients' updates beside the weights: said once, for all clients and rounds."""
+"""What a server knows about its clients' updates besides the weights, stated once for all clients and rounds."""
 
 import json
 from dataclasses import dataclass
@@ -33,12 +33,12 @@ class ServerView:
         sends: what a client sends back: its ``weights`` after training, how far they moved (``delta``, after minus
             before), or the ``gradient`` of its mean loss on all its rows.
         learning_rate: of the clients' SGD; no fact of a gradient.
-        epochs: local epochs; None where the server is not told.
+        epochs: local epochs; None where the server does not know them.
         batch_size: rows per local step; ``all`` where every step takes all of a client's rows; None where the server
-            is not told.
+            does not know.
         momentum: of the clients' SGD.
         weight_decay: of the clients' SGD.
-        optimizer: local optimiser, by name.
+        optimizer: local optimizer, by name.
         loss: the training criterion, by name.
         as_gradient: weights or a delta after one step of SGD are recorded as the gradient behind that step, which the
             attacks on gradients take.
@@ -51,7 +51,7 @@ class ServerView:
 
     Raises:
         UsageError: a value out of range or of the wrong type, or settings that cannot work together.
-        UnsupportedError: a network of one's own that is no classifier of such rows (`require_classifier`).
+        UnsupportedError: a user's network that is not a classifier of such rows (`require_classifier`).
         DataError: an encoder that is not fitted.
     """
 

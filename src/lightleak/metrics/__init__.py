@@ -17,9 +17,9 @@ from lightleak.metrics.accuracy import (
     LeakageOverBaseline,
     NumericalAccuracy,
 )
-from lightleak.metrics.certainty import EntropyAccuracyCorrelation, QuartileAccuracy
+from lightleak.metrics.certainty import End, EntropyAccuracyCorrelation, QuartileAccuracy
 from lightleak.metrics.labels import LabelCountError
-from lightleak.metrics.matched_batch import MatchedBatch
+from lightleak.metrics.matched_batch import CellKind, MatchedBatch
 from lightleak.metrics.rmse import NumericalRMSE
 
 METRICS: Registry[Callable[..., Metric]] = Registry("metric")
@@ -57,12 +57,11 @@ METRICS.register(
         citation=f"{TABLEAK}, App. C.4, Eq. 8",
     ),
 )(NumericalRMSE)
-METRICS.register("top25_categorical", _entropy("Tables 4 and 29-32"))(partial(QuartileAccuracy, "categorical", "top"))
-METRICS.register("bottom25_categorical", _entropy("Tables 4 and 29-32"))(
-    partial(QuartileAccuracy, "categorical", "bottom")
-)
-METRICS.register("top25_numerical", _entropy("Tables 4 and 29-32"))(partial(QuartileAccuracy, "numerical", "top"))
-METRICS.register("bottom25_numerical", _entropy("Tables 4 and 29-32"))(partial(QuartileAccuracy, "numerical", "bottom"))
+_KINDS: tuple[CellKind, ...] = ("categorical", "numerical")
+_ENDS: tuple[End, ...] = ("top", "bottom")
+for _kind in _KINDS:
+    for _end in _ENDS:
+        METRICS.register(f"{_end}25_{_kind}", _entropy("Tables 4 and 29-32"))(partial(QuartileAccuracy, _kind, _end))
 METRICS.register(
     "label_count_error",
     Facts("half the L1 distance of restored and true label counts over n", citation=f"{TABLEAK}, Tables 1 and 17-20"),
@@ -71,12 +70,10 @@ METRICS.register(
     "leakage_over_baseline",
     Facts(needs=("A baseline that never saw the update, on the same batches.",), citation=OWN),
 )(LeakageOverBaseline)
-METRICS.register("kendall_tau_categorical", _entropy("App. D.4, Tables 25-28"))(
-    partial(EntropyAccuracyCorrelation, "categorical")
-)
-METRICS.register("kendall_tau_numerical", _entropy("App. D.4, Tables 25-28"))(
-    partial(EntropyAccuracyCorrelation, "numerical")
-)
+for _kind in _KINDS:
+    METRICS.register(f"kendall_tau_{_kind}", _entropy("App. D.4, Tables 25-28"))(
+        partial(EntropyAccuracyCorrelation, _kind)
+    )
 
 __all__ = [
     "METRICS",

@@ -88,8 +88,8 @@ class ExactMatchRate(BatchMean):
 class LeakageOverBaseline(BatchMean):
     """Cell accuracy minus that of a baseline that never saw the update, on the same batches (DESIGN.md, leakage).
 
-    At or below 0 nothing was learnt from the update (TabLeak Sec. 4, Baselines). The baseline's rows are matched to the
-    truth as the attack's are, so both gain alike from matching.
+    At or below 0 nothing was learned from the update (TabLeak Sec. 4, Baselines). The baseline's rows are matched to
+    the truth as the attack's are, so both gain alike from matching.
 
     Args:
         kind: cells of ``all`` columns, of the ``categorical`` or of the ``numerical`` ones.

@@ -56,7 +56,7 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
 def certified_accuracy(
     reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder
 ) -> dict[str, float | None]:
-    """Whether certified rows are right: what only whoever holds the truth can ask of a certificate.
+    """Whether certified rows are right, which takes the ground truth to check.
 
     A certified row claims its categories and label, and its numbers where its digits are certified too.
 

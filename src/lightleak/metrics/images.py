@@ -76,4 +76,4 @@ IMAGE_METRICS: Mapping[str, Callable[..., Metric]] = {"psnr": ImagePSNR, "recons
 FEDAVG = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, Sec. 5.1"
 
 IMAGE_FACTS: Mapping[str, Facts] = {name: Facts(citation=FEDAVG) for name in IMAGE_METRICS}
-"""What the cards of these metrics say beside their code."""
+"""Facts on the cards of these metrics that their code does not show."""

@@ -38,7 +38,7 @@ def score(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEnco
         * ``cell_accuracy``, ``categorical_accuracy``, ``numerical_accuracy``, ``exact_match_rate``: fractions;
         * ``top25_categorical``, ``bottom25_categorical``, ``top25_numerical``, ``bottom25_numerical``: fractions;
         * ``rmse``: in standard deviations;
-        * ``mean_entropy_categorical`` (normalised, in [0, 1]) and ``mean_entropy_numerical`` (nats, of the number in
+        * ``mean_entropy_categorical`` (normalized, in [0, 1]) and ``mean_entropy_numerical`` (nats, of the number in
           units of its column's deviation);
         * ``label_count_error``: fraction of the labels; NaN for an attack that uses none.
 

@@ -37,10 +37,10 @@ class Summary:
         return {key: None if math.isnan(value) else value for key, value in asdict(self).items()}
 
 
-def summarise(values: Iterable[float | None]) -> Summary:
-    """Summarise the finite values; ``None``, NaN and infinities are batches on which a metric was undefined.
+def summarize(values: Iterable[float | None]) -> Summary:
+    """Summarize the finite values; ``None``, NaN and infinities are batches on which a metric was undefined.
 
-    >>> summarise([0.7, 0.8, 0.9, None]).to_dict()["n"], round(summarise([0.7, 0.8, 0.9]).low, 3)
+    >>> summarize([0.7, 0.8, 0.9, None]).to_dict()["n"], round(summarize([0.7, 0.8, 0.9]).low, 3)
     (3, 0.552)
     """
     known = [float(value) for value in values if value is not None and math.isfinite(value)]
@@ -54,7 +54,7 @@ def summarise(values: Iterable[float | None]) -> Summary:
 
 
 def summarize_by(values: Iterable[tuple[Any, float | None]]) -> Summary:
-    """Summarise values by what they were measured on: those that share a key are averaged first and count once.
+    """Summarize values by what they were measured on: those that share a key are averaged first and count once.
 
     Several evaluations of one training say how it came out, not how another one would.
 
@@ -64,13 +64,13 @@ def summarize_by(values: Iterable[tuple[Any, float | None]]) -> Summary:
     by_key: dict[Any, list[float | None]] = {}
     for key, value in values:
         by_key.setdefault(key, []).append(value)
-    return summarise(summarise(of_key).mean for of_key in by_key.values())
+    return summarize(summarize(of_key).mean for of_key in by_key.values())
 
 
-def summarise_rows(
+def summarize_rows(
     rows: Sequence[Mapping[str, Any]], keys: Sequence[str], per: str | None = None
 ) -> list[dict[str, Any]]:
-    """Group rows of results.json and summarise every metric of each group.
+    """Group rows of results.json and summarize every metric of each group.
 
     Args:
         rows: rows of results.json; a field is a metric if it holds a number in some row and is neither a key nor in
@@ -83,7 +83,7 @@ def summarise_rows(
         "high"}``.
 
     >>> rows = [{"attack": "tableak", "seed": 1, "rmse": 0.5}, {"attack": "tableak", "seed": 1, "rmse": 0.7}]
-    >>> summarise_rows(rows, ["attack"])[0]["rmse"]["mean"]
+    >>> summarize_rows(rows, ["attack"])[0]["rmse"]["mean"]
     0.6
     """
     no_metrics = FACTS.union(keys)

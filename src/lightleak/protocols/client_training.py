@@ -1,4 +1,4 @@
-"""What a FedAvg client computes (Dimitrov et al. 2022, Algorithm 1): SGD over its own rows, and the defence of it.
+"""What a FedAvg client computes (Dimitrov et al. 2022, Algorithm 1): SGD over its own rows, and the defense of it.
 
 One implementation for `lightleak.protocols.fedavg.client_update`, the federated trainer and replay.
 """
@@ -55,9 +55,9 @@ class ClientRun:
         order: LongTensor ``[epochs, n]``, the order in which every epoch took the rows.
         dropout: seed of the forwards' draws.
         delta: what leaves the client: the weights after minus those before, defended.
-        buffers_after: named buffers after; no defence touches them.
+        buffers_after: named buffers after; no defense touches them.
         loss: mean over rows of all local steps' losses.
-        defense: the client's defence, if any.
+        defense: the client's defense, if any.
     """
 
     parameters: Mapping[str, Tensor]
@@ -101,15 +101,15 @@ def run_client(
     """Train one client and defend what it sends.
 
     Args:
-        network: the module; its weights, buffers and mode stay as they are.
+        network: the module; its weights, buffers and mode do not change.
         parameters: named parameters to begin with.
         buffers: all named buffers to begin with.
         inputs: ``[n, d]``, on the device of the parameters.
         labels: class indices ``[n]``.
         training: settings of the local SGD.
-        seed: order of the rows, dropout and defence depend on nothing else.
+        seed: order of the rows, dropout and defense depend on nothing else.
         training_mode: train mode rather than eval mode.
-        defense: the client's defence.
+        defense: the client's defense.
         defend: it is applied to the finished ``update``, in the scale of a gradient, or to the mean gradient of each of
             the local ``steps``.
     """
@@ -151,7 +151,7 @@ def train_client(
 ) -> TrainedClient:
     """Local SGD (Algorithm 1, lines 4 to 9), in the mode of ``network`` and by plain autograd.
 
-    Weights and buffers that ``network`` holds are neither read nor changed. In train mode BatchNorm layers normalise by
+    Weights and buffers that ``network`` holds are neither read nor changed. In train mode BatchNorm layers normalize by
     the statistics of each local batch, and their running statistics move in the buffers that are returned.
 
     Args:
@@ -164,7 +164,7 @@ def train_client(
         order: LongTensor ``[epochs, n]``, the order in which each epoch takes the rows.
         dropout: seed of every draw of a forward; torch's global generator is left alone.
         defense: applied to the mean gradient of every local step.
-        draws: the defence's generator.
+        draws: the defense's generator.
     """
     measure = criterion(LOSS)
     values = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
@@ -188,10 +188,10 @@ def train_client(
 
 
 def acting_defense(defense: UpdateDefense | None, defend: str) -> UpdateDefense | None:
-    """The defence that acts: None also for the one that changes nothing.
+    """The defense that acts: None also for the one that changes nothing.
 
     Raises:
-        UsageError: something else than a defence, or a place where none acts.
+        UsageError: something else than a defense, or a place where none acts.
     """
     if defend not in get_args(Defend):
         raise UsageError(f"defend must be one of {', '.join(get_args(Defend))}, got {defend!r}")

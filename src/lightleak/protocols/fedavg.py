@@ -42,7 +42,7 @@ class Encoding(Protocol):
 
 @dataclass(frozen=True)
 class Sharing:
-    """What an update tells the server beside the weights.
+    """What an update reveals to the server in addition to the weights.
 
     Attributes:
         encoder: the encoding of the rows.
@@ -99,9 +99,9 @@ def client_update(
         marginals: see `Sharing`.
         training_mode: train mode (batch statistics, dropout) rather than eval mode.
         epoch: communication round, for the record.
-        seed: order of the rows, dropout and defence depend on nothing else; global generators are left alone.
+        seed: order of the rows, dropout and defense depend on nothing else; global generators are left alone.
         defense: what the client does before anything leaves it.
-        defend: the defence is applied to the finished ``update`` in the scale of a gradient
+        defend: the defense is applied to the finished ``update`` in the scale of a gradient
             (``-delta / (learning rate * steps)``), or to the mean gradient of each of the local ``steps``.
 
     Raises:
@@ -137,7 +137,7 @@ def observe(
     Args:
         run: the client's run.
         spec: specification of the network.
-        sharing: what the update tells beside the weights.
+        sharing: what the update reveals in addition to the weights.
         epoch: communication round.
         step: server step.
 

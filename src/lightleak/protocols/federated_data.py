@@ -1,4 +1,4 @@
-"""Rows dealt out to the clients of a federation, served round by round as Lightning data."""
+"""Rows of the clients of a federation, served round by round as Lightning data."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -70,7 +70,7 @@ class FederatedData(lightning.LightningDataModule):
         n_sampled: clients drawn in every round.
 
     Raises:
-        DataError: a client without rows, an index out of range, or a row that is dealt out twice.
+        DataError: a client without rows, an index out of range, or a row that belongs to two clients.
         UsageError: no client, or more drawn than there are.
 
     >>> rows = TensorDataset(torch.zeros(4, 2), torch.zeros(4, dtype=torch.long))
@@ -157,5 +157,5 @@ def _checked(partition: Sequence[Sequence[int] | np.ndarray], n_rows: int) -> tu
             )
     owners = torch.bincount(torch.cat(clients), minlength=n_rows)
     if int(owners.max()) > 1:
-        raise DataError(f"row {int(owners.argmax())} is dealt out {int(owners.max())} times; a row has one client")
+        raise DataError(f"row {int(owners.argmax())} belongs to {int(owners.max())} clients; a row must belong to one")
     return clients

@@ -53,7 +53,7 @@ class FederatedAveraging(TabularClassifier):
     In every round the drawn clients train on their own rows from the server's weights
     (`lightleak.protocols.client_training`); the server moves its weights by the mean of their deltas, weighted by rows,
     and its buffers (BatchNorm's running statistics) to the mean of theirs. All draws come from seed, round and client,
-    so a run resumed from a checkpoint goes on to the same bits.
+    so a run resumed from a checkpoint gives bit-identical results.
 
     Logged per round: ``train/loss``, the mean over the clients' rows and local steps; and as for every
     `TabularClassifier` ``val/loss``, ``val/accuracy``, ``val/auroc`` and the same under ``test/``.
@@ -84,10 +84,10 @@ class FederatedAveraging(TabularClassifier):
         Args:
             network: specification (or its ``to_dict``).
             training: settings of the clients' SGD (or their dictionary).
-            seed: root seed of initial weights, orders of rows, dropout and defences.
+            seed: root seed of initial weights, orders of rows, dropout and defenses.
             training_mode: clients train in train mode (batch statistics, dropout) rather than in eval mode.
             defense: what clients do to their updates (or its ``{"name": ..., "options": {...}}``).
-            defend: the defence acts on the finished ``update`` or on the gradient of each of the local ``steps``.
+            defend: the defense acts on the finished ``update`` or on the gradient of each of the local ``steps``.
             group_size: the clients of a round are summed in groups of this many before the server sees anything
                 (secure aggregation).
 
@@ -121,7 +121,7 @@ class FederatedAveraging(TabularClassifier):
         """Refuse what cannot be served, before the first round.
 
         Raises:
-            UsageError: other data than `FederatedData`, several processes, mixed precision, a defence of the server's
+            UsageError: other data than `FederatedData`, several processes, mixed precision, a defense of the server's
                 step, rows that the network cannot take, or clients that cannot be cut into groups.
         """
         if stage != "fit":

@@ -14,7 +14,7 @@ class LocalTraining:
         epochs: passes over the client's rows (E).
         batch_size: rows per step (m); the last batch of an epoch may be smaller.
         learning_rate: local learning rate (eta).
-        momentum: of the local SGD; its state starts anew with every round.
+        momentum: of the local SGD; its state is reset every round.
         weight_decay: of the local SGD.
         reshuffle: draw a new order for every epoch; False keeps the batches of the first.
 
@@ -41,7 +41,7 @@ class LocalTraining:
             raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay}")
 
     def steps(self, n_rows: int) -> int:
-        """Optimiser steps of a client with ``n_rows`` rows (U).
+        """Optimizer steps of a client with ``n_rows`` rows (U).
 
         >>> LocalTraining(epochs=10, batch_size=5).steps(50)
         100

@@ -1,4 +1,4 @@
-"""The weight delta of recorded clients, computed anew."""
+"""Recompute the weight delta of recorded clients."""
 
 from dataclasses import asdict
 

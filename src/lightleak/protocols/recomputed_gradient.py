@@ -1,4 +1,4 @@
-"""The gradient of a recorded batch, computed anew."""
+"""Recompute the gradient of a recorded batch."""
 
 import torch
 from torch import Tensor, nn

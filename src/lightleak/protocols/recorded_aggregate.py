@@ -32,7 +32,7 @@ class RecordedAggregate(GroundTruth):
         return cls(inputs, torch.cat([client.labels for client in clients]), loss, tuple(clients))
 
     def save(self, folder: Path) -> None:
-        """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and a folder of each client beside it."""
+        """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and a folder per client next to it."""
         super().save(folder)
         for position, client in enumerate(self.clients):
             own = folder / f"{_CLIENT}{position:04d}"

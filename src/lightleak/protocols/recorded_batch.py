@@ -38,7 +38,7 @@ class RecordedBatch(GroundTruth):
     device: str = "cpu"
 
     def save(self, folder: Path) -> None:
-        """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and ``forward.safetensors`` beside it."""
+        """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and ``forward.safetensors`` next to it."""
         super().save(folder)
         tensors = {f"buffers/{name}": tensor.detach().cpu().contiguous() for name, tensor in self.buffers.items()}
         if self.generator_states is not None:

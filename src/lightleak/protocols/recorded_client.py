@@ -51,7 +51,7 @@ class RecordedClient(GroundTruth):
             raise ObservationError(f"order must take each of the {n} rows once in every epoch")
 
     def save(self, folder: Path) -> None:
-        """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and ``client.safetensors`` beside it."""
+        """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and ``client.safetensors`` next to it."""
         super().save(folder)
         tensors = {f"buffers/{name}": tensor.detach().cpu().contiguous() for name, tensor in self.buffers.items()}
         tensors["order"] = self.order.contiguous()

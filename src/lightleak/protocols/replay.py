@@ -30,7 +30,7 @@ ROUNDINGS = 4
 def replay(update: ClientUpdate, truth: GroundTruth) -> float:
     """How far what the recorded rows send lies from the captured update.
 
-    The network is built anew from the update, so the figure holds the whole record against the rows. A gradient
+    The network is rebuilt from the update, so the figure checks the whole record against the rows. A gradient
     captured over several micro-batches (``facts.batch_size`` below ``n_rows``) is the mean of theirs. A ``clipped``
     one is compared with the recomputed gradient after the mildest clipping that could have made it: scaled down to its
     norm, or clamped at its largest entry, whichever comes nearer. A weight delta is computed by training its recorded
@@ -38,7 +38,7 @@ def replay(update: ClientUpdate, truth: GroundTruth) -> float:
 
     Returns:
         The largest difference of an entry, relative to the largest entry of either. NaN for a ``noised``
-        update, which nothing can be held against.
+        update, which cannot be checked.
 
     Raises:
         ObservationError: an aggregate of gradients, a weight delta without a record of its clients' training, rows or

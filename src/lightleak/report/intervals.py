@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from lightleak.metrics.inversion.wilson import wilson_interval
-from lightleak.metrics.summary import CONFIDENCE, summarise
+from lightleak.metrics.summary import CONFIDENCE, summarize
 
 ALLOWED = 1 - CONFIDENCE
 """Chance of an interval that misses its mean."""
@@ -45,13 +45,13 @@ class Estimate:
 
 
 def estimate(values: Iterable[float | None]) -> Estimate | None:
-    """Mean and interval of the finite values (`lightleak.metrics.summary.summarise`); None when there are none.
+    """Mean and interval of the finite values (`lightleak.metrics.summary.summarize`); None when there are none.
 
     >>> found = estimate([0.7, 0.8, 0.9, None])
     >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
     (3, 0.8, 0.552, 1.048)
     """
-    found = summarise(values)
+    found = summarize(values)
     if found.n == 0:
         return None
     ends = (None if math.isnan(end) else end for end in (found.low, found.high))

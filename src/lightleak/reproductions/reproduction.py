@@ -19,7 +19,7 @@ from lightleak.experiments.campaign import Pack, run_packs
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.results import write_results
 from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import Selection, selected
@@ -92,7 +92,7 @@ class Reproduction:
     """
 
     per: ClassVar[str | None] = None
-    """See `lightleak.metrics.summary.summarise_rows`."""
+    """See `lightleak.metrics.summary.summarize_rows`."""
     one_at_a_time: ClassVar[bool] = False
     """Packs would disturb each other's measured seconds."""
     same_data: ClassVar[bool] = True
@@ -130,7 +130,7 @@ class Reproduction:
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """Our value of a cell."""
-        return summarise(self.values(cell, rows))
+        return summarize(self.values(cell, rows))
 
     def compare(self, rows: Rows) -> list[Compared]:
         """Every cell beside our value."""
@@ -174,7 +174,7 @@ class FactTable(Reproduction):
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """The one value, without a spread."""
-        return one_value(self.facts[cell]) if cell in self.facts else summarise([])
+        return one_value(self.facts[cell]) if cell in self.facts else summarize([])
 
     def compare(self, rows: Rows) -> list[Compared]:
         """See `Reproduction.compare`."""

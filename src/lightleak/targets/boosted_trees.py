@@ -70,7 +70,7 @@ class BoostedTrees(nn.Module):
     """Trees whose leaves add up to logits ``[n, n_classes]``; built without trees, `fit_boosted_trees` makes them.
 
     A row goes from node ``i`` to ``child[i]`` or, where its ``feature[i]`` is at least ``threshold[i]``, to the node
-    after it. A leaf is its own child, with a threshold that nothing reaches. Tree ``t`` speaks for class
+    after it. A leaf is its own child, with a threshold that nothing reaches. Tree ``t`` contributes to class
     ``t % n_classes``.
 
     Attributes:
@@ -163,7 +163,7 @@ def check_trees(trees: Mapping[str, Tensor], width: int, n_classes: int) -> None
     if not nodes == len(threshold) == len(child) == len(value) or nodes > MAX_NODES:
         raise ObservationError(f"boosted trees: as many features, thresholds, children and values, at most {MAX_NODES}")
     if len(root) % n_classes:
-        raise ObservationError(f"boosted trees: {len(root)} trees cannot be dealt out to {n_classes} classes")
+        raise ObservationError(f"boosted trees: {len(root)} trees cannot be divided evenly among {n_classes} classes")
     for name, entry, end in (("feature", feature, width), ("root", root, nodes)):
         if len(entry) and not 0 <= int(entry.min()) <= int(entry.max()) < end:
             raise ObservationError(f"boosted trees: {name} must lie between 0 and {end - 1}")
@@ -264,7 +264,7 @@ def _xgboost() -> Any:
 
 
 def _trees(booster: Any) -> dict[str, Tensor]:
-    """The nodes of a booster, tree after tree and each tree level by level, so that siblings are neighbours."""
+    """The nodes of a booster, tree after tree and each tree level by level, so that siblings are neighbors."""
     model = json.loads(booster.save_raw("json"))["learner"]["gradient_booster"]["model"]
     parts: dict[str, list[np.ndarray]] = {name: [] for name in ("feature", "threshold", "child", "value")}
     roots, nodes, depth = [], 0, 0
@@ -290,7 +290,7 @@ def _trees(booster: Any) -> dict[str, Tensor]:
 
 
 def _check_against(booster: Any, network: BoostedTrees, rows: Tensor) -> None:
-    """XGBoost's format is its own: whether it was read right is seen by its own answers."""
+    """Compare with XGBoost's own predictions: its file format is undocumented and may change."""
     expected = torch.from_numpy(booster.inplace_predict(rows.float().cpu().numpy(), predict_type="margin"))
     if not torch.allclose(network(rows.float().cpu()), expected, atol=1e-3, rtol=1e-4):
-        raise UnsupportedError("this version of XGBoost writes its trees in a way that is not known; 3.2 is")
+        raise UnsupportedError("this version of XGBoost writes its trees in an unknown format; 3.2 is supported")

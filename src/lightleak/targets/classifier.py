@@ -29,9 +29,9 @@ class TabularClassifier(lightning.LightningModule):
     Attributes:
         network: the network; what an attacker reads.
         spec: its specification, None where a bare module was given.
-        optimizer_config: settings of the optimiser.
+        optimizer_config: settings of the optimizer.
         loss_name: name of the `lightleak.targets.functional.criterion`.
-        wrap_optimizer: makes of the optimiser and the network the one that trains, as a defence does; None: as it is.
+        wrap_optimizer: returns the optimizer to train with, given optimizer and network, as a defense does; or None.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class TabularClassifier(lightning.LightningModule):
         return torch.softmax(self(batch[0]), dim=-1)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """The optimiser of `optimizer_config`, wrapped where asked for."""
+        """The optimizer of `optimizer_config`, wrapped where asked for."""
         optimizer = self.optimizer_config.build(self.network.parameters())
         return optimizer if self.wrap_optimizer is None else self.wrap_optimizer(optimizer, self.network)
 

@@ -34,7 +34,7 @@ def criterion(name: str) -> Criterion:
 
 @CRITERIA.register("cross_entropy")
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy; labels are class indices ``[n]`` or, where an attack optimises them, ``[n, n_classes]``."""
+    """Mean cross-entropy; labels are class indices ``[n]`` or, where an attack optimizes them, ``[n, n_classes]``."""
     return F.cross_entropy(logits, labels)
 
 

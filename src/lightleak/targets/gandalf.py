@@ -42,9 +42,9 @@ class GANDALF(nn.Module):
     """Embeddings, gated feature learning units, one linear layer.
 
     A categorical block ``p`` enters as ``p @ W``, with ``W`` the rows of its embedding: for one-hot ``p`` that is the
-    look-up, for soft ``p`` its expectation. Where the encoding standardises the block, ``p = (onehot - mean) / std``,
-    the same product is an affine re-parametrisation of an embedding: row ``j`` of ``W`` is divided by ``std[j]`` and
-    every row shifted by one constant vector. Numerical columns enter as they are, after a BatchNorm of their own.
+    look-up, for soft ``p`` its expectation. Where the encoding standardizes the block, ``p = (onehot - mean) / std``,
+    the same product is an affine re-parametrization of an embedding: row ``j`` of ``W`` is divided by ``std[j]`` and
+    every row shifted by one constant vector. Numerical columns enter unchanged, after a BatchNorm.
 
     The first row of each embedding is pytorch-tabular's place for unknown categories; nothing reaches it and its
     gradient is zero.
@@ -98,7 +98,7 @@ class GANDALF(nn.Module):
                 embedding_dropout=options.rate("embedding_dropout", embedding_dropout),
             )
             embedding = backbone._build_embedding_layer()
-        # The backbone asks for its mask function by this name, so ours bears it.
+        # The backbone asks for its mask function by this name, so ours has it.
         backbone.gflus.feature_mask_function = t_softmax
         self.backbone = backbone
         self.embedding = with_functional_normalization(embedding)
@@ -125,7 +125,7 @@ class GANDALF(nn.Module):
 
 
 def _runs(blocks: tuple[Block, ...]) -> list[slice]:
-    """The fewest slices that cover ``blocks``: neighbours are read at once."""
+    """The fewest slices that cover ``blocks``: neighbors are read at once."""
     runs: list[slice] = []
     for block in blocks:
         if runs and runs[-1].stop == block.start:

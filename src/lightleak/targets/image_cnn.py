@@ -25,7 +25,7 @@ class ImageCNN(nn.Module):
     64 * 8 * 8 = 4,096 features of a FEMNIST image (28 x 28) and 128 * 9 * 9 = 10,368 of a CIFAR100 image (32 x 32).
     Table 5 prints 5,184 = 64 * 9 * 9 and three channels for FEMNIST, which is what a 3 x 32 x 32 image would give. The
     paper's code has ``second_kernel=3``: 3,136 and 8,192 features; its networks are flax's, and as it attacks them
-    untrained, their initialisation is part of what is attacked.
+    untrained, their initialization is part of what is attacked.
 
     Attributes:
         image_shape: channels, height and width.

@@ -89,7 +89,7 @@ class ImageResNet(nn.Module):
         """Build the layers.
 
         Args:
-            in_channels: colours of an image.
+            in_channels: colors of an image.
             n_classes: logits.
             blocks: see `Depth`.
             channels: see `Depth`.

@@ -8,7 +8,7 @@ from lightleak.targets.spec import NETWORKS
 
 @NETWORKS.register("linear")
 class Linear(FullyConnected):
-    """One linear layer ``[n, d] -> [n, n_classes]``, held as ``linears[0]``.
+    """One linear layer ``[n, d] -> [n, n_classes]``, stored as ``linears[0]``.
 
     >>> len(Linear(EncodedLayout.of_numerical(4), n_classes=3).linears)
     1

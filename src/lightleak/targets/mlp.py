@@ -14,7 +14,7 @@ NORMS = ("none", "batch", "layer")
 
 
 def norm_layer(name: str, width: int) -> nn.Module:
-    """A normalisation of ``width`` units: ``batch`` or ``layer``.
+    """A normalization of ``width`` units: ``batch`` or ``layer``.
 
     Raises:
         UsageError: another name.
@@ -26,13 +26,13 @@ def norm_layer(name: str, width: int) -> nn.Module:
 class FullyConnected(nn.Module):
     """Linear layers ``[n, width] -> [n, n_out]``; after each hidden one: norm, activation, dropout.
 
-    Linear layers keep PyTorch's default initialisation, which is what TabLeak attacks.
+    Linear layers keep PyTorch's default initialization, which is what TabLeak attacks.
 
     Attributes:
         linears: all linear layers in order, the output layer last.
-        norms: one normalisation per hidden layer; empty for ``norm="none"``.
+        norms: one normalization per hidden layer; empty for ``norm="none"``.
         activation_name: name of the activation.
-        norm_name: name of the normalisation.
+        norm_name: name of the normalization.
         dropout_rate: share of hidden units dropped in train mode.
     """
 

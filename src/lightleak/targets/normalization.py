@@ -1,9 +1,9 @@
-"""Normalisation that an attack can differentiate through, and the statistics it leaves behind.
+"""Normalization that an attack can differentiate through, and the statistics it leaves behind.
 
-PyTorch's fused batch and layer normalisation save mean and inverse standard deviation without their derivative
+PyTorch's fused batch and layer normalization save mean and inverse standard deviation without their derivative
 (pytorch/pytorch#186256, #175754). Differentiating ``vmap(grad(...))`` from outside, as a gradient-inversion attack
 does, then gives a wrong input gradient without a word (torch 2.13, float64, a network of six units: 2% off for batch,
-0.3% for layer normalisation). The layers here are compositions of primitive operations: right to every order, under
+0.3% for layer normalization). The layers here are compositions of primitive operations: right to every order, under
 ``torch.func.functional_call``, ``grad`` and ``vmap`` over candidate batches and over stacked parameters. They hold the
 same parameters and buffers under the same names as PyTorch's.
 """
@@ -32,8 +32,8 @@ def normalize(
     scale = torch.rsqrt(variance + eps)
     if weight is not None:
         scale = scale * weight
-    centred = x - mean
-    return centred * scale if bias is None else torch.addcmul(bias, centred, scale)
+    centered = x - mean
+    return centered * scale if bias is None else torch.addcmul(bias, centered, scale)
 
 
 def batch_statistics(x: Tensor) -> BatchStatistics:
@@ -51,9 +51,9 @@ def batch_statistics(x: Tensor) -> BatchStatistics:
 
 
 class BatchNorm1d(nn.BatchNorm1d):
-    """Batch normalisation of ``[n, c]`` or ``[n, c, l]``; values and state as ``torch.nn.BatchNorm1d``.
+    """Batch normalization of ``[n, c]`` or ``[n, c, l]``; values and state as ``torch.nn.BatchNorm1d``.
 
-    In train mode the batch is normalised by its own mean and biased variance. Running statistics move only in real
+    In train mode the batch is normalized by its own mean and biased variance. Running statistics move only in real
     training: never inside a ``torch.func`` transform, nor within `frozen_statistics`.
 
     Raises:
@@ -61,7 +61,7 @@ class BatchNorm1d(nn.BatchNorm1d):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise ``input``; half precision is normalised in float32."""
+        """Normalize ``input``; half precision is normalized in float32."""
         self._check_input_dim(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         spread = (1, -1) if x.dim() == 2 else (1, -1, 1)
@@ -92,10 +92,10 @@ class BatchNorm1d(nn.BatchNorm1d):
 
 
 class LayerNorm(nn.LayerNorm):
-    """Layer normalisation over the last dimensions; values and state as ``torch.nn.LayerNorm``."""
+    """Layer normalization over the last dimensions; values and state as ``torch.nn.LayerNorm``."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Normalise ``input``; half precision is normalised in float32."""
+        """Normalize ``input``; half precision is normalized in float32."""
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         dims = tuple(range(-len(self.normalized_shape), 0))
         variance, mean = torch.var_mean(x, dim=dims, correction=0, keepdim=True)
@@ -105,7 +105,7 @@ class LayerNorm(nn.LayerNorm):
 def with_functional_normalization(network: nn.Module) -> nn.Module:
     """Replace every ``torch.nn.BatchNorm1d`` and ``LayerNorm`` in ``network`` by ours, in place.
 
-    Parameters and buffers are shared with the layers they replace, so an optimiser built before still holds them.
+    Parameters and buffers are shared with the layers they replace, so an optimizer built before still holds them.
 
     Returns:
         ``network``, or its replacement where it is itself such a layer.

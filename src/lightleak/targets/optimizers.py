@@ -1,4 +1,4 @@
-"""The optimiser of a target as data: named, bounded, stored in checkpoints and told to the server as protocol facts."""
+"""The optimizer of a target as data: named, bounded, stored in checkpoints and part of the protocol facts."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Settings of a target's optimiser.
+    """Settings of a target's optimizer.
 
     Attributes:
         name: sgd, adam or adamw; PyTorch's defaults apart from what follows.
@@ -32,7 +32,7 @@ class OptimizerConfig:
         """Check the domains.
 
         Raises:
-            UsageError: a value outside its domain, or momentum with an optimiser that has none.
+            UsageError: a value outside its domain, or momentum with an optimizer that has none.
         """
         if self.name not in OPTIMIZERS:
             raise UsageError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.name!r}")
@@ -46,7 +46,7 @@ class OptimizerConfig:
             raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay!r}")
 
     def build(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimiser of those ``parameters`` that are trained.
+        """The optimizer of those ``parameters`` that are trained.
 
         >>> OptimizerConfig("sgd", learning_rate=0.5).build([nn.Parameter(torch.zeros(1))]).defaults["lr"]
         0.5

@@ -1,6 +1,6 @@
 """A user's own network: a module handed over in memory, or code named as ``package.module:factory``.
 
-A specification holds no code, and a capture is never unpickled, so a network of one's own is described by a name that
+A specification holds no code, and a capture is never unpickled, so a user's network is described by a name that
 this process knows. Names in a capture alone never import anything: its reader must have named the code before
 (`trust_network`), or have the module in memory (`hand_over`).
 """
@@ -122,7 +122,7 @@ def trust_network(name: str) -> None:
 
 
 def own_factory(name: str) -> Factory:
-    """What makes the network of that name.
+    """Return the factory registered under `name`.
 
     Raises:
         UsageError: this process does not know it; the message says how it would.
@@ -135,6 +135,6 @@ def own_factory(name: str) -> Factory:
             "by lightleak.audit_model or lightleak.attack_updates, or name its code as 'package.module:factory'"
         )
     raise UsageError(
-        f"network {name!r} is code of somebody's own, which a capture alone does not import: name it as target.network "
+        f"network {name!r} is user code, which a capture alone does not import: name it as target.network "
         "in the config, or call lightleak.targets.own.trust_network first, if you trust it"
     )

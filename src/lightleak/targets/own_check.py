@@ -1,4 +1,4 @@
-"""Can updates of a user's module be audited? Tried on a few rows before anything else is done."""
+"""Check on a few rows, before anything else, that updates of a user's module can be audited."""
 
 import copy
 

@@ -1,17 +1,17 @@
-"""Is a module nothing but linear layers with ReLU between them? Read off its computation, not its class."""
+"""Detect modules that consist of linear layers with ReLU in between, from their computation instead of their class."""
 
 import torch
 from torch import fx, nn
 from torch.nn import functional
 
 PASSED = (nn.Dropout, nn.Identity, nn.Flatten)
-"""Layers that leave rows ``[n, d]`` as they are; dropout, because an attack cannot know its masks and leaves it out."""
+"""Layers that leave rows ``[n, d]`` unchanged; dropout, because an attack cannot know its masks and leaves it out."""
 
 _RELUS = (functional.relu, torch.relu, torch.relu_)
 
 
 class _Tracer(fx.Tracer):
-    """Takes our normalisation layers whole, as PyTorch's own."""
+    """Takes our normalization layers whole, as PyTorch's own."""
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return type(module).__module__.startswith("lightleak.") or super().is_leaf_module(module, name)
@@ -116,7 +116,7 @@ def _step(node: fx.Node, modules: dict[str, nn.Module]) -> list[str]:
 
 
 def _called(node: fx.Node) -> str:
-    """What a node of the graph computes, in words."""
+    """Describe what a node of the graph computes."""
     if node.op == "call_module":
         return f"layer {str(node.target)!r}"
     if node.op == "output":

@@ -14,7 +14,7 @@ from lightleak.targets.spec import NETWORKS
 
 
 class ConcatenatingBlock(nn.Module):
-    """``[n, i] -> [n, o + i]``: ReLU(BatchNorm(Linear(x))) beside its own input (CTGAN's residual, Xu et al. 2019)."""
+    """``[n, i] -> [n, o + i]``: ReLU(BatchNorm(Linear(x))) before ``x`` (CTGAN's residual, Xu et al. 2019)."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()

@@ -43,9 +43,9 @@ def with_two_logits(network: nn.Module, width: int) -> tuple[nn.Module, str | No
         return network, None
     name = type(network).__name__
     layers = [key for key, layer in network.named_modules() if isinstance(layer, nn.Linear) and layer.out_features == 1]
-    expected = f"{name} returns one number for a row; it must be the output of a last nn.Linear(..., 1)"
+    expected = f"{name} returns one number for a row; it must be the output of a final nn.Linear(..., 1)"
     if not layers:
-        raise UnsupportedError(f"{expected}, which it does not have; give it two logits")
+        raise UnsupportedError(f"{expected}, which it lacks; give it two logits")
     grown = copy.deepcopy(network)
     last = _grown(grown.get_submodule(layers[-1]))
     if layers[-1]:
@@ -55,7 +55,7 @@ def with_two_logits(network: nn.Module, width: int) -> tuple[nn.Module, str | No
     both = _output(grown, width)
     wanted = torch.stack([torch.zeros(ROWS), alone.reshape(ROWS).float()], -1)
     if both is None or both.shape != (ROWS, 2) or not torch.allclose(both.float(), wanted, atol=TOLERANCE):
-        raise UnsupportedError(f"{expected} as it is, without a sigmoid after it; or give it two logits")
+        raise UnsupportedError(f"{expected}, without a sigmoid after it; or give it two logits")
     return grown, layers[-1]
 
 

@@ -14,7 +14,7 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.targets.own import is_own, own_factory
 
 MOST_CLASSES = 100_000
-"""More are no classes of a table; a file may say anything."""
+"""Upper bound for values read from files; no table has more classes."""
 
 NETWORKS: Registry[type[nn.Module]] = Registry("network")
 
@@ -41,7 +41,7 @@ class NetworkSpec:
     """Everything needed to build a network again.
 
     Attributes:
-        name: registry name (``mlp``, ``resnet``, ...), or that of a network of one's own (`lightleak.targets.own`).
+        name: registry name (``mlp``, ``resnet``, ...), or that of a user's network (`lightleak.targets.own`).
         n_classes: width of the output.
         layout: encoded input.
         options: keyword arguments of the network's class.

@@ -1,4 +1,4 @@
-"""Running a Lightning Trainer inside a larger piece of work: quietly, on one device, and so that Ctrl-C arrives."""
+"""Run a Lightning Trainer within a larger program: quietly, on one device, and with Ctrl-C passed on."""
 
 import logging
 import signal
@@ -12,7 +12,7 @@ import lightning
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 
-# pytorch-tabular brings Lightning's other packages, and whichever is imported last speaks for all of them.
+# pytorch-tabular imports Lightning's other packages, and the last one imported configures logging for all of them.
 LOGGERS = ("lightning", "lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")
 
 
@@ -29,7 +29,7 @@ def on_device(device: torch.device | str) -> dict[str, Any]:
 
 
 class OneProcess(LightningEnvironment):
-    """The place of a process that trains by itself, whatever launcher started it beside others.
+    """Cluster environment of a process that trains alone, whatever launcher started it.
 
     Hand it to a Trainer as a plugin: otherwise Lightning reads torchrun's or SLURM's variables and, where it does not
     wait for the other processes, refuses some of them.
@@ -68,7 +68,7 @@ class OneProcess(LightningEnvironment):
 
 
 def alone_on(device: torch.device | str) -> dict[str, Any]:
-    """Arguments of ``lightning.Trainer`` for one device, whatever launcher started this process beside others."""
+    """Arguments of ``lightning.Trainer`` for one device, whatever launcher started this process."""
     return {**on_device(device), "plugins": [OneProcess()]}
 
 
@@ -102,9 +102,9 @@ def _leave(*_: object) -> None:
 
 @contextmanager
 def interrupts(trainer: lightning.Trainer) -> Iterator[None]:
-    """Hand Ctrl-C on: Lightning shuts down in order and then exits with code 1, or, before 2.5, goes on.
+    """Pass Ctrl-C on: Lightning shuts down and then exits with code 1, or, before 2.5, continues.
 
-    SIGTERM is left to whoever handles it already: Lightning's own handler would first wait, in a process group, for
+    SIGTERM keeps its current handler: Lightning's own handler would first wait, in a process group, for
     the other processes, which have received none.
 
     Raises:

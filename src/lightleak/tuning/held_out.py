@@ -11,7 +11,7 @@ from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
 from lightleak.tuning.trial import load_trial
 
@@ -71,7 +71,7 @@ def compare(
         else:
             rows = _judged(_run(held_out_tree(tree, n), place, workers), tree)
             by_name[name] = objective.by_observation(rows)
-            seconds = summarise(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
+            seconds = summarize(row.get("seconds") for row in rows if row["unit"] in by_name[name]).mean
         entries[name] = {"seconds": seconds}
     default, best = by_name["default"], by_name["best"]
     shared = [key for key in default if key in best]
@@ -126,7 +126,7 @@ def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, 
 
 
 def _interval(values: Sequence[float]) -> dict[str, Any]:
-    found = summarise(values).to_dict()
+    found = summarize(values).to_dict()
     return {name: found[name] for name in ("mean", "low", "high")}
 
 

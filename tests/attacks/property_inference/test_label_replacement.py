@@ -135,7 +135,7 @@ def test_labels_are_given_back() -> None:
 
     callback = LabelReplacement(LabelReplacementConfig(query_relabelled=True), data.ids[AUXILIARY], PROPERTY)
     module = fit(data, callback)
-    assert (module.relabel, module.query_relabelled) == (None, False)
+    assert (module.relabel, module.query_relabeled) == (None, False)
     module = SplitClassifier(SplitSpec(WIDTHS), seed=0)
     trainer = lightning.Trainer(
         accelerator="cpu",
@@ -147,7 +147,7 @@ def test_labels_are_given_back() -> None:
     )
     with pytest.raises(RuntimeError, match="broken"):
         trainer.fit(module, datamodule=VerticalDataModule(data, data, BATCH_SIZE))
-    assert (module.relabel, module.query_relabelled) == (None, False)
+    assert (module.relabel, module.query_relabeled) == (None, False)
 
 
 def test_what_cannot_be_is_refused() -> None:

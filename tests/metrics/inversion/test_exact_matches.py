@@ -22,9 +22,9 @@ def test_matches_are_those_of_a_set(schema: TableSchema, make_rows: Callable):
     private = private[private["code"] != "1"]
     found = exact_match_rate(samples, class_labels(samples, schema), private, class_labels(private, schema), schema)
     names = list(schema.names)
-    known, labelled = set(tuples(private, names)), set(tuples(private, [*names, "code"]))
+    known, labeled = set(tuples(private, names)), set(tuples(private, [*names, "code"]))
     hits = [row in known for row in tuples(samples, names)]
-    of_class = [row in labelled for row in tuples(samples, [*names, "code"])]
+    of_class = [row in labeled for row in tuples(samples, [*names, "code"])]
     assert 0 < sum(of_class) < sum(hits) < 300
     assert found.rate == pytest.approx(sum(hits) / 300)
     assert found.with_label == pytest.approx(sum(of_class) / 300)

@@ -56,7 +56,7 @@ def test_rows_by_class_leave_out_classes_without_samples(scores: SampleScores):
     assert rows[2]["gower_distance"] == pytest.approx(scores.nearest.per_class[3].item())
 
 
-def test_an_entry_holds_heat_map_pairs_and_memorisation(scores: SampleScores, frames: tuple, schema: TableSchema):
+def test_an_entry_holds_heat_map_pairs_and_memorization(scores: SampleScores, frames: tuple, schema: TableSchema):
     train, _, samples = frames
     entry = json.loads(json.dumps(scores.to_dict(), allow_nan=False))
     heat_map = entry["class_shapes"]
@@ -72,7 +72,7 @@ def test_an_entry_holds_heat_map_pairs_and_memorisation(scores: SampleScores, fr
             assert isinstance(pair[part]["stay"], int) and isinstance(pair[part]["bmi"], float)
             assert (of_class[list(schema.names)] == pd.Series(pair[part])).all(axis=1).any(), part
     assert entry["memorisation"]["n"] == len(samples)
-    assert entry["memorisation"]["share_nearer_to_train"] == pytest.approx(scores.memorisation.overall.share)
+    assert entry["memorisation"]["share_nearer_to_train"] == pytest.approx(scores.memorization.overall.share)
     assert [one["class"] for one in entry["memorisation"]["classes"]] == ["0", "1", "3"]
 
 
@@ -85,11 +85,11 @@ def test_copied_rows_are_found_by_every_score(frames: tuple, schema: TableSchema
     assert row["attack_accuracy"] == row["exact_match_rate"] == row["exact_match_rate_with_label"] == 1
     assert row["class_shapes_score"] == pytest.approx(1)
     assert row["gower_distance"] == 0
-    assert found.memorisation.overall.share == pytest.approx(1)
+    assert found.memorization.overall.share == pytest.approx(1)
     # Held-out rows as samples are the ceiling: they are copies of no training row.
     ceiling = score_samples(held_out, class_labels(held_out, schema), class_labels(held_out, schema), private)
     assert ceiling.to_row()["exact_match_rate"] == 0 < ceiling.to_row()["gower_distance"]
-    assert ceiling.memorisation.overall.share == pytest.approx(0)
+    assert ceiling.memorization.overall.share == pytest.approx(0)
 
 
 def test_statistics_of_a_sample_of_all_classes(frames: tuple, schema: TableSchema):

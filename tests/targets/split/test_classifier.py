@@ -35,7 +35,7 @@ class Noisy(Transform):
 
 
 class Exchanges(lightning.Callback):
-    """Keeps what travelled in every step."""
+    """Keeps what traveled in every step."""
 
     def __init__(self) -> None:
         self.seen: list[Exchange] = []
@@ -69,7 +69,7 @@ def test_in_one_go_and_party_by_party_train_the_same(
         module = SplitClassifier(spec, optimizer, seed=0, party_by_party=party_by_party)
         module.transform = Noisy() if changed == "transform" else module.transform
         module.relabel = flip_even if "relabel" in changed else None
-        module.query_relabelled = changed == "relabel and query"
+        module.query_relabeled = changed == "relabel and query"
         listener = Exchanges()
         make_trainer(callbacks=[listener]).fit(module, make_data(n_classes=n_classes, widths=widths))
         ends.append(weights(module))
@@ -91,16 +91,16 @@ def test_the_exchange_is_that_of_the_weights_before_the_step(make_data: MakeData
     torch.testing.assert_close(first.outputs, before.outputs(data.train.inputs[:8]))
 
 
-@pytest.mark.parametrize("query_relabelled", [False, True])
+@pytest.mark.parametrize("query_relabeled", [False, True])
 def test_the_recorded_gradient_is_that_of_the_queried_loss(
-    make_data: MakeData, make_trainer: MakeTrainer, query_relabelled: bool
+    make_data: MakeData, make_trainer: MakeTrainer, query_relabeled: bool
 ) -> None:
     data, module, listener = make_data(), SplitClassifier(SplitSpec((5, 3)), seed=0), Exchanges()
-    module.relabel, module.query_relabelled = flip_even, query_relabelled
+    module.relabel, module.query_relabeled = flip_even, query_relabeled
     before = SplitClassifier(SplitSpec((5, 3)), seed=0).network
     make_trainer(callbacks=[listener], max_steps=1).fit(module, data)
     ids, labels = data.train.ids[:8], data.train.labels[:8]
-    asked = flip_even(ids, labels) if query_relabelled else labels
+    asked = flip_even(ids, labels) if query_relabeled else labels
     outputs = before.outputs(data.train.inputs[:8])
     loss = torch.nn.functional.binary_cross_entropy_with_logits(before.logits(outputs), asked.float())
     torch.testing.assert_close(listener.seen[0].gradients, *torch.autograd.grad(loss, outputs))
@@ -210,7 +210,7 @@ def test_a_party_updates_its_own_network_alone(
             rows = make_data().train
             own = rows.party_inputs(1, slice(0, 6))
             gradient = torch.randn(6, 16)
-            # What an optimiser of its own, with the same history, would do.
+            # What an optimizer of its own, with the same history, would do.
             parameters = list(pl_module.network.bottoms[1].parameters())
             output = pl_module.network.party_output(1, own)
             expected = torch.autograd.grad(output, parameters, gradient)

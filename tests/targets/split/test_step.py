@@ -65,7 +65,7 @@ def test_both_ways_agree(spec: SplitSpec, transform: Transform, asked: bool) -> 
 
 @pytest.mark.parametrize("way", [StepAtOnce, StepByParty])
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: str(spec.widths))
-def test_without_a_defence_the_parameters_get_the_gradient_of_the_mean_loss(
+def test_without_a_defense_the_parameters_get_the_gradient_of_the_mean_loss(
     way: type[StepAtOnce] | type[StepByParty], spec: SplitSpec
 ) -> None:
     inputs, trained, _ = batch(spec)

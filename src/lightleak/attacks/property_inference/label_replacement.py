@@ -117,7 +117,7 @@ class LabelReplacement(lightning.Callback):
         if self.config.orientation == "agreeing":
             self.inverted = self._goes_with_label_0(trainer.train_dataloader)
         self._ids, self._has_property = self._ids.to(pl_module.device), self._has_property.to(pl_module.device)
-        pl_module.relabel, pl_module.query_relabelled = self.relabel, self.config.query_relabelled
+        pl_module.relabel, pl_module.query_relabeled = self.relabel, self.config.query_relabelled
 
     def on_train_batch_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, batch: Any, batch_idx: int
@@ -149,7 +149,7 @@ class LabelReplacement(lightning.Callback):
     def _release(self, pl_module: lightning.LightningModule) -> None:
         module = cast(SplitClassifier, pl_module)
         if getattr(module, "relabel", None) == self.relabel:
-            module.relabel, module.query_relabelled = None, False
+            module.relabel, module.query_relabeled = None, False
 
 
 def batch_rows(trainer: lightning.Trainer, batch: Any) -> int:

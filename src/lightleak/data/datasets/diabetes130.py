@@ -1,49 +1,23 @@
 """Diabetes 130-US hospitals 1999-2008: hospital encounters with ICD-9 diagnoses, several per patient."""
 
 import zipfile
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import IO, Literal
 
 import pandas as pd
 
 from lightleak.data.assembly import TEST_FRACTION, cut_table
-from lightleak.data.datasets.codebook import domain
-from lightleak.data.datasets.registry import Download, dataset
+from lightleak.data.datasets.description import describe
+from lightleak.data.datasets.registry import dataset
 from lightleak.data.schema import MISSING_CATEGORY, Column, TableSchema
 from lightleak.data.sources import find_file, reading
 from lightleak.data.splits import group_holdout, holdout
-from lightleak.data.table import DatasetCard, Table
+from lightleak.data.table import Table
 
-CARD = DatasetCard(
-    name="diabetes130",
-    title="Diabetes 130-US hospitals for years 1999-2008",
-    urls=("https://archive.ics.uci.edu/ml/machine-learning-databases/00296/dataset_diabetes.zip",),
-    files=("dataset_diabetes.zip",),
-    sha256={"dataset_diabetes.zip": "2cc570fc34b09ba1169d94b68c27ce3802dce7dc4ab6082bed833a6c195507a5"},
-    licence="CC BY 4.0",
-    citation="B. Strack et al.: Impact of HbA1c measurement on hospital readmission rates: analysis of 70,000 clinical "
-    "database patient records. BioMed Research International, 2014. UCI dataset 296, doi:10.24432/C5230J",
-    notes=(
-        "101,766 encounters of 71,518 patients. Left out: encounter_id, weight (97% missing), examide and citoglipton "
-        "(one value only). medical_specialty (72 values) is grouped into 7 as in Strack et al. with emergency and "
-        "trauma beside them. ICD-9 codes are grouped into the 9 groups of Strack et al., Table 2; diagnoses='codes' "
-        "keeps the 717 to 790 codes of each column, as many as the file has, for there is no codebook of them. "
-        "Missing values ('?') have a category of their own. split='patient' (default) never puts one patient on both "
-        "sides; groups=True keeps patient_nbr in the frames, beside the columns of the schema. cohort='strack' keeps "
-        "the first encounter of each patient and drops those that ended in death or hospice: 69,973 rows (69,984 in "
-        "the paper, which does not list the dispositions it means). label='diagnosis' makes the group (or code) of "
-        "the first diagnosis the class and leaves diag_1 out of the features, dropping the 21 rows without one."
-    ),
-)
-
+TABLE = describe("diabetes130")
 PATIENT = "patient_nbr"
-DRUGS = domain(
-    "metformin, repaglinide, nateglinide, chlorpropamide, glimepiride, acetohexamide, glipizide, glyburide, "
-    "tolbutamide, pioglitazone, rosiglitazone, acarbose, miglitol, troglitazone, tolazamide, insulin, "
-    "glyburide-metformin, glipizide-metformin, glimepiride-pioglitazone, metformin-rosiglitazone, "
-    "metformin-pioglitazone"
-)
+DRUGS = tuple(column.name for column in TABLE.schema.categorical if "Steady" in column.categories)
 DIAGNOSES = ("diag_1", "diag_2", "diag_3")
 # Group and its three-digit codes (first to last, both included), Strack et al., Table 2; all others are 'other'.
 ICD9_GROUPS: dict[str, tuple[tuple[int, int], ...]] = {
@@ -60,7 +34,7 @@ _SPECIALTIES = ("InternalMedicine", "Emergency/Trauma", "Family/GeneralPractice"
 _ENDED = (11, 13, 14, 19, 20, 21)  # discharge dispositions: died, or left to a hospice (IDs_mapping.csv)
 
 
-@dataset(CARD, Download(CARD.urls[0], CARD.files[0]))
+@dataset(TABLE.card, *TABLE.downloads)
 def load_diabetes130(
     folder: Path,
     seed: int,
@@ -85,7 +59,7 @@ def load_diabetes130(
     Raises:
         DataError: the file is missing or not what it should be.
     """
-    frame = _read(find_file(folder, CARD.files[0], "diabetic_data.csv"))
+    frame = _read(find_file(folder, TABLE.card.files[0], "diabetic_data.csv"))
     if cohort == "strack":
         frame = frame.sort_values("encounter_id").drop_duplicates(PATIENT).sort_index()
         frame = frame[~frame["discharge_disposition_id"].isin(_ENDED)]
@@ -104,14 +78,14 @@ def load_diabetes130(
         if split == "patient"
         else holdout(len(frame), TEST_FRACTION, seed)
     )
-    table = cut_table(CARD, schema, frame, *parts)
+    table = cut_table(TABLE.card, schema, frame, *parts)
     if not groups:
         return table
     train, test = (
         part.assign(**{PATIENT: frame[PATIENT].to_numpy()[rows]})
         for part, rows in zip((table.train, table.test), parts, strict=True)
     )
-    return Table(CARD, table.schema, train, test)
+    return Table(TABLE.card, table.schema, train, test)
 
 
 def icd9_group(code: str) -> str:
@@ -160,41 +134,14 @@ def _per_distinct(values: pd.Series, group: Callable[[str], str]) -> pd.Series:
 
 
 def _schema(frame: pd.DataFrame, label: str, diagnoses: str) -> TableSchema:
-    codes = list(map(str, range(1, 31)))
-    diagnosis = {name: _diagnosis_categories(frame[name], diagnoses) for name in DIAGNOSES}
-    columns = [
-        _with_gaps("race", ["Caucasian", "AfricanAmerican", "Hispanic", "Asian", "Other"]),
-        Column.categorical("gender", ["Female", "Male", "Unknown/Invalid"]),
-        Column.categorical("age", [f"[{decade}-{decade + 10})" for decade in range(0, 100, 10)]),
-        # Codes of IDs_mapping.csv, which explains them.
-        Column.categorical("admission_type_id", codes[:8]),
-        Column.categorical("discharge_disposition_id", codes[:30]),
-        Column.categorical("admission_source_id", codes[:26]),
-        Column.integer("time_in_hospital"),
-        _with_gaps("payer_code", domain("BC, CH, CM, CP, DM, FR, HM, MC, MD, MP, OG, OT, PO, SI, SP, UN, WC")),
-        _with_gaps("medical_specialty", [*_SPECIALTIES, "Surgery", "Other"]),
-        *(Column.integer(name) for name in ("num_lab_procedures", "num_procedures", "num_medications")),
-        *(Column.integer(name) for name in ("number_outpatient", "number_emergency", "number_inpatient")),
-        *(_with_gaps(name, diagnosis[name]) for name in DIAGNOSES if label != "diagnosis" or name != "diag_1"),
-        Column.integer("number_diagnoses"),
-        Column.categorical("max_glu_serum", ["None", "Norm", ">200", ">300"]),
-        Column.categorical("A1Cresult", ["None", "Norm", ">7", ">8"]),
-        *(Column.categorical(name, ["No", "Steady", "Up", "Down"]) for name in DRUGS),
-        Column.categorical("change", ["No", "Ch"]),
-        Column.categorical("diabetesMed", ["No", "Yes"]),
-    ]
-    classes = (
-        Column.categorical("diagnosis", diagnosis["diag_1"])
-        if label == "diagnosis"
-        else Column.categorical("readmitted", ["NO", ">30", "<30"])
-    )
-    sensitive = ("race", "gender", "age", *(c.name for c in columns if c.name in DIAGNOSES))
-    return TableSchema(tuple(columns), classes, sensitive)
-
-
-def _diagnosis_categories(values: pd.Series, diagnoses: str) -> list[str]:
-    return [*ICD9_GROUPS, "other"] if diagnoses == "grouped" else sorted(values.dropna().astype(str).unique())
-
-
-def _with_gaps(name: str, categories: Sequence[str]) -> Column:
-    return Column.categorical(name, [*categories, MISSING_CATEGORY], missing="category")
+    columns = {column.name: column for column in TABLE.schema.columns}
+    if diagnoses == "codes":
+        for name in DIAGNOSES:
+            codes = sorted(frame[name].dropna().astype(str).unique())
+            columns[name] = Column.categorical(name, [*codes, MISSING_CATEGORY], missing="category")
+    classes = TABLE.schema.label
+    if label == "diagnosis":
+        known = [category for category in columns.pop("diag_1").categories if category != MISSING_CATEGORY]
+        classes = Column.categorical("diagnosis", known)
+    sensitive = tuple(name for name in TABLE.schema.sensitive if name in columns)
+    return TableSchema(tuple(columns.values()), classes, sensitive)

@@ -6,79 +6,25 @@ import numpy as np
 import pandas as pd
 
 from lightleak.data.assembly import split_table
-from lightleak.data.datasets.codebook import domain
+from lightleak.data.datasets.description import describe
 from lightleak.data.datasets.registry import dataset
-from lightleak.data.schema import MISSING_CATEGORY, Column, TableSchema
+from lightleak.data.schema import MISSING_CATEGORY
 from lightleak.data.sources import find_file, reading
-from lightleak.data.table import DatasetCard, Table
+from lightleak.data.table import Table
 
-CARD = DatasetCard(
-    name="health-heritage",
-    title="Heritage Health Prize",
-    urls=("https://www.kaggle.com/c/hhp/data",),
-    files=("Claims.csv", "DrugCount.csv", "LabCount.csv", "Members.csv"),
-    licence="Kaggle competition rules of the Heritage Health Prize; a login is needed",
-    citation="Heritage Provider Network: Heritage Health Prize. Kaggle, 2012",
-    notes=(
-        "TabLeak's table (Table 8): a row per member and year with a claim, 218,415 rows, 17 features, encoded width "
-        "110; the label says whether the highest Charlson index of the year is above 0. Of each categorical claim "
-        "field the most frequent value of the year is taken, the first in the listed order when several are (the "
-        "paper's source takes the argmax of the counts). '162+' days of delay, '7+' drugs and '10+' lab tests count "
-        "as 162, 7 and 10; a year without drug or lab record counts as 0. Files of release 3, unpacked from "
-        "HHP_release3.zip; no checksum is known. Tested on a small made table, as the files cannot be passed on; "
-        "ProVFL's 61,700 rows (Table III) are a part its paper does not describe. A fifth of the rows is held out by "
-        "seed."
-    ),
-)
+TABLE = describe("health-heritage")
 
 _KEYS = ["Year", "MemberID"]
-# The order decides ties between equally frequent values; it is the order of the paper's one-hot columns.
-CLAIM_CATEGORIES: dict[str, tuple[str, ...]] = {
-    "PrimaryConditionGroup": domain(
-        "AMI, APPCHOL, ARTHSPIN, CANCRA, CANCRB, CANCRM, CATAST, CHF, COPD, FLaELEC, FXDISLC, GIBLEED, GIOBSENT, "
-        "GYNEC1, GYNECA, HEART2, HEART4, HEMTOL, HIPFX, INFEC4, LIVERDZ, METAB1, METAB3, MISCHRT, MISCL1, MISCL5, "
-        "MSC2a3, NEUMENT, ODaBNCA, PERINTL, PERVALV, PNCRDZ, PNEUM, PRGNCY, missing, RENAL1, RENAL2, RENAL3, RESPR4, "
-        "ROAMI, SEIZURE, SEPSIS, SKNAUT, STROKE, TRAUMA, UTI"
-    ),
-    "Specialty": domain(
-        "Anesthesiology, Diagnostic Imaging, Emergency, General Practice, Internal, Laboratory, Obstetrics and "
-        "Gynecology, Other, Pathology, Pediatrics, Rehabilitation, missing, Surgery"
-    ),
-    "ProcedureGroup": domain(
-        "ANES, EM, MED, PL, missing, RAD, SAS, SCS, SDS, SEOA, SGS, SIS, SMCD, SMS, SNS, SO, SRS, SUS"
-    ),
-    "PlaceSvc": domain(
-        "Ambulance, Home, Independent Lab, Inpatient Hospital, Office, Other, Outpatient Hospital, missing, Urgent Care"
-    ),
+# The order of the categories decides ties between equally frequent values; it is that of the paper's one-hot columns.
+CLAIM_CATEGORIES = {
+    name: TABLE.schema.column(name).categories
+    for name in ("PrimaryConditionGroup", "Specialty", "ProcedureGroup", "PlaceSvc")
 }
 CHARLSON = ("0", "1-2", "3-4", "5+")
-AGES = domain("0-9, 10-19, 20-29, 30-39, 40-49, 50-59, 60-69, 70-79, 80+, missing")
-COUNTS = (
-    "LabCount_total",
-    "LabCount_months",
-    "DrugCount_total",
-    "DrugCount_months",
-    "no_Claims",
-    "no_Providers",
-    "no_Vendors",
-    "no_PCPs",
-    "PayDelay_total",
-    "PayDelay_max",
-    "PayDelay_min",
-)
-SCHEMA = TableSchema(
-    (
-        *(Column.integer(name) for name in COUNTS),
-        *(Column.categorical(name, listed, missing="category") for name, listed in CLAIM_CATEGORIES.items()),
-        Column.categorical("AgeAtFirstClaim", AGES, missing="category"),
-        Column.categorical("Sex", (MISSING_CATEGORY, "F", "M"), missing="category"),
-    ),
-    Column.categorical("max_CharlsonIndex", ["=0", ">0"]),
-    sensitive=("PrimaryConditionGroup", "AgeAtFirstClaim", "Sex"),
-)
+COUNTS = tuple(column.name for column in TABLE.schema.numerical)
 
 
-@dataset(CARD)
+@dataset(TABLE.card, *TABLE.downloads)
 def load_health_heritage(folder: Path, seed: int) -> Table:
     """Load Health Heritage; the label is ``max_CharlsonIndex``.
 
@@ -89,7 +35,7 @@ def load_health_heritage(folder: Path, seed: int) -> Table:
     Raises:
         DataError: a file is missing or not what it should be.
     """
-    claims, drugs, labs, members = (find_file(folder, name) for name in CARD.files)
+    claims, drugs, labs, members = (find_file(folder, name) for name in TABLE.card.files)
     with reading(claims):
         frame = _claims_per_year(pd.read_csv(claims, dtype={"PayDelay": str, "Year": str}))
     with reading(drugs):
@@ -99,7 +45,7 @@ def load_health_heritage(folder: Path, seed: int) -> Table:
     with reading(members):
         people = pd.read_csv(members, dtype={"AgeAtFirstClaim": str, "Sex": str})
         frame = frame.merge(people[["MemberID", "AgeAtFirstClaim", "Sex"]], on="MemberID", how="left")
-    return split_table(CARD, SCHEMA, frame.fillna(dict.fromkeys(COUNTS, 0)), seed)
+    return split_table(TABLE.card, TABLE.schema, frame.fillna(dict.fromkeys(COUNTS, 0)), seed)
 
 
 def _claims_per_year(claims: pd.DataFrame) -> pd.DataFrame:

@@ -12,12 +12,13 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.core.seeds import numpy_generator
 from lightleak.data import event_pairs
 from lightleak.data.assembly import TEST_FRACTION, cut_table
+from lightleak.data.datasets.description import describe
 from lightleak.data.datasets.registry import dataset
 from lightleak.data.event_pairs import read_event_pairs
 from lightleak.data.schema import MISSING_CATEGORY, Column, TableSchema
 from lightleak.data.sources import find_file, reading
 from lightleak.data.splits import group_holdout
-from lightleak.data.table import DatasetCard, Table
+from lightleak.data.table import Table
 
 FILES = (
     "admissions",
@@ -30,31 +31,8 @@ FILES = (
     "emar",
     "labevents",
 )
-CARD = DatasetCard(
-    name="mimic_iv",
-    title="MIMIC-IV: admissions to Beth Israel Deaconess Medical Center",
-    urls=("https://physionet.org/content/mimiciv/",),
-    files=tuple(f"hosp/{name}.csv.gz" for name in FILES),
-    licence="PhysioNet Credentialed Health Data License; access after training and a signed agreement",
-    citation="A. E. W. Johnson et al.: MIMIC-IV, a freely accessible electronic health record dataset. Scientific Data "
-    "10, 2023, doi:10.1038/s41597-022-01899-x",
-    notes=(
-        "The preparation of the PLG-MI thesis (Sec. 4.4.2.1, Table 4.2, Fig. A.1): the label is the ICD code of the "
-        "primary diagnosis (seq_num 1), with its version; numbers are vital signs of the outpatient record, distinct "
-        "prescribed drugs, procedures and whole days of stay; booleans are services, the 100 most frequent medications "
-        "administered and the 452 laboratory items that most often have an abnormal result. One row per admission: the "
-        "thesis has 592,131, more than there are admissions, as a join of its tables repeats some. Where it leaves "
-        "something open, here: frequent means in many admissions; every eMAR event of a medication counts, whatever "
-        "became of it; laboratory results count where they name an admission; vital signs have no admission, and the "
-        "patient's measurement nearest to the day of admission is taken; values outside the ranges in PLAUSIBLE are "
-        "outliers and count as missing; missing numbers are the mean over all admissions, or with impute='normal' "
-        "drawn from the normal distribution of their mean and deviation. Left out: admissions without a primary "
-        "diagnosis, and those that end before they begin. A fifth of the rows is held out, never a patient on both "
-        "sides; groups=True keeps subject_id in the frames, beside the columns of the schema. Booleans are held as "
-        "pandas categories, a byte per cell. Official files of version 2 or later, as .csv or .csv.gz; no checksum is "
-        "known. Tested on small made files of their layout, as the official ones cannot be passed on."
-    ),
-)
+TABLE = describe("mimic_iv")
+CARD = TABLE.card
 
 PATIENT, STAY, LABEL = "subject_id", "hadm_id", "diagnosis"
 # Vital signs by their name in omr.csv (the two parts of a blood pressure by their own) and the range outside of which a
@@ -72,7 +50,7 @@ _COUNTS = ("num_medications", "num_procedures", "length_of_stay")
 _NO_YES = ("no", "yes")
 
 
-@dataset(CARD)
+@dataset(TABLE.card, *TABLE.downloads)
 def load_mimic_iv(
     folder: Path,
     seed: int,

@@ -7,13 +7,14 @@ import numpy as np
 import pandas as pd
 
 from lightleak.core.errors import DataError
+from lightleak.data.datasets.description import describe
 from lightleak.data.datasets.registry import dataset
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.sources import find_file, reading
-from lightleak.data.table import DatasetCard, Table
+from lightleak.data.table import Table
 
 FEATURES = {"CH": 64, "CM55": 225, "CORR": 144, "EDH": 73, "WT": 128}
-"""Official low-level features with their widths: colour histogram, block-wise colour moments, colour correlogram, edge
+"""Official low-level features with their widths: color histogram, block-wise color moments, color correlogram, edge
 direction histogram, wavelet texture; 634 in all."""
 N_TAGS = 1000
 Concept = Literal["buildings", "grass", "animal", "water", "person"]
@@ -34,39 +35,11 @@ def _label_file(part: str, concept: str) -> str:
     return f"Groundtruth/TrainTestLabels/Labels_{concept}_{part}.txt"
 
 
-CARD = DatasetCard(
-    name="nus-wide",
-    title="NUS-WIDE web images",
-    urls=("https://lms.comp.nus.edu.sg/wp-content/uploads/2019/research/nuswide/NUS-WIDE.html",),
-    files=tuple(
-        file
-        for part in PARTS
-        for file in (
-            *(_image_file(part, feature) for feature in FEATURES),
-            _tag_file(part),
-            *(_label_file(part, concept) for concept in get_args(Concept)),
-        )
-    ),
-    licence="For research; the terms on the page of the National University of Singapore apply",
-    citation="T.-S. Chua, J. Tang, R. Hong, H. Li, Z. Luo, Y. Zheng: NUS-WIDE: a real-world web image database from "
-    "National University of Singapore. CIVR 2009",
-    notes=(
-        "ProVFL's image and text table (Sec. VI-B.6, Table XI): 634 low-level features (IMAGE_COLUMNS) at one party, "
-        "1,000 binary tags (TEXT_COLUMNS) at the other. A person must fetch the files; they lie as the archives unpack "
-        "(Low_Level_Features, NUS_WID_Tags, Groundtruth), with the official parts of 161,789 and 107,859 images. "
-        "Choices the paper leaves open: its 'top-5 most frequent labels' are taken to be buildings, grass, animal, "
-        "water and person, the five that code for vertical federated learning commonly uses (over all 81 concepts sky "
-        "and clouds are the most frequent, and grass, one of its properties, is sixth). The concept named by property "
-        "is the target property and the other four are the classes; images that show none or several of the four are "
-        "left out, so that every image has one class and may or may not have the property. The property is a column "
-        "of the frames (1 or 0) but not of the schema: no party trains on it, as in the paper; property_column=True "
-        "adds it to the schema, so that it can be dealt to a party. No checksums are known; tested on a small made "
-        "table."
-    ),
-)
+TABLE = describe("nus-wide")
+CARD = TABLE.card
 
 
-@dataset(CARD)
+@dataset(TABLE.card, *TABLE.downloads)
 def load_nus_wide(folder: Path, seed: int, *, property: Concept = "grass", property_column: bool = False) -> Table:
     """Load NUS-WIDE; the label is ``concept``, one of the four that are not the property.
 

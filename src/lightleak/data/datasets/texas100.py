@@ -8,34 +8,20 @@ import pandas as pd
 
 from lightleak.core.errors import DataError
 from lightleak.data.assembly import TEST_FRACTION
-from lightleak.data.datasets.registry import Download, dataset
+from lightleak.data.datasets.description import describe
+from lightleak.data.datasets.registry import dataset
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.sources import find_file, reading
 from lightleak.data.splits import holdout
-from lightleak.data.table import DatasetCard, Table
+from lightleak.data.table import Table
 
 N_CLASSES = 100
 BLOCK_LINES = 1024  # lines read at a time: 13 MB of the official file
-CARD = DatasetCard(
-    name="texas100",
-    title="Texas hospital stays (Texas-100)",
-    urls=("https://www.comp.nus.edu.sg/~reza/files/dataset_texas.tgz",),
-    files=("texas/100/feats", "texas/100/labels"),
-    licence="Texas Department of State Health Services, public use data file; its terms of use apply",
-    citation="R. Shokri, M. Stronati, C. Song, V. Shmatikov: Membership inference attacks against machine learning "
-    "models. IEEE S&P 2017",
-    notes=(
-        "ProVFL's table (Table III; its class count of 1000 is a slip, the text says 100): 67,330 rows, 6,169 binary "
-        "features, each an integer column in [0, 1], so that the encoded width is 6,169. Frames hold uint8 (415 MB); "
-        "TableEncoder(schema, 'minmax').encode_bits keeps it so, while a schema's validate() makes int64 of it "
-        "(3.3 GB). Features have no published names: feature_0 onwards. ProVFL's two properties are unnamed; their "
-        "fractions (Table IV) are .5508 and .7548. No checksum is known; tested on a made table. A fifth of the rows "
-        "is held out by seed."
-    ),
-)
+TABLE = describe("texas100")
+CARD = TABLE.card
 
 
-@dataset(CARD, Download(CARD.urls[0], "dataset_texas.tgz", members=CARD.files))
+@dataset(TABLE.card, *TABLE.downloads)
 def load_texas100(folder: Path, seed: int) -> Table:
     """Load Texas-100; the label is ``procedure``, 1 to 100.
 

@@ -8,7 +8,7 @@ from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy
 from lightleak.metrics.inversion.column_shapes import class_shapes, column_shapes
 from lightleak.metrics.inversion.exact_matches import exact_match_rate
 from lightleak.metrics.inversion.gower import nearest_of_class
-from lightleak.metrics.inversion.memorisation import memorisation
+from lightleak.metrics.inversion.memorization import memorization
 from lightleak.metrics.inversion.pair_trends import pair_trends
 
 INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
@@ -18,20 +18,20 @@ INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
     "class_shapes_score": class_shapes,
     "pair_trends_score": pair_trends,
     "gower_distance": nearest_of_class,
-    "distinct_nearest_rows": memorisation,
+    "distinct_nearest_rows": memorization,
     "exact_match_rate": exact_match_rate,
-    "nearer_to_train": memorisation,
+    "nearer_to_train": memorization,
 }
 """What measures each column of an audit of a released model."""
 
 THESIS = "Wernqvist and Djeza: Reconstructing Private Data from Trained Deep Neural Networks, Chalmers 2025"
 
-_FEW_ROWS = "It falls as rows get fewer: read it beside that of as many held-out private rows."
+_FEW_ROWS = "It falls with the number of rows: compare with the same number of held-out private rows."
 INVERSION_FACTS: Mapping[str, Facts] = {
     "attack_accuracy": Facts(
         needs=(
             "An evaluation model. The thesis's learns from the target's own training rows and shares what is peculiar "
-            "to them: `disjoint_accuracy` stands beside it.",
+            "to them: compare with `disjoint_accuracy`.",
         ),
         citation=f"{THESIS}, Eq. 3.11",
     ),
@@ -58,4 +58,4 @@ INVERSION_FACTS: Mapping[str, Facts] = {
         citation="LightLeak's own; classes combined as Mantel and Haenszel, 1959",
     ),
 }
-"""What the cards of these metrics say beside their code."""
+"""Facts on the cards of these metrics that their code does not show."""

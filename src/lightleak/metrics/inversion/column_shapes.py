@@ -75,7 +75,7 @@ def class_shapes(
 ) -> np.ndarray:
     """Shape score of every column within every class (thesis Sec. 5.2.3, Fig. 5.3), float64 ``[n_classes, columns]``.
 
-    A score falls as rows get fewer, whoever wrote them: compare with that of as many held-out private rows.
+    Scores fall with the number of rows, for real rows too: compare with as many held-out private rows.
 
     Args:
         real: private rows ``[n]``.

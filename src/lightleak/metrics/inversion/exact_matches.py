@@ -40,7 +40,7 @@ def exact_match_rate(
 ) -> ExactMatches:
     """Share of samples that equal a private row in every cell, numbers after the column's rounding.
 
-    Whole numbers are compared as they are. Other numbers are rounded to the decimals that the private column is written
+    Whole numbers are compared exactly. Other numbers are rounded to the decimals that the private column is written
     with; a column of more than `MOST_DECIMALS` of them is compared in steps of `FINEST_STEP` of its range.
 
     Args:
@@ -64,8 +64,8 @@ def exact_match_rate(
     codes, numbers = (torch.cat(parts).numpy() for parts in zip(made, known, strict=True))
     cells = np.concatenate([codes, (numbers / steps).round()], 1)
     matches = torch.as_tensor(_among(cells, n))
-    labelled = np.concatenate([cells, torch.cat([classes, known_classes])[:, None].numpy()], 1)
-    of_class = torch.as_tensor(_among(labelled, n))
+    labeled = np.concatenate([cells, torch.cat([classes, known_classes])[:, None].numpy()], 1)
+    of_class = torch.as_tensor(_among(labeled, n))
     size = torch.bincount(classes, minlength=schema.n_classes)
     per_class = [
         torch.bincount(classes[hit], minlength=schema.n_classes).double() / size for hit in (matches, of_class)

@@ -7,7 +7,7 @@ from torchmetrics.image.fid import FrechetInceptionDistance
 from lightleak.core.errors import UsageError
 
 DISTANCES_AT_ONCE = 2**24
-"""Distances held at a time: 64 MiB of float32."""
+"""Distances in memory at a time: 64 MiB of float32."""
 
 
 def knn_distance(
@@ -15,15 +15,15 @@ def knn_distance(
 ) -> Tensor:
     """Mean Euclidean distance of each made sample to its ``k`` nearest private ones of the same class (Eq. 3.13).
 
-    Pixels give Eq. 3.14. PLG-MI's published code, whose numbers the thesis sets beside its own, takes features of the
-    evaluation model, one neighbour and the square of the distance.
+    Pixels give Eq. 3.14. PLG-MI's published code, whose numbers the thesis compares with its own, takes features of the
+    evaluation model, one neighbor and the square of the distance.
 
     Args:
         made: ``[n, ...]`` pixels or features.
         labels: class that each was made for, ``[n]``.
         private: ``[m, ...]`` of the same kind.
         private_labels: ``[m]``.
-        k: neighbours; a class with fewer private samples takes all it has.
+        k: neighbors; a class with fewer private samples takes all it has.
         squared: mean of the squares instead.
 
     Returns:
@@ -57,7 +57,7 @@ def knn_distance(
 
 
 class _Given(nn.Module):
-    """Features as they are, in place of Inception."""
+    """Identity in place of Inception: the inputs are already features."""
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class FeatureFrechetDistance(FrechetInceptionDistance):
     """Squared Frechet distance of two sets of features taken as normal distributions (Eq. 3.12).
 
     The features are the caller's, of any width: the thesis takes Inception's, which know photographs; small digits are
-    told apart by those of the evaluation model. torchmetrics sums over batches and ranks; nothing is downloaded.
+    measured by those of the evaluation model. torchmetrics sums over batches and ranks; nothing is downloaded.
 
     >>> distance = FeatureFrechetDistance(2)
     >>> distance.update(torch.tensor([[0.0, 0.0], [1.0, 2.0], [2.0, 1.0]]), real=True)

@@ -19,7 +19,7 @@ from lightleak.metrics.inversion.table import as_cells
 
 Bins = Literal["real", "own"]
 
-N_BINS = 10  # of numpy.histogram_bin_edges, which sdmetrics leaves as it is
+N_BINS = 10  # of numpy.histogram_bin_edges, which sdmetrics uses
 _ROWS_AT_ONCE = 2**13  # one-hot rows in memory at a time; their counts are exact in float32
 
 
@@ -83,8 +83,8 @@ def _correlation_similarity(tables: list[Cells]) -> np.ndarray:
 
 def _correlations(numbers: Tensor) -> Tensor:
     """Pearson's correlations of the columns of ``[n, m]``, float64 ``[m, m]``; NaN with a constant column."""
-    centred = numbers - numbers.mean(0)
-    scaled = centred / centred.norm(dim=0)
+    centered = numbers - numbers.mean(0)
+    scaled = centered / centered.norm(dim=0)
     found = (scaled.T @ scaled).clamp(-1, 1)
     constant = numbers.amin(0) == numbers.amax(0)  # by value: a mean rounds, so a deviation may miss 0
     found[constant] = found[:, constant] = torch.nan

@@ -26,7 +26,7 @@ from lightleak.metrics.inversion.column_shapes import (
 )
 from lightleak.metrics.inversion.exact_matches import ExactMatches, exact_match_rate
 from lightleak.metrics.inversion.gower import ClosestPairs, nearest_of_class
-from lightleak.metrics.inversion.memorisation import Memorisation, memorisation
+from lightleak.metrics.inversion.memorization import Memorization, memorization
 from lightleak.metrics.inversion.pair_trends import PairTrends, pair_trends
 from lightleak.metrics.inversion.table import as_cells, class_labels
 
@@ -133,7 +133,7 @@ class SampleScores:
         class_shapes: shape score of every column within every class, float64 ``[C, columns]``; NaN without rows.
         nearest: nearest private training rows of the same class.
         exact: samples that equal a private training row.
-        memorisation: distances to training rows against those to held-out rows.
+        memorization: distances to training rows against those to held-out rows.
         pairs: sample and private row of the closest pair of each class, in the table's values, by class index.
     """
 
@@ -144,7 +144,7 @@ class SampleScores:
     class_shapes: np.ndarray
     nearest: ClosestPairs
     exact: ExactMatches
-    memorisation: Memorisation
+    memorization: Memorization
     pairs: Mapping[int, tuple[Mapping[str, Any], Mapping[str, Any]]]
 
     @property
@@ -164,8 +164,8 @@ class SampleScores:
             "attack_accuracy_high": _known(self.accuracy["pooled_high"]),
             "disjoint_accuracy": None if self.disjoint is None else _known(self.disjoint["mean"]),
             "class_shapes_score": _known(np.nanmean(self.class_shapes)) if self.classes else None,
-            "distinct_nearest_rows": _known(self.memorisation.overall.distinct_rows),
-            "nearer_to_train": _known(self.memorisation.overall.share),
+            "distinct_nearest_rows": _known(self.memorization.overall.distinct_rows),
+            "nearer_to_train": _known(self.memorization.overall.share),
             "gower_distance": _known(self.nearest.mean),
             "exact_match_rate": _known(self.exact.rate),
             "exact_match_rate_with_label": _known(self.exact.with_label),
@@ -181,8 +181,8 @@ class SampleScores:
                 "attack_accuracy_low": _known(self.accuracy["per_class_low"][index]),
                 "attack_accuracy_high": _known(self.accuracy["per_class_high"][index]),
                 "disjoint_accuracy": None if self.disjoint is None else _known(self.disjoint["per_class"][index]),
-                "distinct_nearest_rows": _known(self.memorisation.per_class[index].distinct_rows),
-                "nearer_to_train": _known(self.memorisation.per_class[index].share),
+                "distinct_nearest_rows": _known(self.memorization.per_class[index].distinct_rows),
+                "nearer_to_train": _known(self.memorization.per_class[index].share),
                 "class_shapes_score": _known(self.class_shapes[index].mean()),
                 "gower_distance": _known(self.nearest.per_class[index]),
                 "exact_match_rate": _known(self.exact.per_class[index]),
@@ -193,7 +193,7 @@ class SampleScores:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """``class_shapes`` (Fig. 5.3), ``nearest`` (Table A.2) and ``memorisation`` of an entry of inversion.json.
+        """``class_shapes`` (Fig. 5.3), ``nearest`` (Table A.2) and ``memorization`` of an entry of inversion.json.
 
         ``nearest`` holds private rows: a redacted run leaves it out.
         """
@@ -219,9 +219,9 @@ class SampleScores:
                 for index, (made, private) in self.pairs.items()
             ],
             "memorisation": {
-                **self.memorisation.to_dict(),
+                **self.memorization.to_dict(),
                 "classes": [
-                    {"class": names[index], **self.memorisation.per_class[index].to_dict()} for index in self.classes
+                    {"class": names[index], **self.memorization.per_class[index].to_dict()} for index in self.classes
                 ],
             },
         }
@@ -243,7 +243,7 @@ def score_samples(
         labels: classes they were made for, LongTensor ``[n]``.
         predicted: what the evaluation model says of them: logits ``[n, C]`` or class indices ``[n]``.
         private: private rows.
-        seed: of the draws behind the mean distances of `memorisation`.
+        seed: of the draws behind the mean distances of `memorization`.
         device: where rows are compared.
         disjoint: what the evaluation model says that shares no training row with the target, like ``predicted``.
 
@@ -271,7 +271,7 @@ def score_samples(
         class_shapes=class_shapes(*train, cells, labels, schema, schema.n_classes),
         nearest=nearest,
         exact=exact_match_rate(cells, labels, *train, schema),
-        memorisation=memorisation(cells, labels, *train, *held_out, schema, seed, device),
+        memorization=memorization(cells, labels, *train, *held_out, schema, seed, device),
         pairs=pairs,
     )
 

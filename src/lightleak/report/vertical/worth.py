@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def worth_of(results: Iterable[tuple[float | None, float | None]]) -> Worth | No
     spread = math.fsum(true * (1 - true) for true, _ in known) / len(known) if known else 0.0
     if spread <= 0:
         return None
-    squared = summarise(error**2 for _, error in known)
+    squared = summarize(error**2 for _, error in known)
     ends = (None, None) if squared.n < 2 else (_divided(spread, squared.high), _divided(spread, squared.low))
     return Worth(_divided(spread, squared.mean), *ends)
 

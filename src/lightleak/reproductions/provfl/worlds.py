@@ -15,7 +15,7 @@ from lightleak.experiments.kinds.vertical.choices import attack_named
 from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig
 from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.unit import file_name, write_whole
-from lightleak.metrics.summary import Summary, summarise
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.report.estimate import Estimate
 from lightleak.report.vertical.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell
@@ -83,7 +83,7 @@ def _score(rows: Rows, name: str, said: str, attack: str) -> Summary:
     """Share of games in which an attack named the right world, with Wilson's interval."""
     mine = [row for row in rows if (row["property"], row["worlds"], row["attack"]) == (name, said, attack)]
     if not mine:
-        return summarise([])
+        return summarize([])
     played = [[row for row in mine if row["world"] == world] for world in (0, 1)]
     score = two_world_accuracy(lambda row: int(row["answer"]), *played)
     return Summary(score.accuracy, math.nan, score.n, score.low, score.high)

@@ -24,7 +24,7 @@ from lightleak.attacks.model_inversion.image_inversion import (
 from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels, pseudo_label
 from lightleak.core.seeds import derive_seed, generator
-from lightleak.data.images import ImageTask, LabelledImages, to_pixels
+from lightleak.data.images import ImageTask, LabeledImages, to_pixels
 from lightleak.experiments.kinds.released.judge import fact_sheet
 from lightleak.experiments.kinds.released.rows import ALL, thinned
 from lightleak.experiments.unit import without_nan, write_whole
@@ -227,7 +227,7 @@ def _bytes(pixels: Tensor) -> np.ndarray:
 
 
 def public_samples(
-    target: ImageResNet, public: LabelledImages, chosen: PseudoLabels, labels: Tensor, seed: int, device: torch.device
+    target: ImageResNet, public: LabeledImages, chosen: PseudoLabels, labels: Tensor, seed: int, device: torch.device
 ) -> ImageSamples:
     """Pseudo-labelled public images, drawn with replacement."""
     began = time.perf_counter()

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 from lightleak.attacks.model_inversion.image_inversion import as_floats, image_logits
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import BatchSampler, batch_loader
-from lightleak.data.images import LabelledImages
+from lightleak.data.images import LabeledImages
 from lightleak.experiments.kinds.released.judge import ModelScores, accuracy
 from lightleak.experiments.unit import unit_file
 from lightleak.reproductions.reproduction import Report, Work
@@ -45,7 +45,7 @@ def _train_and_keep(
     save_file(state, place / "weights.safetensors")
     (place / "last.ckpt").unlink(missing_ok=True)
 
-    def share(images: LabelledImages) -> float:
+    def share(images: LabeledImages) -> float:
         return accuracy(image_logits(network, images.pixels, device).argmax(1), images.labels) or 0.0
 
     scores = {"train_accuracy": share(task.private_train), "test_accuracy": share(task.private_test)}
@@ -69,7 +69,7 @@ def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
 def train_image_network(
     study: ImageStudy,
     name: str,
-    images: LabelledImages,
+    images: LabeledImages,
     seed: int,
     device: torch.device,
     place: Path,

@@ -17,7 +17,7 @@ from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.kinds.released.world import prepare_world
-from lightleak.metrics.summary import Summary, summarise, summarize_by
+from lightleak.metrics.summary import Summary, summarize, summarize_by
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
 from lightleak.reproductions.settings import selected
@@ -130,7 +130,7 @@ class TargetQuality(ReleasedAudits):
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """See `Reproduction.measured`."""
-        return summarise(100 * row[cell.metric] for row in rows if row["setting"] == cell.value)
+        return summarize(100 * row[cell.metric] for row in rows if row["setting"] == cell.value)
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Nothing: no generator was trained."""
@@ -227,9 +227,9 @@ class ClosestRows(ReleasedAudits):
         """The difference of the two rows in a column; nothing for what our table or the attack lacks."""
         column, pair = COLUMNS.get(str(cell.column)), self.nearest.get(self.classes[int(str(cell.value))])
         if column is None or pair is None or column not in pair["private"]:
-            return summarise([])
+            return summarize([])
         made, private = pair["reconstructed"][column], pair["private"][column]
-        return summarise([float(made == private) if isinstance(made, str) else float(abs(made - private))])
+        return summarize([float(made == private) if isinstance(made, str) else float(abs(made - private))])
 
     def notes(self, rows: Rows) -> list[str]:
         """What is the same for every run."""

@@ -39,11 +39,11 @@ class SplitClassifier(lightning.LightningModule):
 
     Attributes:
         network: the split network.
-        transform: the defence, or one that changes nothing.
+        transform: the defense, or one that changes nothing.
         relabel: what the active party trains on in place of the labels; ``None`` leaves them.
-        query_relabelled: `Exchange.gradients` are those of the relabelled loss (as ProVFL's code has it) instead of the
+        query_relabeled: `Exchange.gradients` are those of the relabeled loss (as ProVFL's code has it) instead of the
             loss of the true labels.
-        exchange: what travelled in the last step.
+        exchange: what traveled in the last step.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SplitClassifier(lightning.LightningModule):
 
         Args:
             spec: the split network (or its ``to_dict``).
-            optimizer: every party's optimiser (or its dictionary); None is plain SGD.
+            optimizer: every party's optimizer (or its dictionary); None is plain SGD.
             decay: factor on the bottom networks' learning rate after every epoch, above 0 and at most 1.
             decay_top: decay the top network's as well; ProVFL's code forgets it.
             seed: initial weights depend on nothing else; None draws them from torch's global generator.
@@ -91,7 +91,7 @@ class SplitClassifier(lightning.LightningModule):
         self.network = SplitNetwork(known, seed)
         self.transform = Transform()
         self.relabel: Relabel | None = None
-        self.query_relabelled = False
+        self.query_relabeled = False
         self.exchange: Exchange | None = None
         self.val_metrics: MetricCollection = classification_metrics(known.n_classes, "val/")
         self.test_metrics: MetricCollection = classification_metrics(known.n_classes, "test/")
@@ -117,7 +117,7 @@ class SplitClassifier(lightning.LightningModule):
         """One step of Algorithm 2, lines 3 to 11."""
         inputs, labels, ids = batch
         trained = labels if self.relabel is None else self.relabel(ids, labels)
-        queried = None if self.relabel is None or self.query_relabelled else labels
+        queried = None if self.relabel is None or self.query_relabeled else labels
         n_rows = len(ids)
         several = self.trainer.world_size > 1
         if several:
@@ -130,7 +130,7 @@ class SplitClassifier(lightning.LightningModule):
         self.exchange = Exchange(ids, step.sent, step.computed, step.gradients)
 
     def step_party(self, party: int, gradient: Tensor, inputs: Tensor) -> None:
-        """Update one party's bottom network alone, with its own optimiser state and settings, outside the protocol.
+        """Update one party's bottom network alone, with its own optimizer state and settings, outside the protocol.
 
         For an adversary that trains its bottom network on a loss of its own (ProVFL's model refinement, Algorithm 2,
         line 14). No other party's parameters, momentum or weight decay are touched, nor is the count of training steps.
@@ -150,7 +150,7 @@ class SplitClassifier(lightning.LightningModule):
         wanted = (len(inputs), network.spec.output_width)
         if tuple(gradient.shape) != wanted:
             raise UsageError(f"gradient of party {party} must have shape {list(wanted)}, got {list(gradient.shape)}")
-        network.zero_grad(set_to_none=True)  # an optimiser leaves parameters without gradient alone
+        network.zero_grad(set_to_none=True)  # an optimizer leaves parameters without gradient alone
         parameters = list(network.bottoms[party].parameters())
         with torch.enable_grad():
             output = network.party_output(party, inputs)
@@ -168,11 +168,11 @@ class SplitClassifier(lightning.LightningModule):
             check_trainer(self.trainer)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        """One optimiser with a group for the bottom networks and one for the top network."""
+        """One optimizer with a group for the bottom networks and one for the top network."""
         return build_optimizer(self.optimizer_config, self.network)
 
     def on_train_start(self) -> None:
-        """Look the parameters up, on their device, as the optimiser has done."""
+        """Look the parameters up, on their device, as the optimizer has done."""
         self._check_loaders(self.trainer.train_dataloader)
         self._step = StepByParty(self.network) if self.party_by_party else StepAtOnce(self.network)
         self.on_train_epoch_start()  # a resumed run may enter an epoch without this hook
@@ -219,11 +219,11 @@ class SplitClassifier(lightning.LightningModule):
         return torch.stack([1 - positive, positive], 1)
 
     def _optimizer(self) -> torch.optim.Optimizer:
-        """The optimiser itself, whose steps a Trainer does not count."""
+        """The optimizer itself, whose steps a Trainer does not count."""
         return cast(torch.optim.Optimizer, self.optimizers(use_pl_optimizer=False))
 
     def _answer(self, inputs: Tensor) -> Tensor:
-        """Float32 logits as the parties compute them together, with the defence's evaluation mode."""
+        """Float32 logits as the parties compute them together, with the defense's evaluation mode."""
         sent = self.transform.outputs(self.network.outputs(inputs), training=False)
         logits = self.network.logits(sent)
         return logits if logits.dtype == torch.float64 else logits.float()

@@ -1,4 +1,4 @@
-"""What travels between the parties in one step, and where a defence may change it."""
+"""What travels between the parties in one step, and where a defense may change it."""
 
 from dataclasses import dataclass
 
@@ -14,10 +14,10 @@ class Exchange:
 
     Attributes:
         ids: LongTensor ``[batch]`` sample ids.
-        outputs: ``[parties, batch, width]`` what the parties sent: outputs of their bottom networks, after a defence.
-        computed: ``[parties, batch, width]`` what each party computed, before a defence: known to itself alone.
+        outputs: ``[parties, batch, width]`` what the parties sent: outputs of their bottom networks, after a defense.
+        computed: ``[parties, batch, width]`` what each party computed, before a defense: known to itself alone.
         gradients: ``[parties, batch, width]`` gradient of the queried loss with respect to `outputs`, as the active
-            party computes it, before a defence acts on what it sends back.
+            party computes it, before a defense acts on what it sends back.
     """
 
     ids: Tensor
@@ -27,7 +27,7 @@ class Exchange:
 
 
 class Transform:
-    """A defence as split training meets it; this one changes nothing.
+    """A defense as split training meets it; this one changes nothing.
 
     A transform draws from generators of its own (`lightleak.core.seeds`), never from the global one, and does not write
     into its arguments, which are recorded. Under several ranks it gets this rank's rows.

@@ -1,4 +1,4 @@
-"""The optimiser of a split network: one object, a state of its own for every parameter, hence for every party."""
+"""The optimizer of a split network: one object, a state of its own for every parameter, hence for every party."""
 
 import torch
 
@@ -10,9 +10,9 @@ FUSED_ON = frozenset({"cpu", "cuda"})
 
 
 def build_optimizer(config: OptimizerConfig, network: SplitNetwork) -> torch.optim.Optimizer:
-    """The optimiser of ``config`` with two groups: the bottom networks, then the top network.
+    """The optimizer of ``config`` with two groups: the bottom networks, then the top network.
 
-    The updates are elementwise, so that one object does what an optimiser per party would.
+    The updates are elementwise, so that one object does what an optimizer per party would.
     """
     optimizer = config.build(network.bottoms.parameters())
     optimizer.add_param_group({"params": list(network.top.parameters())})

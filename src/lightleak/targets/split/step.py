@@ -16,7 +16,7 @@ class StepLabels:
     """Labels of one batch.
 
     Attributes:
-        trained: LongTensor ``[batch]`` the loss that is minimised.
+        trained: LongTensor ``[batch]`` the loss that is minimized.
         queried: LongTensor ``[batch]`` the loss whose gradient is recorded; ``None`` where it is the same.
         n_rows: rows the loss is the mean over: those of all ranks.
     """

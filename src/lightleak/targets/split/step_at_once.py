@@ -34,7 +34,7 @@ class StepAtOnce:
     """Computes a step of all parties in one go, without autograd.
 
     Args:
-        network: the split network; its parameters are looked up here, as an optimiser does.
+        network: the split network; its parameters are looked up here, as an optimizer does.
     """
 
     def __init__(self, network: SplitNetwork) -> None:
@@ -50,7 +50,7 @@ class StepAtOnce:
         held = inputs.split_with_sizes(self.widths, 1)
         hidden = bottom_activations(self.bottoms, held)
         outputs = sent = hidden[-1]
-        # Autograd serves a defence that changes outputs, whose derivative only the defence knows.
+        # Autograd serves a defense that changes outputs, whose derivative only the defense knows.
         differentiate = type(transform).outputs is not Transform.outputs
         if differentiate:
             with torch.enable_grad():

@@ -16,7 +16,7 @@ PRECISIONS = ("32-true", "64-true")
 def check_trainer(trainer: lightning.Trainer) -> None:
     """Refuse a Trainer whose steps would not be those of the protocol.
 
-    Lightning itself refuses gradient clipping and accumulation, which have no meaning under manual optimisation.
+    Lightning itself refuses gradient clipping and accumulation, which have no meaning under manual optimization.
 
     Raises:
         UnsupportedError: reduced precision, or a strategy that cuts parameters into shards.

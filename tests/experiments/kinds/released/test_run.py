@@ -31,7 +31,7 @@ from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.released_summary import print_released_summary
 from lightleak.experiments.run import run_audit
 from lightleak.metrics.inversion.score import MEASURES
-from lightleak.metrics.summary import summarise
+from lightleak.metrics.summary import summarize
 
 SILENT = Console(quiet=True)
 UNTIMED = ("seconds", "fit_seconds", "training_seconds")
@@ -379,7 +379,7 @@ def test_an_interval_is_over_trainings_and_evaluations_are_averaged(
     rows = [row for row in results["rows"] if row["class"] == "all"]
     means = [fmean(row["attack_accuracy"] for row in rows if row["seed"] == seed) for seed in (0, 1)]
     (found,) = (s for s in results["summary"] if s["class"] == "all")
-    assert len(rows) == 4 and found["attack_accuracy"] == summarise(means).to_dict()
+    assert len(rows) == 4 and found["attack_accuracy"] == summarize(means).to_dict()
 
 
 def test_a_truth_without_a_second_judge_is_still_read(

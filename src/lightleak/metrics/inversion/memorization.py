@@ -1,7 +1,7 @@
 """Are reconstructed rows nearer to the rows a model was trained on than to private rows it never saw?
 
 A generator that only knows what a class looks like comes near to rows of either kind; one that repeats what the model
-has memorised comes nearer to training rows. The thesis has no such comparison.
+has memorized comes nearer to training rows. The thesis has no such comparison.
 
 Every sample votes for its nearest private row of its class, among training and held-out rows together; rows at the same
 distance share its vote. The share of votes that go to training rows is set against the share of training rows: what is
@@ -10,7 +10,7 @@ combined as Mantel and Haenszel (1959) do. With as many training rows as held-ou
 to a training row. Drawing as many training rows as there are held-out ones would find the same where the two are alike;
 but of R times as many training rows, all but one of R draws miss the one that was copied.
 
-Interval: the unit is the row, since one row may be the nearest of many samples. If nothing was memorised, training and
+Interval: the unit is the row, since one row may be the nearest of many samples. If nothing was memorized, training and
 held-out rows are exchangeable whatever the samples are, so the votes of a class that go to training rows vary as those
 of a random choice among its rows: a variance known from the votes alone. Over that of independent samples it is the
 design effect (Kish 1965), and Wilson's interval is taken for n over it. It says how far the held-out rows bear a
@@ -41,7 +41,7 @@ class Nearness:
         train_mean: mean Gower distance to the nearest of as many training rows as there are held-out rows in the class
             (or the other way round), mean over disjoint draws that use every row; NaN without samples.
         heldout_mean: the same for held-out rows.
-        share: see the module; 0.5 where nothing was memorised, 1 where only training rows are repeated.
+        share: see the module; 0.5 where nothing was memorized, 1 where only training rows are repeated.
         low: lower end of its 95% interval.
         high: upper end.
         n: samples.
@@ -75,7 +75,7 @@ class Nearness:
 
 
 @dataclass(frozen=True)
-class Memorisation:
+class Memorization:
     """`Nearness` over all classes that have training and held-out rows and samples, and of each class."""
 
     overall: Nearness
@@ -86,7 +86,7 @@ class Memorisation:
         return self.overall.to_dict()
 
 
-def memorisation(
+def memorization(
     samples: Rows,
     labels: Tensor,
     train: Rows,
@@ -96,7 +96,7 @@ def memorisation(
     schema: TableSchema,
     seed: int = 0,
     device: torch.device | str = "cpu",
-) -> Memorisation:
+) -> Memorization:
     """Compare samples with training and held-out rows of their own class; ranges are those of both together.
 
     Training and held-out rows must be a random split of one table, and rows that chose when training stopped are
@@ -135,7 +135,7 @@ def memorisation(
         )
         parts = [take(cells, rows) for cells, rows in zip(tables, (made, *shuffled), strict=True)]
         found.append(_count(space, parts[0], parts[1], parts[2], device))
-    return Memorisation(_nearness(found), tuple(_nearness([one]) for one in found))
+    return Memorization(_nearness(found), tuple(_nearness([one]) for one in found))
 
 
 @dataclass(frozen=True)

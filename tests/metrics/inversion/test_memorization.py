@@ -1,4 +1,4 @@
-"""Nearer to training rows or not: one half without memorisation, one with copies, and an interval that holds."""
+"""Nearer to training rows or not: one half without memorization, one with copies, and an interval that holds."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from lightleak.core.errors import UsageError
 from lightleak.data.schema import Column, TableSchema
 from lightleak.metrics.cells import Cells
 from lightleak.metrics.inversion.gower import SAME_DISTANCE, column_ranges, nearest_rows
-from lightleak.metrics.inversion.memorisation import memorisation
+from lightleak.metrics.inversion.memorization import memorization
 from lightleak.metrics.inversion.table import as_cells, class_labels, take
 
 SMALL = TableSchema(
@@ -41,7 +41,7 @@ def test_identical_distributions_give_one_half(n_train: int, n_held_out: int):
     for run in range(runs):
         generator = torch.Generator().manual_seed(run)
         samples, train, held_out = (draw(n, generator) for n in (200, n_train, n_held_out))
-        found = memorisation(*samples, *train, *held_out, SMALL).overall
+        found = memorization(*samples, *train, *held_out, SMALL).overall
         assert 0 <= found.low <= found.share <= found.high <= 1
         shares.append(found.share)
         covered += found.low <= 0.5 <= found.high
@@ -55,8 +55,8 @@ def test_one_row_that_attracts_many_samples_widens_the_interval():
     apart, _ = draw(200, generator)
     labels = torch.arange(200) % 2
     together = take(apart, torch.arange(200) % 4)
-    spread = memorisation(apart, labels, *train, *held_out, SMALL).overall
-    heaped = memorisation(together, labels, *train, *held_out, SMALL).overall
+    spread = memorization(apart, labels, *train, *held_out, SMALL).overall
+    heaped = memorization(together, labels, *train, *held_out, SMALL).overall
     assert heaped.n == spread.n == 200
     assert heaped.effective_n < 12 < 60 < spread.effective_n
     assert heaped.high - heaped.low > 2 * (spread.high - spread.low)
@@ -69,7 +69,7 @@ def test_distinct_nearest_rows_are_counted_by_their_votes():
     known = (rows, labels, far, labels[:1])
 
     def distinct(places: torch.Tensor) -> float:
-        found = memorisation(take(rows, places), torch.zeros(len(places)).long(), *known, SMALL)
+        found = memorization(take(rows, places), torch.zeros(len(places)).long(), *known, SMALL)
         assert found.overall.distinct_rows == found.per_class[0].distinct_rows
         return found.overall.distinct_rows
 
@@ -83,11 +83,11 @@ def test_distinct_nearest_rows_are_counted_by_their_votes():
 def test_copies_of_training_rows_give_one(n_train: int, schema: TableSchema, make_rows: Callable):
     known = split(make_rows(0, n_train + 200), schema, n_train)
     chosen = torch.arange(0, n_train, n_train // 100)
-    found = memorisation(take(known[0], chosen), known[1][chosen], *known, schema)
+    found = memorization(take(known[0], chosen), known[1][chosen], *known, schema)
     assert found.overall.share == pytest.approx(1)
     assert found.overall.low > 0.75
     assert all(one.share == pytest.approx(1) for one in found.per_class)
-    mirrored = memorisation(take(known[0], chosen), known[1][chosen], *known[2:], *known[:2], schema)
+    mirrored = memorization(take(known[0], chosen), known[1][chosen], *known[2:], *known[:2], schema)
     assert mirrored.overall.share == pytest.approx(0)
     assert mirrored.overall.high < 0.25
     assert mirrored.overall.low == pytest.approx(1 - found.overall.high)
@@ -98,7 +98,7 @@ def test_copies_of_training_rows_give_one(n_train: int, schema: TableSchema, mak
 def test_equal_sizes_give_the_plain_share(schema: TableSchema, make_rows: Callable):
     rows, samples = make_rows(0, 200).assign(code="0"), make_rows(1, 150, 0.5).assign(code="0")
     known = split(rows, schema, 100)
-    found = memorisation(samples, class_labels(samples, schema), *known, schema)
+    found = memorization(samples, class_labels(samples, schema), *known, schema)
     ranges = column_ranges(rows, schema)
     to_train, to_held_out = (nearest_rows(samples, part, schema, ranges)[0] for part in known[::2])
     assert (to_train - to_held_out).abs().min() > SAME_DISTANCE / 7  # no ties
@@ -112,9 +112,9 @@ def test_equal_sizes_give_the_plain_share(schema: TableSchema, make_rows: Callab
 def test_rows_at_one_distance_share_the_vote():
     row = Cells(torch.zeros(1, 1).long(), torch.zeros(1, 2).double())
     three, label = take(row, torch.zeros(3).long()), torch.zeros(3).long()
-    same = memorisation(row, label[:1], three, label, three, label, SMALL).overall
+    same = memorization(row, label[:1], three, label, three, label, SMALL).overall
     assert same.share == pytest.approx(0.5)
-    uneven = memorisation(row, label[:1], three, label, row, label[:1], SMALL).overall
+    uneven = memorization(row, label[:1], three, label, row, label[:1], SMALL).overall
     assert uneven.share == pytest.approx(0.5)  # three votes of four for three rows of four
 
 
@@ -126,7 +126,7 @@ def test_equal_distances_are_equal_whatever_their_rounding():
             ends_and = torch.tensor([[0.0, 0], [13.0, 0], [at - d, 0], [at + d, 0], [at, 0]], dtype=torch.float64)
             rows = Cells(torch.tensor([[1], [1], [0], [0], [0]]), ends_and)  # the ends only give the range
             train, held_out = take(rows, torch.tensor([2, 0])), take(rows, torch.tensor([3, 1]))
-            found = memorisation(take(rows, torch.tensor([4])), label[:1], train, label, held_out, label, SMALL)
+            found = memorization(take(rows, torch.tensor([4])), label[:1], train, label, held_out, label, SMALL)
             assert found.overall.share == pytest.approx(0.5)
 
 
@@ -136,7 +136,7 @@ def test_every_training_row_counts_in_the_mean_distance():
     held_out, label = take(train, torch.tensor([2, 4])), torch.zeros(5).long()
     # Two held-out rows, so three draws of two training rows; a sample at 0 is nearest to row 0 in at least one of them.
     seen = {
-        memorisation(take(train, slice(0, 1)), label[:1], train, label, held_out, label[:2], SMALL, seed).overall
+        memorization(take(train, slice(0, 1)), label[:1], train, label, held_out, label[:2], SMALL, seed).overall
         for seed in range(40)
     }
     assert len({round(one.share, 6) for one in seen}) == 1  # the share needs no draw
@@ -151,7 +151,7 @@ def test_classes_are_compared_with_their_own_rows_and_combined(schema: TableSche
     samples = make_rows(1, 300)
     samples = samples[samples["code"] != "2"]
     labels = class_labels(samples, schema)
-    found = memorisation(samples, labels, *known, schema, seed=3)
+    found = memorization(samples, labels, *known, schema, seed=3)
     assert found.overall.n == len(samples) == sum(one.n for one in found.per_class)
     for label in (0, 1, 3):
         of_class = labels == label
@@ -167,20 +167,20 @@ def test_classes_are_compared_with_their_own_rows_and_combined(schema: TableSche
         ends.numbers[1] = torch.cat([known[0].numbers, known[2].numbers]).amax(0)
         with_ends = Cells(*(torch.cat(two) for two in zip(parts[0], ends, strict=True)))
         with_labels = torch.cat([parts[1], torch.tensor([2, 2])])
-        alone = memorisation(
+        alone = memorization(
             samples[of_class.numpy()], labels[of_class], with_ends, with_labels, *parts[2:], schema, seed=3
         )
         assert alone.per_class[label] == found.per_class[label]
         assert alone.overall == found.per_class[label]
     shares = [one.share for one in found.per_class if one.n]
     assert min(shares) < found.overall.share < max(shares)
-    assert found.to_dict() == memorisation(samples, labels, *known, schema, seed=3).to_dict()
+    assert found.to_dict() == memorization(samples, labels, *known, schema, seed=3).to_dict()
 
 
 def test_json_and_wrong_use(schema: TableSchema, make_rows: Callable):
     known = split(make_rows(0, 60), schema, 30)
     samples = make_rows(1, 10).assign(code="0")
-    found = memorisation(samples, class_labels(samples, schema), *known, schema)
+    found = memorization(samples, class_labels(samples, schema), *known, schema)
     state = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     shares = {"train_mean", "heldout_mean", "share_nearer_to_train", "low", "high"}
     assert set(state) == {*shares, "n", "effective_n", "distinct_rows"}
@@ -189,8 +189,8 @@ def test_json_and_wrong_use(schema: TableSchema, make_rows: Callable):
     assert nothing["n"] == 0 and nothing["train_mean"] is None
     none = take(known[0], slice(0, 0)), known[1][:0]
     with pytest.raises(UsageError, match="held-out rows: at least one"):
-        memorisation(samples, class_labels(samples, schema), *known[:2], *none, schema)
+        memorization(samples, class_labels(samples, schema), *known[:2], *none, schema)
     with pytest.raises(UsageError, match="training rows: at least one"):
-        memorisation(samples, class_labels(samples, schema), *none, *known[2:], schema)
+        memorization(samples, class_labels(samples, schema), *none, *known[2:], schema)
     with pytest.raises(UsageError, match="one per row"):
-        memorisation(samples, torch.zeros(3).long(), *known, schema)
+        memorization(samples, torch.zeros(3).long(), *known, schema)
