@@ -15,6 +15,7 @@ import types
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import MISSING, dataclass
 from functools import cache
+from inspect import getdoc
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from lightleak.core.errors import UsageError
@@ -27,7 +28,7 @@ LONGEST_QUOTE = 80
 ROUNDING = 1e-6
 """How far a number may lie outside its range: sums of floats do not end exactly at 1."""
 
-_ENTRY = re.compile(r"^    (\w+): (.*(?:\n {8}\S.*)*)", re.MULTILINE)
+_ENTRY = re.compile(r"^ {4}(\w+): (.*(?:\n {8}\S.*)*)", re.MULTILINE)
 """One entry of the section ``Attributes`` of a class's docstring, with its further lines."""
 
 
@@ -125,15 +126,15 @@ def to_json(value: Any) -> Any:
 def schema_of(kind: type) -> dict[str, Any]:
     """JSON Schema of a record; descriptions are those of the class's docstring."""
     known = _fields(cast(Hashable, kind))
-    told: dict[str, str] = {}
+    described: dict[str, str] = {}
     for base in reversed(kind.__mro__):
-        told |= {name: " ".join(words.split()) for name, words in _ENTRY.findall(base.__doc__ or "")}
+        described |= {name: " ".join(words.split()) for name, words in _ENTRY.findall(getdoc(base) or "")}
     properties = {}
     for one in known:
         entry = _schema(one.annotation)
         limits = {"minimum": one.low, "maximum": one.high}
         entry |= {name: limit for name, limit in limits.items() if limit is not None}
-        properties[one.key] = entry | ({"description": told[one.name]} if one.name in told else {})
+        properties[one.key] = entry | ({"description": described[one.name]} if one.name in described else {})
     found: dict[str, Any] = {"type": "object", "properties": properties}
     required = [one.key for one in known if one.is_required]
     return found | ({"required": required} if required else {})

@@ -479,6 +479,26 @@ class TrialRow(Row):
     error: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class ValueRow(Row):
+    """One number of a reproduced table that no attack gave, such as a count of weights or a network's accuracy.
+
+    Attributes:
+        metric: what the number is.
+        value: the number, unless it is a key of its own.
+        column: column of the table, such as a layer.
+        property_name: the property that it is about.
+    """
+
+    KIND: ClassVar[str] = "value"
+
+    attack: str = NONE
+    metric: str = json_field()
+    value: float | None = None
+    column: str | None = None
+    property_name: str | None = json_field(key="property", default=None)
+
+
 def row_kinds() -> dict[str, type[Row]]:
     """Classes of rows by the name of their kind, earlier names included."""
     return {name: kind for kind in Row.__subclasses__() for name in (kind.KIND, *kind.ALIASES)}
@@ -494,7 +514,7 @@ def kind_name(name: object) -> str:
 
 
 def read_row(raw: Any, where: str, run: str = "") -> Row:
-    """Read one row; a row without a ``kind`` is of `UpdateRow`.
+    """Read one row; one without a ``kind`` is a `ValueRow` if it names a metric and no attack, else an `UpdateRow`.
 
     Args:
         raw: what the file holds.
@@ -509,7 +529,8 @@ def read_row(raw: Any, where: str, run: str = "") -> Row:
     """
     if not isinstance(raw, Mapping):
         raise UsageError(f"{where}: expected a mapping, got {quoted(raw)}")
-    name = raw.get("kind", UpdateRow.KIND)
+    unnamed = ValueRow if "metric" in raw and "attack" not in raw else UpdateRow
+    name = raw.get("kind", unnamed.KIND)
     if name not in (kinds := row_kinds()):
         raise UsageError(f"{where}, key 'kind': expected one of {', '.join(kinds)}, got {quoted(name)}")
     return kinds[name].read(raw, where, run)
@@ -603,7 +624,7 @@ def _row_schema(kind: type[Row]) -> dict[str, Any]:
         for name, (low, high) in kind.METRICS.items()
     }
     properties = {"kind": names} | found["properties"] | scores
-    required = [*found["required"], *([] if kind is UpdateRow else ["kind"])]
+    required = [*found["required"], *([] if kind in (UpdateRow, ValueRow) else ["kind"])]
     return found | {"properties": {key: _or_null(one) for key, one in properties.items()}, "required": required}
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightleak.core.errors import UsageError
+from lightleak.core.results import ValueRow
 from lightleak.report.kinds import kind_of
 from lightleak.report.page import render, write
 from lightleak.report.read import load_runs
@@ -36,6 +37,8 @@ def build_report(run: Path | Sequence[Path], output: Path | None = None, redact:
     if not folders:
         raise UsageError("a report needs at least one run folder, got none")
     runs = load_runs(folders)
+    if runs[0].kind == ValueRow.KIND:
+        raise UsageError(f"{folders[0]}: a report needs rows of attacks; these are numbers of a paper's table alone")
     html = render(kind_of(runs).page(runs, redact))
     target = output or folders[0] / (FILE_NAME if len(folders) == 1 else COMBINED_NAME)
     write(target, html)

@@ -143,7 +143,7 @@ def of_rows(row: UpdateRow) -> str:
     if row.batch_size is None:
         return ""
     kind = "batches" if not row.on_fedavg else "clients" if row.n_clients == 1 else "updates"
-    return f"{kind} of {row.batch_size} rows"
+    return f"{kind} of {counted(row.batch_size, 'row')}"
 
 
 def rows_axis(row: UpdateRow) -> str:

@@ -1,0 +1,336 @@
+"""The page of attacks on updates: its sections, and that every fact of the rows gets there."""
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lightleak.core.results import UpdateRow, read_row
+from lightleak.report import build_report
+from lightleak.report.kinds.updates import page
+from lightleak.report.page import render
+from lightleak.report.read import Run, load_run
+
+HOSTILE = "<script>alert(1)</script>"
+BASE = UpdateRow(
+    attack="", run="run", dataset="adult", labels="true", source="initial", defense="none", batch_size=32, seed=0
+)
+
+
+def outline_of(outline, *runs: Run):
+    return outline(render(page(runs, False)))
+
+
+def run_of(*rows: UpdateRow) -> Run:
+    return Run("run", Path("."), "updates", rows)
+
+
+def measured(
+    reached: Sequence[float], guessed: Sequence[float] | None = None, attack: str = "tableak", **fields: Any
+) -> list[UpdateRow]:
+    """One row of the attack, and one of guessing, for each batch."""
+    known = {attack: reached} | ({"random": guessed} if guessed is not None else {})
+    return [
+        replace(BASE, attack=name, batch_index=i, metrics={"cell_accuracy": value}, **fields)
+        for name, values in known.items()
+        for i, value in enumerate(values)
+    ]
+
+
+def attacks_of(outline, *rows: UpdateRow) -> str:
+    """Words of the section that compares attacks."""
+    return outline_of(outline, run_of(*rows)).text.partition("Attacks compared")[2]
+
+
+def test_a_full_run_shows_every_section(page_of, make_run) -> None:
+    found = page_of(make_run(n_batches=3, epochs=4))
+    assert found.ids == ["summary", "what", "attacks", "training", "columns", "rows", "confidence", "run"]
+    for words in (
+        "Leakage of the census table",
+        "FedSGD",
+        "TabLeak, Inverting Gradients: An honest-but-curious server that knows the update",
+        "number 2 of 3 by accuracy",
+        "This file contains private data.",
+        "Validation accuracy of the target",
+        "lightleak audit config.yaml",
+        "versions torch 2.13.0",
+        "Seed: 0.",
+        "command lightleak audit adult.yaml",
+        "restarts 30, steps 1500",
+    ):
+        assert words in found.text, words
+
+
+def test_fedavg_is_described_in_its_own_words_throughout(page_of, make_run) -> None:
+    local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 2}
+    noise = {"defense": "gaussian_noise", "defense_strength": 0.01}
+    found = page_of(make_run(n_batches=3, epochs=4, extra=local | noise))
+    for words in (
+        "Here: 5 local epochs of 4 batches; the server sees the mean of 2 clients",
+        "Under FedAvg the server also knows",
+        "Rows behind an update",
+        "rows behind the update",  # the axis
+        "Updates of 32 rows.",
+        "gaussian noise 0.01",
+    ):
+        assert words in found.text, words
+    for words in ("FedSGD", "client's batch", "epoch of training", "one batch of"):
+        assert words not in found.text, words
+
+
+def test_the_table_holds_the_numbers_of_the_rows(page_of, make_run) -> None:
+    folder = make_run(batch_sizes=(8,), n_batches=4, keep_rows=False)
+    found = page_of(folder)
+    head = next(row for row in found.rows if "Cells recovered (95% interval)" in row)
+    lines = {row[0]: dict(zip(head, row, strict=True)) for row in found.rows if len(row) == len(head)}
+    rows = load_run(folder).rows
+    for name, title in (("tableak", "TabLeak"), ("inverting_gradients", "Inverting Gradients"), ("random", "Guessing")):
+        values = [row.number("cell_accuracy") for row in rows if row.attack == name]
+        assert lines[title]["Cells recovered (95% interval)"].startswith(f"{100 * sum(values) / 4:.1f}% (")
+        assert (lines[title]["Rows in batch"], lines[title]["Batches"]) == ("8", "4")
+    assert lines["TabLeak"]["Seconds"] == "2.40 s"
+    assert lines["Guessing"]["Over guessing, points (95% interval)"] == "–"
+
+
+def test_lines_stand_by_batch_size_then_accuracy_with_guessing_last(page_of, make_run) -> None:
+    found = page_of(make_run(batch_sizes=(32, 8), n_batches=2, keep_rows=False))
+    order = [(row[1], row[0]) for row in found.rows if row[0] in ("TabLeak", "Inverting Gradients", "Guessing")]
+    titles = ["TabLeak", "Inverting Gradients", "Guessing"]
+    assert order[:6] == [(size, title) for size in ("8", "32") for title in titles]
+
+
+def test_one_batch_size_gives_bars_and_several_give_lines(outline, make_run) -> None:
+    run = load_run(make_run(batch_sizes=(8, 32), n_batches=2, keep_rows=False))
+    one = replace(run, rows=tuple(row for row in run.rows if row.number("batch_size") == 32))
+    bars, lines = (outline_of(outline, found).source.partition('id="training"')[0] for found in (one, run))
+    assert 'class="bar s0"' in bars and 'class="link"' not in bars
+    assert 'class="link"' in lines and 'class="bar s0"' not in lines
+
+
+def test_the_baseline_stands_in_every_label_setting_once(outline, make_run) -> None:
+    run = load_run(make_run(batch_sizes=(8,), n_batches=2, keep_rows=False))
+    restored = [replace(row, labels="restored") for row in run.rows if row.attack == "tableak"]
+    found = outline_of(outline, replace(run, rows=(*run.rows, *restored)))
+    assert [row[:2] for row in found.rows].count(["Guessing", "8"]) == 2
+    assert {"labels known to the server", "labels restored from the update"} <= {row[0] for row in found.rows}
+
+
+def test_a_baseline_that_ran_ahead_of_the_attacks_is_listed(outline, make_run) -> None:
+    run = load_run(make_run(n_batches=2, keep_rows=False))
+    finished = tuple(row for row in run.rows if row.attack == "random" or row.number("batch_size") == 8)
+    found = outline_of(outline, replace(run, rows=finished))
+    assert ["Guessing", "32"] in [row[:2] for row in found.rows]
+    alone = outline_of(outline, replace(run, rows=tuple(row for row in run.rows if row.attack == "random")))
+    assert [row[:2] for row in alone.rows if row[0] == "Guessing"][:2] == [["Guessing", "8"], ["Guessing", "32"]]
+
+
+def test_the_best_of_many_has_an_interval_that_allows_for_the_choice(page_of, make_run) -> None:
+    text = page_of(make_run(n_batches=5)).text
+    (n, low, high) = re.findall(r"strongest of (\d+) combinations.*?read (\d+\.\d) to (\d+\.\d) as", text)[0]
+    assert n == "4"
+    single = re.search(r"TabLeak 8 \d+\.\d% \((\d+\.\d) to (\d+\.\d)\)", text)
+    assert single and float(low) < float(single[1]) and float(high) >= float(single[2])
+
+
+FIVE = (0.41, 0.39, 0.4, 0.42, 0.38)
+
+
+@pytest.mark.parametrize(
+    ("rise", "says"),
+    [
+        ((0.3, 0.31, 0.29, 0.3, 0.3), "the update gave away more than guessing does: +30.0 points of cells"),
+        ((0.05, -0.03, 0.04, -0.04, 0.03), "not measurably better than guessing: the difference of +1.0 points"),
+        ((-0.1, -0.11, -0.09, -0.1, -0.1), "did worse than guessing (−10.0 points"),
+        ((0.1,), "above guessing (+10.0 points), but too few batches"),
+        ((-0.1,), "not above guessing (−10.0 points), but too few batches"),
+        (None, "guessing without the update was not measured"),
+    ],
+)
+def test_the_verdict_follows_from_the_paired_interval(outline, rise: Sequence[float] | None, says: str) -> None:
+    reached = [base + one for base, one in zip(FIVE, rise or (0.0,) * 5, strict=False)]
+    assert says in attacks_of(outline, *measured(reached, FIVE[: len(reached)] if rise else None))
+
+
+@pytest.mark.parametrize(
+    ("steps", "rise", "is_said"),
+    [
+        (100, (0.05, -0.03, 0.04, -0.04, 0.03), True),
+        (100, (-0.1, -0.11, -0.09, -0.1, -0.1), True),
+        (100, (0.3, 0.31, 0.29, 0.3, 0.3), False),  # what was recovered was recovered
+        (1500, (0.05, -0.03, 0.04, -0.04, 0.03), False),
+    ],
+)
+def test_nothing_follows_from_what_a_weakened_attack_did_not_find(
+    outline, steps: int, rise: Sequence[float], is_said: bool
+) -> None:
+    reached = [base + one for base, one in zip(FIVE, rise, strict=True)]
+    text = attacks_of(outline, *measured(reached, FIVE, options={"steps": steps}))
+    assert ("100 steps in place of 1500, less than published, so nothing follows" in text) is is_said
+
+
+def test_the_verdict_relates_leakage_to_what_guessing_leaves_open(outline) -> None:
+    assert "50% of the way" in attacks_of(outline, *measured([0.75, 0.76, 0.74], [0.5, 0.51, 0.49]))
+    assert "of the way" not in attacks_of(outline, *measured([1.0] * 3, [1.0] * 3))
+
+
+def test_the_selection_is_disclosed(outline) -> None:
+    plain = measured([0.8, 0.81, 0.79], [0.4, 0.41, 0.39])
+    noisy = measured([0.5, 0.51, 0.49], [0.4, 0.41, 0.39], defense="noise")
+    text = attacks_of(outline, *plain, *noisy)
+    assert "Measured on 3 batches, before training" in text
+    assert "strongest of 2 combinations" in text and "defense: none." in text
+    german = measured([0.5, 0.51, 0.49], [0.4, 0.41, 0.39], dataset="german")
+    assert "(adult)" in attacks_of(outline, *plain, *german)
+
+
+def test_the_selection_names_protocol_and_defense(outline) -> None:
+    local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 1, "n_clients": 1}
+    rows = measured([0.8, 0.81], [0.4, 0.41], "tableak_fedavg", defense="clipping", defense_strength=4.0, **local)
+    text = attacks_of(outline, *rows)
+    assert "Measured on 2 updates, each after 5 local epochs of 1 batch, before training" in text
+    assert "defense: clipping 4." in text
+
+
+@pytest.mark.parametrize(("protocol", "words"), [("fedsgd", "epoch 4 (batches"), ("fedavg", "round 4 (clients")])
+def test_a_higher_value_during_training_is_not_hidden(outline, protocol: str, words: str) -> None:
+    local = {"protocol": protocol, "n_clients": 1}
+    first = measured([0.79, 0.8], **local)
+    later, lower = (measured([value], source="training", epoch=4, **local) for value in (0.9, 0.5))
+    assert f"90.0% by TabLeak in {words} of 32 rows)" in attacks_of(outline, *first, *later)
+    assert "90.0%" not in attacks_of(outline, *first, *lower)
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([], "no attack has finished"),
+        (measured([0.5], attack="random"), "Only the guessing baseline has finished"),
+        ([replace(BASE, attack="tableak")], "how much was recovered rightly is unknown"),
+    ],
+)
+def test_nothing_to_report_is_said(outline, rows: list[UpdateRow], says: str) -> None:
+    assert says in outline_of(outline, run_of(*rows)).text
+
+
+def test_the_columns_that_leak_most_are_named(outline) -> None:
+    reached = {"country": 0.95, "age": 0.6, "sex": 0.5}
+    guessed = {"country": 0.9, "age": 0.2, "sex": 0.55}
+    rows = measured([0.8], [0.4])
+    known = [replace(row, column_accuracy=guessed if row.attack == "random" else reached) for row in rows]
+    assert "Most was given away about age, country" in outline_of(outline, run_of(*known)).text
+    assert "columns" not in outline_of(outline, run_of(*rows)).ids
+
+
+def test_quarters_by_confidence_are_paired_by_kind_of_cell(outline) -> None:
+    sure = {"top25_categorical": 0.99, "bottom25_categorical": 0.6, "top25_numerical": 0.8}
+    rows = [replace(row, metrics=row.metrics | sure) for row in measured([0.8], [0.4]) if row.attack == "tableak"]
+    found = outline_of(outline, run_of(*rows))
+    assert "Categorical cells" in found.text and "Numerical cells" not in found.text
+    assert "+39.0" in found.text.partition("The attacker's confidence")[2]
+    assert "confidence" not in outline_of(outline, run_of(*measured([0.8], [0.4]))).ids
+
+
+def test_every_value_is_escaped(page_of, make_run) -> None:
+    folder = make_run(batch_sizes=(8,), n_batches=2, epochs=2)
+    raw = json.loads((folder / "results.json").read_text())
+    for row in raw["rows"]:
+        cells = folder / row["reconstruction"]
+        if row["source"] == "initial":
+            cells.write_text(
+                "row,column,true,reconstructed,correct,entropy\n"
+                + "".join(f'{i},"{HOSTILE}","{HOSTILE}","\'""><img src=x>",{i},0.3\n' for i in range(2))
+            )
+        row["column_accuracy"] = {HOSTILE: 0.5}
+        row["attack"] = HOSTILE if row["attack"] != "random" else "random"
+        row["threat"] = None
+        for name in ("dataset", "target", "protocol", "defense", "labels", "threat_model"):
+            row[name] = HOSTILE
+    raw["left_out"] = {HOSTILE: HOSTILE}
+    (folder / "results.json").write_text(json.dumps(raw))
+    (folder / "config.yaml").write_text(HOSTILE)
+    (folder / "environment.json").write_text(json.dumps({HOSTILE: {HOSTILE: HOSTILE}}))
+    found = page_of(folder)
+    assert "script" not in found.tags and "img" not in found.tags
+    assert found.text.count(HOSTILE) > 20
+    assert "'\"><img src=x>" in found.text
+
+
+def test_redaction_leaves_no_value(outline, page_of, make_run) -> None:
+    folder = make_run(batch_sizes=(8,), n_batches=3)
+    for file in (folder / "reconstructions").glob("*.csv"):
+        cells = pd.read_csv(file)
+        cells["true"], cells["reconstructed"] = "secret-truth", "secret-guess"
+        cells.to_csv(file, index=False)
+    assert {"secret-truth", "secret-guess"} <= set(page_of(folder).text.split())
+    report = build_report(folder, redact=True).read_text(encoding="utf-8")
+    assert "secret" not in report
+    found = outline(report)
+    assert "Redacted." in found.text
+    assert "✓" in found.text and "✗" in found.text
+    assert "marital-status" in found.text
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"epochs": 0}, "No update was attacked during training"),
+        ({"keep_rows": False}, "No reconstructed rows were kept"),
+        ({"attacks": ("tableak",)}, "guessing without the update was not measured"),
+        ({"n_batches": 1}, "too few batches were measured"),
+        ({"n_batches": 1}, "It is the only batch whose rows were kept."),
+        ({"attacks": ("random",)}, "Only the guessing baseline has finished"),
+        ({"n_batches": 0}, "no attack has finished"),
+        ({"without": ("config.yaml",)}, "no config.yaml"),
+        ({"batch_sizes": (128,)}, "The first 64 of 128 rows are shown."),
+        ({"extra": {"labels": "restored", "label_count_error": 1.0}}, "Wrong labels"),
+        ({"extra": {"cell_accuracy": None}}, "how much was recovered rightly is unknown"),
+        ({"extra": {"source": "training", "epoch": 1}}, "during training, on updates captured"),
+        ({"extra": {"batch_size": 1}}, "batches of 1 row: "),
+    ],
+)
+def test_a_missing_piece_is_left_out_or_explained(page_of, make_run, options: dict[str, Any], says: str) -> None:
+    assert says in page_of(make_run(**({"batch_sizes": (8,), "n_batches": 2} | options))).text
+
+
+NUMBERS = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0])
+ROWS = st.fixed_dictionaries(
+    {"attack": st.sampled_from(["tableak", "random", "x"])},
+    optional={
+        **{name: NUMBERS for name in UpdateRow.METRICS},
+        **{name: st.sampled_from([None, "", "a", 3]) for name in ("dataset", "target", "defense", "labels")},
+        "options": st.sampled_from([None, {}, {"steps": 3}]),
+        "protocol": st.sampled_from([None, "fedsgd", "other"]),
+        "source": st.sampled_from([None, "initial", "training"]),
+        "epoch": st.sampled_from([None, 0, 3]),
+        "batch_size": st.sampled_from([None, 1, 32]),
+        "batch_index": st.integers(0, 2),
+        "column_accuracy": st.none() | st.dictionaries(st.sampled_from(["age", "sex"]), NUMBERS),
+        "reconstruction": st.sampled_from([None, "missing.csv"]),
+    },
+)
+
+
+@given(st.lists(ROWS, max_size=6))
+@settings(max_examples=40)
+def test_any_part_of_any_row_may_be_missing(outline, rows: list[dict[str, Any]]) -> None:
+    read = tuple(read_row(row, "row", "run") for row in rows)
+    log = pd.DataFrame({"epoch": [0, 1], "val/accuracy": [0.5, None]})
+    found = outline(render(page([Run("run", Path("."), "updates", read, metrics=log)], False)))
+    assert {"summary", "what", "training", "rows", "run"} <= set(found.ids)
+    assert "nan" not in found.text.lower().split() and "None" not in found.text.split()
+
+
+def test_several_runs_stand_side_by_side(outline, make_named_run, tmp_path: Path) -> None:
+    first = make_named_run("plain")(batch_sizes=(8,), n_batches=2)
+    second = make_named_run("noisy")(batch_sizes=(8,), n_batches=2, extra={"defense": "noise"})
+    found = outline(build_report([first, second], tmp_path / "both.html").read_text(encoding="utf-8"))
+    assert "plain · defense none" in found.text
+    assert "noisy · defense noise" in found.text
+    assert "strongest of 4 combinations" in found.text
