@@ -181,7 +181,7 @@ def test_what_broke_off_says_how_to_go_on(
         patch.setattr(run, "run_packs", fail)
         code, _, err = lightleak_command(*AUDIT)
     assert code in (1, 130)
-    assert_one_message(err, "What is finished is kept in new; go on with: lightleak audit --resume new")
+    assert_one_message(err, "Finished work is kept in new; resume with: lightleak audit --resume new")
     code, out, err = lightleak_command("audit", "--resume", "new")
     assert (code, err) == (0, "")
     assert "report: new/report.html" in out
@@ -206,7 +206,7 @@ def test_sigterm_ends_a_training_as_ctrl_c_does(
     finally:
         signal.signal(signal.SIGINT, on_ctrl_c)
     assert code == 143
-    assert err == ("lightleak: terminated. What is finished is kept in new; go on with: lightleak audit --resume new\n")
+    assert err == ("lightleak: terminated. Finished work is kept in new; resume with: lightleak audit --resume new\n")
     assert signal.getsignal(signal.SIGTERM) is before
     assert Path("new/checkpoints/last.ckpt").is_file() and not Path("new/training.json").exists()
     assert lightleak_command("audit", "--resume", "new")[0] == 0
@@ -223,7 +223,7 @@ def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(
         patch.setattr("lightleak.experiments.run.run_packs", stop)
         code, _, err = lightleak_command(*arguments)
     assert code == 130
-    assert_one_message(err, "kept in offline; go on with: the same command")
+    assert_one_message(err, "kept in offline; resume with: the same command")
     code, _, err = lightleak_command("audit", "--resume", "offline")
     assert code == 2
     assert_one_message(err, "was made by `lightleak attack`")

@@ -107,7 +107,7 @@ def unknown_word(word: str, arguments: Sequence[str], parsed: argparse.Namespace
     "unknown argument 'b' (--drop takes names separated by commas: --drop a,b); see lightleak data describe --help"
     """
     before = list(arguments[: arguments.index(word)])
-    flags = [at for at, told in enumerate(before) if told.startswith("-")]
+    flags = [at for at, word in enumerate(before) if word.startswith("-")]
     hint = ""
     if flags and before[flags[-1]] in COMMA_FLAGS and not word.startswith("-"):
         flag, *values = before[flags[-1] :]
