@@ -13,6 +13,7 @@ import yaml
 import lightleak
 from lightleak.attacks import ATTACKS
 from lightleak.cli import main
+from lightleak.cli.parser import build_parser
 from lightleak.core.errors import DataError, ObservationError, UnsupportedError
 from lightleak.data.datasets import DATASETS
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
@@ -63,6 +64,17 @@ def assert_one_message(err: str, *parts: str) -> None:
     assert err.startswith("lightleak: ") and err.count("\n") == 1 and "Traceback" not in err
     for part in parts:
         assert part in err
+
+
+def test_a_shipped_config_may_be_given_by_its_former_name(lightleak_command: Command, tmp_path: Path) -> None:
+    for name in ("released-model.yaml", "defense-frontier.yaml"):
+        (tmp_path / name).write_text("")
+    parser = build_parser()
+    assert parser.parse_args(["audit", "released_model.yaml"]).config == Path("released-model.yaml")
+    assert parser.parse_args(["audit", "defence-frontier.yaml"]).config == Path("defense-frontier.yaml")
+    (tmp_path / "released_model.yaml").write_text("")
+    assert parser.parse_args(["audit", "released_model.yaml"]).config == Path("released_model.yaml")
+    assert parser.parse_args(["audit", "my_config.yaml"]).config == Path("my_config.yaml")
 
 
 AUDIT = ("audit", "config.yaml", "--output", "new")

@@ -159,7 +159,9 @@ def build_parser() -> argparse.ArgumentParser:
     listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
     listing.set_defaults(run=listings.list_names, takes_settings=False)
 
-    explain = commands.add_parser("explain", help="what an attack, a defense or a metric does and assumes, and what was measured")
+    explain = commands.add_parser(
+        "explain", help="what an attack, a defense or a metric does and assumes, and what was measured"
+    )
     explain.add_argument("name", help="as lightleak list prints it")
     explain.set_defaults(run=listings.explain, takes_settings=False)
     return parser
