@@ -185,7 +185,7 @@ def _path(text: str) -> Path:
 def _config(text: str) -> Path:
     """Return the path of a config; a shipped one may be given by its former name (`released_model.yaml`)."""
     path = _path(text)
-    renamed = path.with_name(path.name.replace("_", "-").replace("defence", "defense"))
+    renamed = path.parent / path.name.replace("_", "-").replace("defence", "defense")
     return renamed if renamed.is_file() and not path.exists() else path
 
 

@@ -10,7 +10,7 @@ from lightleak.cli.arguments import flag_settings
 from lightleak.core.errors import UsageError
 
 PROVFL_TRIALS = 10
-"""Root seeds of a reproduction of ProVFL where none are asked for: the paper's trials."""
+"""Default number of root seeds of a ProVFL reproduction: the paper's trials."""
 
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
@@ -25,7 +25,7 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
         if rest:
             raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well; leave it out")
         if parsed.output is not None:
-            raise UsageError("--resume goes on in its own folder, got --output as well; leave it out")
+            raise UsageError("--resume continues in its own folder, got --output as well; leave it out")
         config = resumed_config(folder)
         if parsed.config is not None and load_config(parsed.config) != config:
             raise UsageError(f"{folder} holds a run of another config than {parsed.config}; leave the config out")
@@ -49,7 +49,7 @@ def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
 
 
 def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    """Begin, join or go on with a study."""
+    """Start, join or resume a study."""
     from lightleak.tuning.config import load_tune_config
     from lightleak.tuning.run import run_tune
 
@@ -103,7 +103,7 @@ def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def _quiet_lightning() -> None:
-    """Lightning announces devices and tips at INFO; the command prints its own progress."""
+    """Hide the devices and tips that Lightning logs at INFO; the command prints its own progress."""
     from lightleak.targets.trainer import LOGGERS
 
     for name in LOGGERS:
