@@ -270,7 +270,7 @@ def test_default_folder_is_named_after_the_config(lightleak_command: Command) ->
     ("flags", "message"),
     [
         (["--resume", "done", "--seed", "1"], "--resume takes its settings from the run folder, got '--seed'"),
-        (["--resume", "done", "--output", "other"], "--resume continues in its own folder, got --output"),
+        (["--resume", "done", "--output", "other"], "--resume goes on in its own folder, got --output"),
         (["other.yaml", "--resume", "done"], "done holds a run of another config than other.yaml"),
         (["other.yaml", "--output", "done"], "done holds a run of another config"),
     ],

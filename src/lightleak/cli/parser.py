@@ -147,7 +147,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     describe.set_defaults(run=listings.data_describe, takes_settings=False)
 
-    doctor = commands.add_parser("doctor", help="check the installation, devices, data and storage, and suggest fixes")
+    doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and suggest fixes")
     doctor.add_argument("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
     doctor.add_argument(
         "--output", type=_path, default=Path("runs"), metavar="FOLDER", help="where runs are to be kept"

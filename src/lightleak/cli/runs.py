@@ -25,7 +25,7 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
         if rest:
             raise UsageError(f"--resume takes its settings from the run folder, got {rest[0]!r} as well; leave it out")
         if parsed.output is not None:
-            raise UsageError("--resume continues in its own folder, got --output as well; leave it out")
+            raise UsageError("--resume goes on in its own folder, got --output as well; leave it out")
         config = resumed_config(folder)
         if parsed.config is not None and load_config(parsed.config) != config:
             raise UsageError(f"{folder} holds a run of another config than {parsed.config}; leave the config out")
@@ -49,7 +49,7 @@ def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
 
 
 def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    """Start, join or resume a study."""
+    """Begin, join or go on with a study."""
     from lightleak.tuning.config import load_tune_config
     from lightleak.tuning.run import run_tune
 
