@@ -363,7 +363,7 @@ FLAGS: list[list[str]] = [
 ]
 
 
-ONE_OF_EACH_KIND = ("quickstart", "vertical_survey", "released_model", "defence-frontier", "tune-target")
+ONE_OF_EACH_KIND = ("quickstart", "vertical-survey", "released-model", "defense-frontier", "tune-target")
 CASES = [
     pytest.param(path, flags, id=" ".join([path.stem, *flags]))
     for path in CONFIGS

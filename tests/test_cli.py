@@ -13,6 +13,7 @@ import yaml
 import lightleak
 from lightleak.attacks import ATTACKS
 from lightleak.cli import main
+from lightleak.cli.parser import build_parser
 from lightleak.core.errors import DataError, ObservationError, UnsupportedError
 from lightleak.data.datasets import DATASETS
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
@@ -63,6 +64,17 @@ def assert_one_message(err: str, *parts: str) -> None:
     assert err.startswith("lightleak: ") and err.count("\n") == 1 and "Traceback" not in err
     for part in parts:
         assert part in err
+
+
+def test_a_shipped_config_may_be_given_by_its_former_name(lightleak_command: Command, tmp_path: Path) -> None:
+    for name in ("released-model.yaml", "defense-frontier.yaml"):
+        (tmp_path / name).write_text("")
+    parser = build_parser()
+    assert parser.parse_args(["audit", "released_model.yaml"]).config == Path("released-model.yaml")
+    assert parser.parse_args(["audit", "defence-frontier.yaml"]).config == Path("defense-frontier.yaml")
+    (tmp_path / "released_model.yaml").write_text("")
+    assert parser.parse_args(["audit", "released_model.yaml"]).config == Path("released_model.yaml")
+    assert parser.parse_args(["audit", "my_config.yaml"]).config == Path("my_config.yaml")
 
 
 AUDIT = ("audit", "config.yaml", "--output", "new")
@@ -181,7 +193,7 @@ def test_what_broke_off_says_how_to_go_on(
         patch.setattr(run, "run_packs", fail)
         code, _, err = lightleak_command(*AUDIT)
     assert code in (1, 130)
-    assert_one_message(err, "What is finished is kept in new; go on with: lightleak audit --resume new")
+    assert_one_message(err, "Finished work is kept in new; resume with: lightleak audit --resume new")
     code, out, err = lightleak_command("audit", "--resume", "new")
     assert (code, err) == (0, "")
     assert "report: new/report.html" in out
@@ -206,7 +218,7 @@ def test_sigterm_ends_a_training_as_ctrl_c_does(
     finally:
         signal.signal(signal.SIGINT, on_ctrl_c)
     assert code == 143
-    assert err == ("lightleak: terminated. What is finished is kept in new; go on with: lightleak audit --resume new\n")
+    assert err == ("lightleak: terminated. Finished work is kept in new; resume with: lightleak audit --resume new\n")
     assert signal.getsignal(signal.SIGTERM) is before
     assert Path("new/checkpoints/last.ckpt").is_file() and not Path("new/training.json").exists()
     assert lightleak_command("audit", "--resume", "new")[0] == 0
@@ -223,7 +235,7 @@ def test_an_interrupted_attack_is_gone_on_with_by_the_same_command(
         patch.setattr("lightleak.experiments.run.run_packs", stop)
         code, _, err = lightleak_command(*arguments)
     assert code == 130
-    assert_one_message(err, "kept in offline; go on with: the same command")
+    assert_one_message(err, "kept in offline; resume with: the same command")
     code, _, err = lightleak_command("audit", "--resume", "offline")
     assert code == 2
     assert_one_message(err, "was made by `lightleak attack`")

@@ -36,7 +36,7 @@ class CommonestValue(UpdateAttack):
         return {}
 
     def check(self, update: ClientUpdate) -> None:
-        """Refuse, before any work, an update that cannot be served."""
+        """Reject an unsupported update before any work."""
         if update.marginals is None:
             raise ObservationError("commonest_value needs column marginals, and this observation carries none")
 

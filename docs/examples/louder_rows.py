@@ -1,4 +1,4 @@
-"""A training-time attack in one file: after each epoch the adversary makes rows with the property stand out."""
+"""A training-time attack in one file: after each epoch the adversary amplifies rows with the property."""
 
 import time
 from typing import Any

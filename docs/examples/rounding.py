@@ -1,4 +1,4 @@
-"""A defence in one file: every entry of the gradient is rounded to a multiple of a step."""
+"""A defense in one file: every entry of the gradient is rounded to a multiple of a step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Rounding(UpdateDefense):
     """Round every entry to the nearest multiple of a step.
 
     Attributes:
-        step: distance of neighbouring values.
+        step: distance between neighboring values.
     """
 
     name: ClassVar[str] = "rounding"
@@ -29,7 +29,7 @@ class Rounding(UpdateDefense):
         check_number("rounding: step", self.step, above_low=True)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
-        """What leaves the client; `draws` is where a random defence takes its randomness from."""
+        """What leaves the client; a random defense takes its randomness from `draws`."""
         return {name: (g / self.step).round() * self.step for name, g in gradient.items()}
 
     @property

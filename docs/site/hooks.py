@@ -1,4 +1,4 @@
-"""Pages that are made while the documentation is built: cards, API, licences, measured results."""
+"""Pages that are made while the documentation is built: cards, API, licenses, measured results."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from lightleak.cards.markdown import card_page, index_page, page_path
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
-licences = import_module("licences")
+licenses = import_module("licenses")
 
 WITH_LINKS = ("choose.md",)
 """Pages on which names of attacks become links to their cards."""
@@ -93,7 +93,7 @@ def pages(api: bool = True) -> Iterator[tuple[str, str]]:
     for card in cards:
         yield f"cards/{page_path(card, cards)}", card_page(card)
     yield "measured.md", (ROOT / "benchmarks" / "RESULTS.md").read_text("utf-8")
-    yield "licences.md", licences.page()
+    yield "licenses.md", licenses.page()
     if api:
         yield "api/index.md", api_index()
     for package in PACKAGES:

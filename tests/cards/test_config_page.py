@@ -10,6 +10,7 @@ import yaml
 
 from lightleak.cards.config_page import PAGE, config_page, keys_of
 from lightleak.experiments.registry import KINDS
+from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
 
 ROOT = Path(__file__).parents[2]
@@ -50,7 +51,16 @@ def test_a_default_of_a_section_is_the_kinds_own() -> None:
     assert released["data.missing"].kind == "`refuse` or `category` or `impute`"
 
 
-def test_a_page_is_a_table_of_four_cells_in_every_line() -> None:
-    for line in config_page().splitlines():
+def test_keys_are_tables_of_four_cells_in_every_line() -> None:
+    for line in config_page().partition("## Old names")[0].splitlines():
         if line.startswith("|"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
+
+
+def test_every_renamed_key_and_value_is_listed() -> None:
+    old_names = config_page().partition("## Old names")[2]
+    for old, new in RENAMED_SETTINGS.items():
+        assert f"| `{old}` | `{new}` |" in old_names
+    for key, values in RENAMED_VALUES.items():
+        for old, new in values.items():
+            assert f"| `{key}: {old}` | `{key}: {new}` |" in old_names

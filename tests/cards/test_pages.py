@@ -74,4 +74,16 @@ def test_explain_answers_a_wrong_name_with_the_nearest(capsys: pytest.CaptureFix
 def test_list_attacks_has_a_line_about_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "attacks"]) == 0
     listed = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
-    assert listed == {card.name: card.summary for card in CARDS if card.kind == "attack"}
+    for card in (card for card in CARDS if card.kind == "attack"):
+        assert listed.pop(card.name).endswith(card.summary)
+    assert listed == {}
+
+
+def test_a_title_is_in_the_list_and_in_the_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    (card,) = find_cards("random")
+    assert card.title == "Guessing"
+    assert main(["list", "attacks"]) == 0
+    assert re.search(r"^random +Guessing: ", capsys.readouterr().out, re.MULTILINE)
+    assert main(["explain", "random"]) == 0
+    assert capsys.readouterr().out.startswith("random (Guessing)  attack")
+    assert card_page(card).startswith("# random (Guessing)\n")

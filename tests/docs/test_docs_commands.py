@@ -1,4 +1,4 @@
-"""What the pages in docs/ show works: commands parse, configs are configs of ours, examples run.
+"""What the pages in docs/ show works: commands parse, configs load, examples run.
 
 Blocks of ``python`` are executed by a test of their own; blocks of ``py`` are files of docs/examples/.
 """
@@ -20,14 +20,17 @@ from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.kind import check_vertical
 from lightleak.experiments.load import load_config, parse_config
+from lightleak.tuning.config import load_tune_config
+from lightleak.tuning.trial import trial_tree
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 LANGUAGES = {"bash", "yaml", "python", "py", "text"}
 OTHER_COMMANDS = {"make", "export", "sbatch", "torchrun", "pip", "cd", "python", "source", "flwr", "nvflare"}
+OTHER_COMMANDS |= {"git", "python3", ".venv/bin/pip", "for"}
 OTHER_COMMANDS |= {"LIGHTLEAK_PLUGINS"}  # set for one command, which test_examples runs
-MADE_BY_THE_READER = {"mine.yaml"}
-"""Configs that a page tells the reader to write."""
+MADE_BY_THE_READER = {"mine.yaml", "best.yaml"}
+"""Configs that the reader writes, or that a study of theirs leaves."""
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
@@ -94,8 +97,12 @@ def test_other_commands_are_few_and_what_make_makes_is_there() -> None:
 
 
 @pytest.mark.parametrize(("page", "block"), blocks("yaml"))
-def test_a_config_parses_and_its_attacks_take_their_settings(page: str, block: str) -> None:
+def test_a_config_parses_and_its_attacks_take_their_settings(page: str, block: str, tmp_path: Path) -> None:
     content = yaml.safe_load(block)
+    if "study" in content:
+        (tmp_path / "study.yaml").write_text(block, "utf-8")
+        study = load_tune_config(tmp_path / "study.yaml")
+        content = trial_tree(study, study.space.values(study.space.defaults()))
     kind = content.get("kind", "updates")
     if kind == "vertical":
         check_vertical(VerticalConfig.parse(content))

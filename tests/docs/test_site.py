@@ -75,8 +75,8 @@ def test_the_search_index_knows_the_pages(site: Path) -> None:
     assert {"choose.html", "cards/attacks/tableak.html"} <= {entry["location"] for entry in index["docs"]}
 
 
-def test_every_direct_dependency_stands_on_the_page_of_licences_with_its_terms(site: Path) -> None:
-    text = (site / "licences.html").read_text("utf-8")
+def test_every_direct_dependency_stands_on_the_page_of_licenses_with_its_terms(site: Path) -> None:
+    text = (site / "licenses.html").read_text("utf-8")
     needed = [re.split(r"[\[<>=;! ]", name)[0] for name in requires("lightleak") or [] if "extra ==" not in name]
     assert len(needed) > 10
     for name in needed:
@@ -84,7 +84,7 @@ def test_every_direct_dependency_stands_on_the_page_of_licences_with_its_terms(s
         assert row and "not stated" not in row[1] and "not installed" not in row[1], name
 
 
-@pytest.mark.parametrize("script", ["doctests", "licences"])
+@pytest.mark.parametrize("script", ["doctests", "licenses"])
 def test_examples_of_the_build_scripts_hold(script: str) -> None:
     names = runpy.run_path(str(ROOT / "docs" / "site" / f"{script}.py"), run_name=script)
     own = {name: thing for name, thing in names.items() if getattr(thing, "__module__", None) == script}
@@ -100,10 +100,10 @@ def test_pages_that_are_written_by_hand_are_all_in_the_navigation() -> None:
     named = set(re.findall(r"'([\w-]+\.md)'", str(config["nav"])))
     written = {page.name for page in (ROOT / "docs").glob("*.md")}
     assert written <= named
-    assert named - written <= {"measured.md", "licences.md"}
+    assert named - written <= {"measured.md", "licenses.md"}
 
 
-def test_citation_file_names_the_version_and_licence_of_the_package() -> None:
+def test_citation_file_names_the_version_and_license_of_the_package() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
     from lightleak import __version__
 

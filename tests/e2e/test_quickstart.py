@@ -101,7 +101,7 @@ def test_interrupted_in_training_and_in_attacks_it_ends_where_it_would_have_ende
 
     process = start("audit", str(config), "--output", "run", *flags)
     errors = press_ctrl_c(process, (folder / "checkpoints" / "last.ckpt").is_file)
-    message = "lightleak: interrupted. What is finished is kept in run; go on with: lightleak audit --resume run"
+    message = "lightleak: interrupted. Finished work is kept in run; resume with: lightleak audit --resume run"
     assert errors.splitlines()[-1] == message and "Traceback" not in errors
     assert not (folder / "training.json").exists() and not (folder / "results.json").exists()
 

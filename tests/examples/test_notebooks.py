@@ -14,7 +14,7 @@ CELL_SECONDS = 240
 
 
 def test_there_are_three() -> None:
-    assert [path.stem for path in NOTEBOOKS] == ["bank_and_shop", "hospital", "tune_a_defence"]
+    assert [path.stem for path in NOTEBOOKS] == ["bank-and-shop", "hospital", "tune-a-defense"]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -30,7 +30,7 @@ def test_it_is_stored_without_outputs_and_explains_itself(path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_it_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if path.stem == "tune_a_defence":
+    if path.stem == "tune-a-defense":
         pytest.importorskip("optuna", reason="the extra tuning brings it")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("TMPDIR", str(tmp_path))

@@ -162,7 +162,7 @@ def test_updates_from_memory_may_leave_no_copy(table: pd.DataFrame) -> None:
         lightleak.attack_updates(other, "random", output="again", settings={"redact": "all"})
 
 
-@pytest.mark.parametrize("name", ["quickstart", "vertical_survey", "released_model", "defence-frontier"])
+@pytest.mark.parametrize("name", ["quickstart", "vertical-survey", "released-model", "defense-frontier"])
 def test_every_kind_of_audit_takes_the_same_values(name: str) -> None:
     path = Path(__file__).parents[2] / "configs" / f"{name}.yaml"
     for value in (True, "all", False):

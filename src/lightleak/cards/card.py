@@ -26,18 +26,20 @@ class Card:
 
     Attributes:
         name: registry name.
+        title: name in reports and papers, such as ``Exact + TabLeak``; empty where there is no other than `name`.
         kind: which of the three.
         family: the registry in words, such as ``updates of federated learning``.
         summary: one line.
         explanation: paragraphs of its docstring after the first line.
         citation: the paper; empty if there is none.
-        threat_model: what the adversary (or, for a metric, whoever computes it) sees and knows.
+        threat_model: what the adversary (or, for a metric, the auditor) sees and knows.
         needs: assumptions and requirements.
         settings: with defaults.
         deviations: from the paper, and why.
     """
 
     name: str
+    title: str
     kind: Kind
     family: str
     summary: str
@@ -47,6 +49,11 @@ class Card:
     needs: tuple[str, ...]
     settings: tuple[Setting, ...]
     deviations: tuple[str, ...]
+
+    @property
+    def heading(self) -> str:
+        """Registry name, with the title in parentheses."""
+        return f"{self.name} ({self.title})" if self.title else self.name
 
     @property
     def measured(self) -> tuple[Measurement, ...]:

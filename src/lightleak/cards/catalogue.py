@@ -80,7 +80,7 @@ class Catalogue:
         of_kind = [card for card in self.cards if f"{card.kind}s" == what]
         if what == "defenses":
             return [(card.name, ": ".join(filter(None, (_in_a_line(card.family), card.citation)))) for card in of_kind]
-        return [(card.name, card.summary) for card in of_kind]
+        return [(card.name, ": ".join(filter(None, (card.title, card.summary)))) for card in of_kind]
 
 
 @cache

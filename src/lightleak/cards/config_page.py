@@ -9,6 +9,7 @@ from lightleak.cards.docstrings import read_docstring
 from lightleak.cards.markdown import as_cell, as_table
 from lightleak.cards.settings import default_of, in_yaml
 from lightleak.experiments.registry import KINDS
+from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
 
 PAGE = "config.md"
@@ -56,6 +57,9 @@ def config_page() -> str:
         "The section `study` makes a config of any kind one for `lightleak tune`. Any other value of that config may "
         "then be a search, such as `{search: float, low: 0.02, high: 1.0, log: true, default: 0.06}`.",
         _table(keys_of(StudyConfig, "study.")),
+        "## Old names",
+        "Old names of keys and values are still read, in files and in flags, with a note in the log.",
+        _old_names(),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -97,6 +101,16 @@ def type_of(hint: Any) -> str:
     if origin is dict or is_dataclass(hint):
         return "mapping"
     return WORDS.get(hint, "text")
+
+
+def _old_names() -> str:
+    keys = [(f"`{old}`", f"`{new}`") for old, new in RENAMED_SETTINGS.items()]
+    values = [
+        (f"`{key}: {old}`", f"`{key}: {new}`")
+        for key, renamed in RENAMED_VALUES.items()
+        for old, new in renamed.items()
+    ]
+    return as_table(("old", "new"), keys + values)
 
 
 def _table(keys: Iterator[Key]) -> str:

@@ -13,16 +13,16 @@ _PLURAL = {"attack": "attacks", "defense": "defenses", "metric": "metrics"}
 
 
 def page_path(card: Card, cards: Sequence[Card]) -> str:
-    """Where a card's page stands below ``cards/``; the family is part of it where a name is used twice."""
+    """Return the path of a card's page below ``cards/``, with the family in it where a name is used twice."""
     twice = sum(card.name == other.name for other in cards) > 1
     family = "-" + re.sub(r"\W+", "-", card.family.split(":")[0].lower()).strip("-") if twice else ""
     return f"{_PLURAL[card.kind]}/{card.name}{family}.md"
 
 
 def card_page(card: Card) -> str:
-    """The page of one card."""
+    """Return the page of one card."""
     parts = [
-        f"# {card.name}",
+        f"# {_text(card.heading)}",
         f"*{card.kind.capitalize()}, {card.family}*",
         f"{_text(_sentence(card.summary))}",
         *map(_paragraph, card.explanation),
@@ -44,7 +44,7 @@ def card_page(card: Card) -> str:
 
 
 def index_page(cards: Sequence[Card]) -> str:
-    """All cards by kind and family, a line each."""
+    """Return the list of all cards by kind and family, one line each."""
     parts = [
         "# Cards",
         "One page for every attack, defense and metric, made from the code: its paper, what its adversary sees and "
@@ -56,12 +56,17 @@ def index_page(cards: Sequence[Card]) -> str:
         of_kind = [card for card in cards if card.kind == kind]
         for family in dict.fromkeys(card.family for card in of_kind):
             rows = [
-                (f"[{card.name}]({page_path(card, cards)})", as_cell(_sentence(card.summary)))
+                (f"[{card.name}]({page_path(card, cards)})", as_cell(_titled(card)))
                 for card in of_kind
                 if card.family == family
             ]
             parts += [f"### {family[:1].upper()}{family[1:]}", as_table(("name", "what it does"), rows)]
     return "\n\n".join(parts) + "\n"
+
+
+def _titled(card: Card) -> str:
+    summary = _sentence(card.summary)
+    return f"{card.title}: {summary}" if card.title else summary
 
 
 def _bibtex(card: Card) -> list[str]:

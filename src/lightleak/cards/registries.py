@@ -1,4 +1,4 @@
-"""The catalogue of what is registered: nothing is listed here but the registries themselves."""
+"""The catalogue of everything registered, read from the registries."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
@@ -26,7 +26,7 @@ from lightleak.reproductions.reproduce import reproductions
 from lightleak.targets import NETWORKS
 
 _TO_SERVER = (
-    "It hides rows from whoever receives what a client sends, above all the server, who knows which defense was "
+    "It hides rows from any recipient of what a client sends, above all the server, who knows which defense was "
     "applied and with which settings."
 )
 _TO_PARTY = (
@@ -99,6 +99,7 @@ def _card(entry: _Entry) -> Card:
     declared = getattr(made, "threat_model", None)
     return Card(
         name=entry.name,
+        title=getattr(made, "title", "") if kind == "attack" else "",
         kind=kind,
         family=entry.family,
         summary=facts.summary or text.summary,

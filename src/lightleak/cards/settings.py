@@ -19,8 +19,8 @@ class Setting:
     """One setting.
 
     Attributes:
-        name: as it is written in a config; ``gradient.steps`` for one that is given under another.
-        default: as it is written in a config, or ``required``.
+        name: as written in a config, such as ``gradient.steps`` for a nested one.
+        default: as written in a config, or ``required``.
         meaning: one line; empty where the code does not say it.
         choices: the words it may be; empty for other types.
     """

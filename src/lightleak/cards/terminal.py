@@ -10,7 +10,7 @@ from lightleak.cards.card import NONE_KNOWN, NOT_MEASURED, Card
 
 def print_card(card: Card, console: Console) -> None:
     """Print a card; nothing in its texts is interpreted as markup."""
-    console.print(f"[bold]{escape(card.name)}[/bold]  {card.kind}, {escape(card.family)}", highlight=False)
+    console.print(f"[bold]{escape(card.heading)}[/bold]  {card.kind}, {escape(card.family)}", highlight=False)
     console.print(escape(_sentence(card.summary)), highlight=False)
     for paragraph in card.explanation:
         _block(console, paragraph)
@@ -69,7 +69,7 @@ def _measured(console: Console, card: Card) -> None:
 
 
 def _bibtex(console: Console, card: Card) -> None:
-    """Print the entries as they are, to be copied: neither indented nor wrapped."""
+    """Print the entries neither indented nor wrapped, so that they can be copied."""
     if card.papers:
         _heading(console, "BibTeX")
     for paper in card.papers:

@@ -66,4 +66,4 @@ def _resume_hint(command: str, folder: Path | None) -> str:
         return ""
     resumable = command == "audit" and (folder / "config.yaml").is_file()
     again = f"lightleak audit --resume {folder}" if resumable else "the same command"
-    return f". What is finished is kept in {folder}; go on with: {again}"
+    return f". Finished work is kept in {folder}; resume with: {again}"

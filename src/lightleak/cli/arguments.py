@@ -1,4 +1,4 @@
-"""The words of a command line: what belongs to the command, and the settings that change its config."""
+"""Split a command line into the command's own arguments and settings that change its config."""
 
 import argparse
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def check_words(arguments: Sequence[str]) -> None:
 
 
 def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The command's own arguments, and its settings (``--training.epochs 3``), wherever among them they stand.
+    """Separate the command's own arguments from settings (``--training.epochs 3``), in any order.
 
     >>> split_arguments(["audit", "--seed", "3", "a.yaml", "--plan"])
     (['audit', 'a.yaml', '--plan'], ['--seed', '3'])
@@ -58,7 +58,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _with_pdf_first(arguments: Sequence[str]) -> list[str]:
-    """``--pdf`` and the FILE behind it as one word before the folders; what does not end in .pdf is a folder.
+    """Move ``--pdf`` with its FILE before the folders, as one word; a name that does not end in .pdf is a folder.
 
     >>> _with_pdf_first(["report", "a", "--pdf", "b"]), _with_pdf_first(["report", "a", "--pdf", "b.pdf"])
     (['report', '--pdf=', 'a', 'b'], ['report', '--pdf=b.pdf', 'a'])
@@ -72,7 +72,7 @@ def _with_pdf_first(arguments: Sequence[str]) -> list[str]:
 
 
 def flag_settings(rest: Sequence[str]) -> dict[str, Any]:
-    """``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values; ``trainer.`` is ``training.trainer.``.
+    """Read ``--a.b value`` and ``--a.b=value`` as dotted keys and YAML values; ``trainer.`` is ``training.trainer.``.
 
     >>> flag_settings(["--seed=3", "--trainer.num-nodes", "2"])
     {'seed': 3, 'training.trainer.num_nodes': 2}
@@ -100,14 +100,14 @@ def flag_settings(rest: Sequence[str]) -> dict[str, Any]:
 
 
 def unknown_word(word: str, arguments: Sequence[str], parsed: argparse.Namespace) -> str:
-    """What to say of a word that no command takes; one after a flag was perhaps meant for it.
+    """Return the message for an unknown word; one after a flag was perhaps meant for that flag.
 
     >>> words = ["data", "describe", "F", "--drop", "a", "b"]
     >>> unknown_word("b", words, argparse.Namespace(command="data", step="describe"))
     "unknown argument 'b' (--drop takes names separated by commas: --drop a,b); see lightleak data describe --help"
     """
     before = list(arguments[: arguments.index(word)])
-    flags = [at for at, told in enumerate(before) if told.startswith("-")]
+    flags = [at for at, earlier in enumerate(before) if earlier.startswith("-")]
     hint = ""
     if flags and before[flags[-1]] in COMMA_FLAGS and not word.startswith("-"):
         flag, *values = before[flags[-1] :]

@@ -1,4 +1,4 @@
-"""Commands that say what there is: ``list``, ``explain``, ``data``."""
+"""Commands that list and describe what is available: ``list``, ``explain``, ``data``."""
 
 import argparse
 from pathlib import Path
@@ -14,7 +14,7 @@ from lightleak.core.errors import UsageError
 def list_names(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> None:
-    """Print every name of one kind, with a line about it."""
+    """Print every name of one kind with a one-line description."""
     for name, about in load_catalogue().lines(parsed.what):
         console.print(f"{name:28}{about}", soft_wrap=True, highlight=False, markup=False)
 
@@ -50,14 +50,14 @@ def data_prepare(
     from lightleak.data.download import prepare
 
     for file in prepare(parsed.name, parsed.data, parsed.force):
-        checked = "checksum right" if file.verified else "no checksum known"
+        checked = "checksum verified" if file.verified else "no checksum known"
         console.print(f"{file.path}  sha256 {file.sha256} ({checked})", soft_wrap=True, highlight=False)
 
 
 def data_describe(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> None:
-    """Columns, rows and classes of a dataset or of a file."""
+    """Print columns, rows and classes of a dataset or a file."""
     from lightleak.data.codes import codes_notice
     from lightleak.data.datasets import DATASETS, load_dataset
     from lightleak.data.encoder import TableEncoder

@@ -331,7 +331,7 @@ def markdown(compared: Sequence[Compared], folder: Path, file: Path) -> str:
     parts = [
         f"# {file.name} and the attacks in {folder.resolve().name}",
         f"Differences are paired by observation ({', '.join(REPETITION)}), with Student's 95% intervals, and positive "
-        "where the method's score is higher. Each interval stands alone: of 20 comparisons of equal methods, about one "
+        "where the method's score is higher. Intervals are not adjusted: of 20 comparisons of equal methods, about one "
         f"excludes zero by chance; here are {len(compared)}.",
         "Same for all: " + ", ".join(f"{key} {value}" for key, value in shared.items()) + ".",
         "\n".join([f"| {head} |", "|" + " --- |" * len(table(compared)[0]), *(f"| {line} |" for line in lines)]),

@@ -1,4 +1,4 @@
-"""Commands that write a page about what exists: ``report``, ``compare`` and ``doctor``."""
+"""Commands that examine existing runs or the machine: ``report``, ``compare`` and ``doctor``."""
 
 import argparse
 import os
@@ -18,7 +18,7 @@ from lightleak.core.errors import UsageError
 def report(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> None:
-    """Build the page of one or several run folders, and print it where asked."""
+    """Build the report of one or several run folders, and print it on request."""
     from lightleak.report import build_report, find_browser, print_pdf
     from lightleak.report.earlier import is_printed_report, is_report
 
@@ -57,7 +57,7 @@ def compare(
 def doctor(
     parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
 ) -> int:
-    """Examine the machine; the exit code says whether something is wrong."""
+    """Check the machine; the exit code says whether there is a problem."""
     from lightleak.doctor import are_findings, examine, has_problem, print_findings, write_findings
 
     if parsed.json is not None:
@@ -85,10 +85,8 @@ def _check_file(flag: str, path: Path, endings: tuple[str, ...], noun: str, is_o
     if path.suffix.lower() not in endings:
         raise UsageError(f"{flag} must end in {' or '.join(endings)}, got {path}")
     if not path.parent.is_dir():
-        raise UsageError(f"{flag} must lie in an existing folder, got {path}")
+        raise UsageError(f"{flag} must be in an existing folder, got {path}")
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        raise UsageError(f"{flag} must lie in a folder that you may write, got {path}; choose another")
+        raise UsageError(f"{flag} must be in a writable folder, got {path}; choose another")
     if os.path.lexists(path) and not (stat.S_ISREG(path.lstat().st_mode) and is_ours(path)):
-        raise UsageError(
-            f"{flag} {path} is there already and holds no {noun} of LightLeak; name another file, or remove that one"
-        )
+        raise UsageError(f"{flag} {path} exists and is not a {noun} of LightLeak; choose another file or remove it")

@@ -13,25 +13,25 @@ LONGEST_NAME, LONGEST_PATH = 255, 3800
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose complaints are our own errors, and which takes no flag for the beginning of another."""
+    """An argument parser that raises `UsageError` and does not accept abbreviated flags."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
 
     def error(self, message: str) -> NoReturn:
-        """Raise it."""
+        """Raise the message as a `UsageError`."""
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """All commands with their flags; ``run`` of what is parsed does the work."""
+    """Return the parser of all commands; the parsed ``run`` executes the command."""
     parser = Parser("lightleak", description="Train tabular networks and measure how much private data they leak.")
     parser.add_argument("--version", action="version", version=f"lightleak {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
 
     audit = commands.add_parser("audit", help="train a target, attack what leaves its clients, report")
     audit.add_argument(
-        "config", nargs="?", type=_path, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
+        "config", nargs="?", type=_config, help="YAML config; any of its keys is also a flag (--training.epochs 3)"
     )
     audit.add_argument("--output", type=_path, help="run folder (default: runs/<name of the config>)")
     audit.add_argument("--resume", type=_path, metavar="DIR", help="finish the run in this folder")
@@ -39,13 +39,13 @@ def build_parser() -> argparse.ArgumentParser:
     audit.set_defaults(run=runs.audit, takes_settings=True, output_folder=_audit_folder)
 
     attack = commands.add_parser("attack", help="attack captured updates offline")
-    attack.add_argument("config", type=_path, help="YAML config that lists the attacks")
+    attack.add_argument("config", type=_config, help="YAML config that lists the attacks")
     attack.add_argument("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
     attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
     attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_attack_folder)
 
-    tune = commands.add_parser("tune", help="search an audit's settings by Optuna; started again, it joins or goes on")
-    tune.add_argument("config", type=_path, help="YAML config with searches in place of values and a section 'study'")
+    tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to join or resume")
+    tune.add_argument("config", type=_config, help="YAML config with searches in place of values and a section 'study'")
     tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
     tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
     tune.add_argument("--trials", type=int, help="how many (default: the config's)")
@@ -63,7 +63,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--seed", type=int, default=0, help="root seed")
     reproduce.add_argument("--seeds", type=int, help="root seeds (default: 1; for ProVFL 10, as the paper's trials)")
     reproduce.add_argument(
-        "--as-published", action="store_true", help="do what the published code does where it departs from its paper"
+        "--as-published", action="store_true", help="follow the published code where it differs from its paper"
     )
     reproduce.add_argument(
         "--settings",
@@ -98,13 +98,13 @@ def build_parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--output", type=_path, help="file that ends in .html (default: report.html in DIR, combined.html of several)"
     )
-    report.add_argument("--redact", action="store_true", help="leave true and reconstructed values out")
+    report.add_argument("--redact", action="store_true", help="omit true and reconstructed values")
     report.add_argument(
         "--pdf",
         nargs="?",
         const="",
         metavar="FILE",
-        help="print it as well, on A4 (needs Chromium); a FILE ends in .pdf (default: beside the HTML)",
+        help="also print it as an A4 PDF (needs Chromium); FILE ends in .pdf (default: next to the HTML file)",
     )
     report.set_defaults(run=pages.report, takes_settings=False)
 
@@ -134,7 +134,7 @@ def build_parser() -> argparse.ArgumentParser:
     describe = steps.add_parser("describe", help="rows, columns, classes and encoded width of a dataset or a file")
     describe.add_argument("name", help="dataset, or a CSV, TSV or Parquet file")
     describe.add_argument("--label", help="label column of a file")
-    describe.add_argument("--drop", metavar="A,B", help="columns of a file that are no features, separated by commas")
+    describe.add_argument("--drop", metavar="A,B", help="columns of a file that are not features, separated by commas")
     describe.add_argument(
         "--categorical", metavar="A,B", help="columns of a file whose numbers are codes of categories"
     )
@@ -155,18 +155,20 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
     doctor.set_defaults(run=pages.doctor, takes_settings=False)
 
-    listing = commands.add_parser("list", help="what there is")
+    listing = commands.add_parser("list", help="list attacks, datasets, targets, defenses, metrics or reproductions")
     listing.add_argument("what", choices=["attacks", "datasets", "targets", "defenses", "metrics", "reproductions"])
     listing.set_defaults(run=listings.list_names, takes_settings=False)
 
-    explain = commands.add_parser("explain", help="what an attack, a defence or a metric is, assumes and has measured")
+    explain = commands.add_parser(
+        "explain", help="what an attack, a defense or a metric does and assumes, and what was measured"
+    )
     explain.add_argument("name", help="as lightleak list prints it")
     explain.set_defaults(run=listings.explain, takes_settings=False)
     return parser
 
 
 def _path(text: str) -> Path:
-    """A file or a folder; what is empty would be the current folder."""
+    """Return a file or folder; an empty text is refused, as it would mean the current folder."""
     if not text:
         raise argparse.ArgumentTypeError("must name a file or folder, got ''")
     path = Path(text)
@@ -178,6 +180,13 @@ def _path(text: str) -> Path:
     if len(text.encode()) > LONGEST_PATH:
         raise argparse.ArgumentTypeError(f"must have at most {LONGEST_PATH} bytes, got {len(text.encode())}")
     return path
+
+
+def _config(text: str) -> Path:
+    """Return the path of a config; a shipped one may be given by its former name (`released_model.yaml`)."""
+    path = _path(text)
+    renamed = path.parent / path.name.replace("_", "-").replace("defence", "defense")
+    return renamed if renamed.is_file() and not path.exists() else path
 
 
 def _audit_folder(parsed: argparse.Namespace) -> Path:

@@ -10,7 +10,7 @@ from lightleak.cli.arguments import flag_settings
 from lightleak.core.errors import UsageError
 
 PROVFL_TRIALS = 10
-"""Root seeds of a reproduction of ProVFL where none are asked for: the paper's trials."""
+"""Default number of root seeds of a ProVFL reproduction: the paper's trials."""
 
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
@@ -104,7 +104,7 @@ def _numbers(flag: str, text: str | None) -> tuple[int, ...] | None:
 
 
 def _quiet_lightning() -> None:
-    """Lightning announces devices and tips at INFO; the command prints its own progress."""
+    """Hide the devices and tips that Lightning logs at INFO; the command prints its own progress."""
     from lightleak.targets.trainer import LOGGERS
 
     for name in LOGGERS:

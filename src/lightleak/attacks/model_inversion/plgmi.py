@@ -360,7 +360,7 @@ def _settings(gan: GANConfig) -> tuple[object, ...]:
         (*NEEDS, "A model that gives gradients, as networks do and trees do not."),
         (
             "Defaults of the generator were chosen on public rows alone; those of Table 5.4 are kept in "
-            "`configs/thesis_setting2.yaml`. The weight of the inversion loss is the thesis's, 1; on Diabetes-130 it "
+            "`configs/thesis-setting2.yaml`. The weight of the inversion loss is the thesis's, 1; on Diabetes-130 it "
             "drove rows away from anything but the target (`inversion_weight`).",
             *_PUBLISHED,
         ),

@@ -8,7 +8,7 @@ from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 
-SHIPPED = Path(__file__).parents[4] / "configs" / "defence-frontier.yaml"
+SHIPPED = Path(__file__).parents[4] / "configs" / "defense-frontier.yaml"
 
 
 def test_the_shipped_config_measures_every_defence_there_is() -> None:

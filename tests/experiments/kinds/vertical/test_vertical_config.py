@@ -86,7 +86,7 @@ def test_refuses_and_names_the_place(changed, message):
         VerticalConfig.parse(MINIMAL | changed)
 
 
-@pytest.mark.parametrize("name", ["vertical", "vertical_survey"])
+@pytest.mark.parametrize("name", ["vertical", "vertical-survey"])
 def test_shipped_configs_can_be_planned(name, pytestconfig):
     config = VerticalConfig.load(pytestconfig.rootpath / "configs" / f"{name}.yaml")
     assert len(plan_jobs(config)) > 0

@@ -135,7 +135,7 @@ class FrontierMaker:
         self._write("results.json", {"schema_version": 1, "rows": rows, "summary": []})
         self._write(
             "environment.json",
-            {"date": "2025-03-01T10:00:00", "command": ["lightleak", "audit", "defence-frontier.yaml"],
+            {"date": "2025-03-01T10:00:00", "command": ["lightleak", "audit", "defense-frontier.yaml"],
              "device": "cpu", "packages": {"torch": "2.13.0", "lightleak": "0.3.0"}},
         )  # fmt: skip
         config = {"kind": "defence-frontier", "title": "What a defence buys", "data": {"name": "adult"}}

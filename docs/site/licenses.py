@@ -1,4 +1,4 @@
-"""Licences of what LightLeak depends on, from the metadata of what is installed."""
+"""Licenses of what LightLeak depends on, from the metadata of what is installed."""
 
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 
@@ -6,7 +6,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 LONGEST = 60
-"""Characters of a field 'License' above which it is the text of a licence, not its name."""
+"""Characters of a field 'License' above which it is the text of a license, not its name."""
 
 UNKNOWN = "not stated in its metadata"
 
@@ -15,10 +15,10 @@ def page() -> str:
     """The page: what is needed, what each extra brings, and what these bring along."""
     groups = direct()
     parts = [
-        "# Licences of dependencies",
+        "# Licenses of dependencies",
         "LightLeak is under Apache-2.0. What follows is what the packages installed where this page was built state in "
         "their metadata. ctgan and rdt are under the Business Source License: the extra `dev` alone brings them, our "
-        "tests compare with them, and nothing that you run needs them. Tables have licences of their own: "
+        "tests compare with them, and nothing that you run needs them. Tables have licenses of their own: "
         "`lightleak data describe NAME`.",
     ]
     for group, names in groups.items():
@@ -70,10 +70,10 @@ def installed(name: str) -> Distribution | None:
         return None
 
 
-def licence(package: Distribution) -> str:
+def license(package: Distribution) -> str:
     """What a package states: an SPDX expression, else its classifiers, else a short field 'License'.
 
-    >>> licence(distribution("packaging"))
+    >>> license(distribution("packaging"))
     'Apache-2.0 OR BSD-2-Clause'
     """
     meta = package.metadata
@@ -86,9 +86,9 @@ def licence(package: Distribution) -> str:
 
 def table(names: list[str]) -> str:
     """One line per package."""
-    lines = ["| package | version | licence |", "| --- | --- | --- |"]
+    lines = ["| package | version | license |", "| --- | --- | --- |"]
     for name in names:
         package = installed(name)
-        version, terms = (package.version, licence(package)) if package else ("", "not installed here")
+        version, terms = (package.version, license(package)) if package else ("", "not installed here")
         lines.append(f"| {name} | {version} | {terms.replace('|', '/')} |")
     return "\n".join(lines)
