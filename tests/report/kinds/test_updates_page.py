@@ -55,7 +55,7 @@ def test_a_full_run_shows_every_section(page_of, make_run) -> None:
     for words in (
         "Leakage of the census table",
         "FedSGD",
-        "TabLeak, Inverting Gradients: An honest-but-curious server that knows the update",
+        "TabLeak; Inverting Gradients: An honest-but-curious server that knows the update",
         "number 2 of 3 by accuracy",
         "This file contains private data.",
         "Validation accuracy of the target",

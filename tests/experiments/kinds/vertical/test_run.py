@@ -12,7 +12,7 @@ from lightleak.attacks.property_inference.augmentation import Augmentation
 from lightleak.callbacks.intermediate_store import load_observation, load_truth
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
-from lightleak.experiments import campaign
+from lightleak.experiments import campaign, training
 from lightleak.experiments.kinds.vertical import job as job_module
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.kind import check_vertical
@@ -166,9 +166,9 @@ def test_what_cannot_be_served_is_refused_before_any_training(small, changed, me
 
 def test_the_device_of_a_job_is_the_trainers(small, tmp_path, monkeypatch):
     asked = []
-    make = job_module.make_trainer
+    make = training.make_trainer
     monkeypatch.setattr(
-        job_module, "make_trainer", lambda s, device, **k: (asked.append(device), make(s, device, **k))[1]
+        training, "make_trainer", lambda s, device, **k: (asked.append(device), make(s, device, **k))[1]
     )
     job = plan_jobs(small(training__epochs=2, attacks={"prior": {}}, defenses={"none": {}}))[0]
     job.run(tmp_path, torch.device("cpu"), lambda _: None)
