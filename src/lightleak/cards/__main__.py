@@ -1,12 +1,16 @@
-"""``python -m lightleak.cards`` writes what a checkout holds of the registries and configs: the catalogue and pages."""
+"""``python -m lightleak.cards`` writes the generated files of a checkout: catalogue, config page, results schema."""
 
+import json
 from pathlib import Path
 
 from lightleak.cards.catalogue import CATALOGUE
 from lightleak.cards.config_page import PAGE, config_page
 from lightleak.cards.registries import read_registries
+from lightleak.core.results import results_schema
 
 if __name__ == "__main__":
     here = Path(__file__)
+    docs = here.parents[3] / "docs"
     here.with_name(CATALOGUE).write_text(read_registries().to_json(), encoding="utf-8")
-    (here.parents[3] / "docs" / PAGE).write_text(config_page(), encoding="utf-8")
+    (docs / PAGE).write_text(config_page(), encoding="utf-8")
+    (docs / "results.schema.json").write_text(json.dumps(results_schema(), indent=1) + "\n", encoding="utf-8")
