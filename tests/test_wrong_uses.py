@@ -71,16 +71,16 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{AUDIT} --title [open", "got '[open'", "needs a YAML value"),
     ("list attakcs", "invalid choice: 'attakcs'", "'attacks'"),
     ("explain tabbleak", "'tabbleak'", "did you mean 'tableak'"),
-    ("explain adult", "no attack, defence or metric 'adult'", "lightleak list attacks"),
+    ("explain adult", "unknown attack, defense or metric 'adult'", "lightleak list attacks"),
     ("report", "required: DIR", "report --help"),
     ("report done --title Mine", "unknown argument '--title'", "report --help"),
     ("data describe mine.csv --label ill --drop age sex", "'sex' (--drop", "commas: --drop age,sex"),
     ("data describe mine.csv --rows 3", "unknown argument '--rows'", "see lightleak data describe --help"),
     ("audit config.yaml --output ''", "argument --output", "must name a file or folder, got ''"),
     ("audit --resume=", "argument --resume", "must name a file or folder, got ''"),
-    ("doctor --json missing/findings.json", "missing/findings.json", "must lie in an existing folder"),
+    ("doctor --json missing/findings.json", "missing/findings.json", "must be in an existing folder"),
     ("doctor --json mine.csv", "got mine.csv", "--json must end in .json"),
-    ("doctor --json mine.json", "mine.json is there already", "holds no findings of LightLeak; name another file"),
+    ("doctor --json mine.json", "mine.json exists", "holds no findings of LightLeak; choose another file"),
     ("doctor --json folder", "the folder folder", "--json must be a file"),
     # Configs: files, keys, types, values.
     ("audit missing.yaml", "missing.yaml", "does not exist"),
@@ -212,7 +212,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     ("audit config.yaml --output full", "full is not empty and holds no run", "choose another --output"),
     ("audit config.yaml --output done --seed 4", "done holds a run of another config", "choose another --output"),
     ("audit own.yaml --resume done", "another config than own.yaml", "leave the config out"),
-    ("audit --resume done --seed 5", "got '--seed' as well", "leave it out"),
+    ("audit --resume done --seed 5", "remove '--seed'", "remove"),
     ("audit --resume full", "nothing to resume in full", "name the folder of a run"),
     ("tune tune.yaml --output file/inside", "file/inside cannot be made", "choose another"),
     ("tune tune.yaml --output done", "done holds an audit", "choose another --output"),
@@ -222,13 +222,13 @@ WRONG_USES: list[tuple[str, str, str]] = [
     ("report done --output folder", "the folder folder", "--output must be a file"),
     ("report done --output mine.csv", "got mine.csv", "--output must end in .html or .htm"),
     ("report done --output done/results.json", "got done/results.json", "--output must end in .html or .htm"),
-    ("report done --output mine.html", "mine.html is there already", "holds no report of LightLeak; name another file"),
-    ("report done --output link.html", "link.html is there already", "name another file, or remove that one"),
-    ("report done --output fresh.html --pdf mine.pdf", "--pdf mine.pdf is there already", "name another file"),
-    ("report done --output mine.htm --pdf", "--pdf mine.pdf is there already", "name another file"),
+    ("report done --output mine.html", "mine.html exists", "holds no report of LightLeak; choose another file"),
+    ("report done --output link.html", "link.html exists", "choose another file or remove it"),
+    ("report done --output fresh.html --pdf mine.pdf", "--pdf mine.pdf exists", "choose another file"),
+    ("report done --output mine.htm --pdf", "--pdf mine.pdf exists", "choose another file"),
     ("report done --pdf=mine.csv", "got mine.csv", "--pdf must end in .pdf"),
     ("report --pdf full", "full", "results.json"),
-    ("report done --output missing/report.html", "missing/report.html", "must lie in an existing folder"),
+    ("report done --output missing/report.html", "missing/report.html", "must be in an existing folder"),
     # Captures, of other versions, networks and kinds.
     (ATTACK, "required: --capture", "attack --help"),
     (f"{ATTACK} --capture full", "--capture full holds no captured update", "a folder with observation/facts.json"),
@@ -468,7 +468,7 @@ def test_an_output_that_may_not_be_written(
         assert_refused(AUDIT, ("--output new cannot be made or written (Permission denied)",), inside, capsys)
     with monkeypatch.context() as patch:
         patch.setattr(os, "access", lambda *_: False)
-        assert_refused("report done --output other.html", ("in a folder that you may write",), inside, capsys)
+        assert_refused("report done --output other.html", ("in a writable folder",), inside, capsys)
 
 
 def _frame() -> pd.DataFrame:

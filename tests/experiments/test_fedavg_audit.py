@@ -110,7 +110,7 @@ def test_report_tells_fedavg_in_words(run: Path) -> None:
     for words in (
         "FedAvg: a client trains on its rows for a while",
         "Here: 2 local epochs of 2 batches.",
-        "of the 4 rows a client trained on",
+        "a message made from 6 records",
         "Measured on 2 updates, each after 2 local epochs of 2 batches",
         "Under FedAvg the server also knows how many rows",
         "Rows behind an update",
@@ -152,7 +152,7 @@ def test_aggregates_are_of_as_many_clients_as_stated(tmp_path: Path, tiny_fedavg
     sizes = [(row["source"], row["batch_size"], row["n_clients"]) for row in rows if row["attack"] == "random"]
     assert sizes == [("initial", 8, 2)] * 2 + [("training", 12, 2)] * 2
     page = (tmp_path / "run" / "report.html").read_text()
-    assert "the server sees the mean of 2 clients" in page and "rows of 2 clients whose updates were averaged" in page
+    assert "the server sees the mean of 2 clients, not what each has sent" in page
 
 
 def test_fresh_aggregates_are_means_of_their_clients(tiny_fedavg: Config) -> None:

@@ -294,7 +294,7 @@ def test_another_loss_is_told_once_and_recorded_no_more(fit: Fit, encoder: Table
     watch = LeakageCallback(encoder, QUICK, per_epoch=6)
     for _ in range(2):  # every training begins anew
         first, last_try, end = told(fit, watch, Weighted, epochs=4)
-        assert "optimiser step 0 was not captured" in first and "mean cross-entropy" in first
+        assert "optimizer step 0 was not captured" in first and "mean cross-entropy" in first
         assert f"{REFUSALS_IN_A_ROW} steps in a row" in last_try and "nothing more is recorded" in last_try
         assert end.startswith(f"{REFUSALS_IN_A_ROW} of {REFUSALS_IN_A_ROW} recorded steps were left out")
         assert not watch.captured

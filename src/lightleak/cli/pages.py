@@ -89,4 +89,4 @@ def _check_file(flag: str, path: Path, endings: tuple[str, ...], noun: str, is_o
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise UsageError(f"{flag} must be in a writable folder, got {path}; choose another")
     if os.path.lexists(path) and not (stat.S_ISREG(path.lstat().st_mode) and is_ours(path)):
-        raise UsageError(f"{flag} {path} exists and is not a {noun} of LightLeak; choose another file or remove it")
+        raise UsageError(f"{flag} {path} exists and holds no {noun} of LightLeak; choose another file or remove it")

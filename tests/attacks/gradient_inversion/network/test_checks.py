@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-import lightleak.attacks.gradient_inversion.optimize.attack as attack_module
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.network.checks import alike
+from lightleak.attacks.gradient_inversion.optimize import attack, shell
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
 
@@ -23,8 +23,8 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def worked(*_: object) -> None:
         raise AssertionError("work began on an update that must be refused")
 
-    for name in ("build_matcher", "invert", "restore_counts"):
-        monkeypatch.setattr(attack_module, name, worked)
+    for module, name in ((attack, "build_matcher"), (attack, "restore_counts"), (shell, "invert")):
+        monkeypatch.setattr(module, name, worked)
 
 
 def changed_facts(update: ClientUpdate, **facts: object) -> ClientUpdate:

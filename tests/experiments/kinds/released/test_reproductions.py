@@ -96,7 +96,8 @@ def test_table_5_6_reads_the_loss_at_z_of_each_search(run: Callable[..., Outcome
 def test_table_a_2_finds_classes_by_name_and_leaves_columns_out_that_are_not_there(
     run: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tables, "COLUMNS", {"num_procedures": "visits", "race": "ward=a", "length_of_stay": "gone"})
+    ours = {"num_procedures": "visits", "race": "ward=a", "length_of_stay": "gone"}
+    monkeypatch.setattr(tables, "THESIS", {**tables.THESIS, "columns": ours})
     compared, _, _ = run("thesis-tableA.2")
     entry = json.loads((tmp_path / "setting-2" / "inversion.json").read_text())["entries"][0]
     pairs = {f"d{i}": pair for i, pair in enumerate(sorted(entry["nearest"], key=lambda pair: pair["class"]))}

@@ -74,7 +74,7 @@ def test_a_capture_without_own_columns_is_attacked_without_the_null(finished, wa
     rows = attack_captures(watching, tmp_path / "captures", tmp_path / "run", [], silent)["rows"]
     assert {row["attack"] for row in rows} == {"provfl_b_mixture", "prior"}
     assert all(row["own_columns_error"] is row["learned_from_exchange"] is None for row in rows)
-    assert "its own columns alone were not measured" in (tmp_path / "run" / "report.html").read_text()
+    assert "from its own columns, without the exchange, is not known" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_two_workers_give_the_rows_of_one(finished, watching, silent, tmp_path):
