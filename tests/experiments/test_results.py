@@ -47,9 +47,17 @@ def test_table_fits_a_terminal_and_loses_nothing(tmp_path: Path) -> None:
     ]
     lines = printed(write_results(tmp_path, rows))
     assert lines[0].startswith("dataset health-heritage; target mlp-400-400-400; labels restored;")
-    assert lines[1].split() == ["clients", "batch", "attack", "cells", "95%", "interval", "rows", "n", "s/batch"]
+    assert lines[1].split() == ["clients", "batch", "attack", "cells", "95%", "interval", "rows", "n", "s"]
     assert "epoch 10" in lines[2] and "deep_gradient_leakage" in lines[2] and "60.0%" in lines[2]
     assert lines[3].split() == ["untrained", "128", "random", "50.0%", "-", "25.0%", "1", "0.01"]
+    assert max(map(len, lines[1:])) <= 80 and "…" not in "".join(lines)
+
+
+def test_a_table_with_proofs_fits_as_well(tmp_path: Path) -> None:
+    sure = {"cell_accuracy": 1.0, "exact_match_rate": 1.0, "certified_share": 1.0, "source": "initial", "epoch": 0}
+    rows = [row(attack="audit_max", batch_index=i, seconds=0.17, **sure) for i in range(2)]
+    lines = printed(write_results(tmp_path, [*rows, row(attack="inverting_gradients", seconds=8.07)]))
+    assert lines[2].split()[-5:] == ["100.0", "100.0%", "100.0%", "2", "0.17"]
     assert max(map(len, lines[1:])) <= 80 and "…" not in "".join(lines)
 
 

@@ -27,7 +27,7 @@ def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
             "rows": percent(mean_of(group, "exact_match_rate"), "%"),
             "proven": percent(mean_of(group, "certified_share"), "%"),
             "n": str(group["seconds"]["n"]),
-            "s/batch": f"{group['seconds']['mean']:.2f}",
+            "s": f"{group['seconds']['mean']:.2f}",
         }
         for group in groups
     ]
@@ -35,7 +35,7 @@ def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
         return
     shared = [name for name in ("dataset", "target", "labels") if len({line[name] for line in lines}) == 1]
     said = [*(f"{name} {lines[0][name]}" for name in shared), *_protocol_and_defense(groups)]
-    said.append("cells and rows: share recovered")
+    said.append("cells and rows: share recovered; s: seconds per batch")
     if certifies := any(line["proven"] != "-" for line in lines):
         said.append("proven: share of rows that the attack has certified, without the truth")
     names = [name for name in lines[0] if name not in shared and (certifies or name != "proven")]
