@@ -146,7 +146,7 @@ def on_same_rows(first: Run, second: Run, before: Sequence[UpdateRow], after: Se
 
 def _true_rows(run: Run, row: UpdateRow) -> list[tuple[str, ...]]:
     """True rows of one update in any order; empty where they were not kept or left out."""
-    cells = load_cells(run, row.reconstruction)
-    if cells is None or (cells["true"] == "").all():
+    cells = load_cells(run, row.reconstruction) or ()
+    if not any(cell["true"] for cell in cells):
         return []
-    return sorted(cells.groupby("row", sort=False)["true"].agg(tuple))
+    return sorted(tuple(cell["true"] for cell in same) for same in by_key(cells, lambda cell: cell["row"]).values())
