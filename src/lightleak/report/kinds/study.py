@@ -1,6 +1,7 @@
 """A tuning study: what was searched, what was best, and whether held-out data confirm it."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from lightleak.core.results import TrialRow
 from lightleak.report.charts import Bar, bar_chart
@@ -10,6 +11,7 @@ from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.study_charts import COMPLETE, fronts, history, legend, slices
 from lightleak.report.kinds.study_trials import (
     Mean,
+    Objective,
     Parameter,
     Search,
     check_comparable,
@@ -154,10 +156,7 @@ def _best(search: Search) -> tuple[Block, ...]:
         Column("Trial", lambda one: Cell(str(one.trial), tuple(filter(None, (_role(search, one),))))),
         *_value_columns(search),
         Column("Time", lambda one: duration(one.seconds)),
-        *(
-            Column(search.names[one.key], lambda trial, one=one: parameter_cell(one, trial))
-            for one in search.study.parameters
-        ),
+        *(Column(search.names[one.key], partial(parameter_cell, one)) for one in search.study.parameters),
     ]
     table = table_of(
         "The best trials and the defaults",
@@ -187,10 +186,11 @@ def _role(search: Search, trial: TrialRow) -> str:
 
 
 def _value_columns(search: Search) -> list[Column[TrialRow]]:
-    return [
-        Column(goal.title, lambda one, goal=goal: goal.text(one.values.get(goal.name)))
-        for goal in search.study.objectives
-    ]
+    return [Column(goal.title, partial(_value, goal)) for goal in search.study.objectives]
+
+
+def _value(goal: Objective, trial: TrialRow) -> str:
+    return goal.text(trial.values.get(goal.name))
 
 
 def parameter_cell(parameter: Parameter, trial: TrialRow) -> Cell:
