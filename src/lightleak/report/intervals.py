@@ -138,6 +138,11 @@ def unpaired_difference(before: Values, after: Values, largest: float = 1.0) -> 
     return Estimate(mean, 0, max(mean - half, -largest), min(mean + half, largest))
 
 
+def subtracted(before: Values, after: Values, is_paired: bool, largest: float = 1.0) -> Estimate | None:
+    """Return the mean of after minus before: `paired_difference` where both are over the same rows, else unpaired."""
+    return (paired_difference if is_paired else unpaired_difference)(before, after, largest)
+
+
 def proportion(share: float, n: int) -> Estimate:
     """Return a share of n rows with Wilson's interval (1927), which stays within [0, 1].
 

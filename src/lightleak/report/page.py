@@ -314,8 +314,8 @@ def fill(template: str, part: str, *given: object, **facts: object) -> Markup:
         given: its arguments.
         facts: its arguments by name.
     """
-    drawn: Markup = getattr(_templates().get_template(f"{template}.html.j2").module, part)(*given, **facts)
-    return drawn.strip()
+    macro = getattr(_templates().get_template(f"{template}.html.j2").module, part)
+    return Markup(macro(*given, **facts)).strip()
 
 
 def render(page: Page) -> str:
@@ -361,8 +361,7 @@ def _templates() -> Environment:
     macros: dict[str, Macro] = {}
 
     def draw(block: Any) -> Markup:
-        found: Markup = block if isinstance(block, Markup) else macros[type(block).__name__.lower()](block)
-        return found
+        return block if isinstance(block, Markup) else Markup(macros[type(block).__name__.lower()](block))
 
     environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {"draw": draw}
     macros |= {

@@ -10,7 +10,7 @@ from lightleak.report.compare import Group, by_key, fixed
 from lightleak.report.format import attack_title, capital
 from lightleak.report.intervals import Estimate, estimate
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts, time_unit, varying
-from lightleak.report.page import Figure, Legend, Paragraph, Section, figures
+from lightleak.report.page import Figure, Legend, Section, figures, fill
 from lightleak.report.read import Run
 
 VALIDATION_COLUMN = "val/accuracy"
@@ -39,19 +39,9 @@ def training_section(runs: Sequence[Run], groups: Sequence[Group[UpdateRow]], st
         if validation and len({(row.dataset, row.target, row.defense) for row, _ in found}) == 1:
             found = [(row, curves | {VALIDATION: validation}) for row, curves in found]
         panels += found
-    if not panels:
-        unknown = (
-            "No update was attacked during training in this run, so how the leakage changes as the network learns is "
-            "not known."
-        )
-        return Section("training", "Over training", (Paragraph(unknown),))
     differing = varying(row for row, _ in panels)
     drawn = [_figure(row, curves, styles, differing, len(panels) > 1) for row, curves in panels]
-    words = (
-        "What the same attack recovers from updates sent later in training, and how good the network had become. Both "
-        "are shares between 0 and 100%: of cells recovered, and of validation rows classified correctly."
-    )
-    return Section("training", "Over training", (Paragraph(words), *figures(drawn)))
+    return Section("training", "Over training", (fill("updates", "training", panels), *figures(drawn)))
 
 
 def epoch_curve(log: Log, column: str) -> Curve:
