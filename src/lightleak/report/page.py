@@ -208,7 +208,7 @@ class Section:
 
     id: str
     title: str
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     css: str = ""
 
 
