@@ -168,38 +168,8 @@ class Details:
     css: str = ""
 
 
-@dataclass(frozen=True)
-class Code:
-    """Preformatted text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Images by class: in each line one for every class, as a data URI."""
-
-    classes: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[str, ...]], ...]
-    title: str = ""
-
-
-Block: TypeAlias = (
-    Markup
-    | Paragraph
-    | Heading
-    | Bullets
-    | Facts
-    | Tiles
-    | Legend
-    | Table
-    | Figure
-    | Panels
-    | Details
-    | Code
-    | Pictures
-)
-"""`Markup` is HTML of a template (`fill`); empty, it is left out."""
+Block: TypeAlias = Markup | Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details
+"""`Markup` is HTML of a template (`fill`); any other text is a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -361,7 +331,9 @@ def _templates() -> Environment:
     macros: dict[str, Macro] = {}
 
     def draw(block: Any) -> Markup:
-        return block if isinstance(block, Markup) else Markup(macros[type(block).__name__.lower()](block))
+        if isinstance(block, str):
+            return block if isinstance(block, Markup) else Markup("<p>{}</p>").format(block)
+        return Markup(macros[type(block).__name__.lower()](block))
 
     environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {"draw": draw}
     macros |= {

@@ -87,10 +87,10 @@ def norms_section(entries: Sequence[NormEntry], first: str = "") -> Section | No
         "norms",
         "What gives it away",
         (
-            fill("norms", "about"),
+            fill("sections", "norms"),
             Legend(((legend_key("having"), "with the property"), (legend_key("lacking"), "without it"))),
             *(_of_property(same, several, is_open=index == 0) for index, same in enumerate(of_property)),
-            fill("norms", "distances"),
+            fill("sections", "distances"),
         ),
     )
 
@@ -138,7 +138,7 @@ def _of_property(entries: Sequence[NormEntry], several: bool, is_open: bool) -> 
         *(Column(title, partial(_distance, name)) for name, title in DISTANCES.items()),
         Column("Seeds", lambda line: str(len(line[1]))),
     ]
-    note = fill("norms", "drawn", shown.seed)
+    note = fill("sections", "drawn", shown.seed)
     return Details(
         f"{shown.dataset}: {shown.property_name}" if several else shown.property_name,
         (Panels(tuple(panels), "densities"), note, table_of("Distances between norms", columns, [("", lines)])),
