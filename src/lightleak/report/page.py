@@ -126,7 +126,6 @@ class Table:
         label: what it lists, for screen readers.
         head: headings of the columns; none for a table of names and values.
         groups: its lines.
-        over: headings above the headings, each with the number of columns that it spans.
         css: classes of the table.
         box: classes of the box.
     """
@@ -134,7 +133,6 @@ class Table:
     label: str
     head: tuple[str, ...]
     groups: tuple[Lines, ...]
-    over: tuple[tuple[str, int], ...] = ()
     css: str = ""
     box: str = ""
 
@@ -168,7 +166,7 @@ class Details:
     css: str = ""
 
 
-Block: TypeAlias = Markup | Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details
+Block: TypeAlias = str | Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details
 """`Markup` is HTML of a template (`fill`); any other text is a paragraph."""
 
 
