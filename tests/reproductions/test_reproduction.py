@@ -14,15 +14,15 @@ import torch
 from lightleak.core.errors import DataError
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import KINDS, reproduction_of, reproductions
-from lightleak.reproductions.reproduction import CPU, Report, Reproduction, Rows, Stage, Work, run_stages
+from lightleak.reproductions.reproduction import CPU, Place, Reproduction, Row, Stage, Work, run_stages
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.tableak.studies import NetworkAccuracy
+from lightleak.reproductions.tableak.trainings import NetworkAccuracy
 
 TABLE = PaperTable("made", "Nobody", "p. 1", "Made", "m", "count", (PaperCell("m", "count", 3.0),), table=1)
 
 
-def square(number: int, folder: Path, device: torch.device, report: Report) -> list[dict[str, Any]]:
-    report(1.0)
+def square(number: int, at: Place) -> list[dict[str, Any]]:
+    at.report(1.0)
     return [{"dataset": "made", "metric": "m", "value": number**2}]
 
 
@@ -50,8 +50,11 @@ class Squares(Reproduction):
             Stage(sums),
         ]
 
-    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        return [row["value"] for row in rows]
+    def where(self, cell: PaperCell) -> Row:
+        return {"metric": "m"}
+
+    def column(self, cell: PaperCell) -> str:
+        return "value"
 
 
 def test_stages_build_on_each_other_and_missing_data_is_noted(tmp_path: Path) -> None:

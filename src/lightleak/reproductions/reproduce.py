@@ -17,7 +17,7 @@ from lightleak.experiments.finish import console_of_rank
 from lightleak.experiments.folder import begin_folder
 from lightleak.experiments.settings import at_least, at_most
 from lightleak.experiments.unit import write_whole
-from lightleak.reproductions.comparison import Compared, markdown
+from lightleak.reproductions.comparison import COMPARISON_FILE, Compared, comparison_json, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduction import Reproduction, run_stages
 from lightleak.reproductions.settings import Selection
@@ -29,7 +29,7 @@ KINDS = {
     "fedavg_prior_search": "tableak.prior_search.PriorSearch",
     "noise": "tableak.noise.NoisedGradients",
     "table_facts": "tableak.studies.TableFacts",
-    "network_accuracy": "tableak.studies.NetworkAccuracy",
+    "network_accuracy": "tableak.trainings.NetworkAccuracy",
     "restart_spread": "tableak.studies.RestartSpread",
     "provfl": "provfl.grid.SplitTrainings",
     "provfl_seconds": "provfl.grid.AttackSeconds",
@@ -63,7 +63,7 @@ def reproduce(
     command: Sequence[str] = (),
     console: Console | None = None,
 ) -> list[Compared]:
-    """Run a reproduction into ``folder``: ``results.json`` and ``comparison.md``.
+    """Run a reproduction into ``folder``: ``results.json``, ``comparison.md`` and ``comparison.json``.
 
     The same call resumes where it stopped; one with more batches, sizes or attacks adds to it.
 
@@ -90,6 +90,7 @@ def reproduce(
     environment = json.loads((folder / "environment.json").read_text())
     page = markdown(reproduction.table, compared, environment, " ".join(command), notes)
     write_whole(folder / "comparison.md", page)
+    write_whole(folder / COMPARISON_FILE, comparison_json(reproduction.table, compared))
     console.print(Markdown(page))
     return compared
 

@@ -42,7 +42,7 @@ def test_labels_of_batches_go_to_the_attacks_that_know_batches() -> None:
 
 def test_attack_without_knowledge_of_epochs() -> None:
     [setting] = settings(9, "fedavg_prior", assumed_epochs=25)
-    assert setting.clients == ClientSetting(5, 5, tells_epochs=False)
+    assert setting.clients == ClientSetting(5, 5, states_epochs=False)
     options = setting.options(PRESETS["femnist"])
     assert options["assumed_epochs"] == 25 and options["matching_weight"] == 2 / 50
     [shared] = settings(9, "fedavg_shared", assumed_epochs=25)
@@ -73,7 +73,7 @@ def test_undefended_cells_have_no_defence() -> None:
 
 @pytest.mark.parametrize(("name", "strength"), [("sign", None), ("gaussian_noise", None), ("atlantis", 1.0)])
 def test_other_defences_are_refused(name: str, strength: float | None) -> None:
-    with pytest.raises(UsageError, match="the paper's defences are gaussian_noise, laplacian_noise, random_pruning"):
+    with pytest.raises(UsageError, match="the paper's defenses are gaussian_noise, laplacian_noise, random_pruning"):
         ClientSetting(10, 5, defense=name, strength=strength).make_defense()
 
 
@@ -90,6 +90,6 @@ def test_names_tell_settings_apart() -> None:
         ClientSetting(2, 3, defense="gaussian_noise", strength=0.1, each_image=True),
         ClientSetting(2, 3, round=1),
         ClientSetting(2, 3, n_clients=2),
-        ClientSetting(2, 3, tells_epochs=False),
+        ClientSetting(2, 3, states_epochs=False),
     ]
     assert len({setting.name for setting in [base, *others]}) == 11

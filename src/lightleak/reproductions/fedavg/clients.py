@@ -111,7 +111,7 @@ class ImageClients:
 def as_received(updates: Sequence[ClientUpdate], setting: ClientSetting) -> ClientUpdate:
     """Return what the server receives of one client's update, or of the mean of several."""
     update = updates[0] if len(updates) == 1 else aggregate_updates(updates)
-    if setting.tells_epochs:
+    if setting.states_epochs:
         return update
     return replace(update, facts=replace(update.facts, epochs=None, batch_size=None))
 

@@ -1,4 +1,4 @@
-"""A defence of the gradient of every image, as the FedAvg paper's code has it, written as one of their mean."""
+"""A defense of the gradient of every image, as the FedAvg paper's code has it, written as one of their mean."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from lightleak.defenses.horizontal.defense import UpdateDefense
 
 @dataclass(frozen=True)
 class EachImage(UpdateDefense):
-    """The mean of ``images`` independent applications of a defence.
+    """The mean of ``images`` independent applications of a defense.
 
     Noise that is added to the gradient of every image and then averaged is exactly this. Random pruning is not: there
     every image's own gradient is masked; what is masked here is their mean, with as many masks.
 
     Attributes:
-        inner: the defence of one gradient.
+        inner: the defense of one gradient.
         images: gradients in a mean.
 
     Raises:
@@ -43,7 +43,7 @@ class EachImage(UpdateDefense):
 
     @property
     def strength(self) -> float | None:
-        """That of the inner defence."""
+        """That of the inner defense."""
         return self.inner.strength
 
     def describe(self) -> str:

@@ -21,7 +21,7 @@ from lightleak.metrics.images import ImagePSNR, ReconstructedShare
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.federation import observe_round
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
-from lightleak.reproductions.reproduction import Report, Row, Work
+from lightleak.reproductions.reproduction import Place, Row, Work
 from lightleak.targets.spec import NetworkSpec
 
 LABEL_METHODS: tuple[FedAvgLabelMethod, ...] = ("interpolated", "geng_server", "geng_client")
@@ -46,21 +46,14 @@ def attack_work(clients: ImageClients, setting: AttackSetting, number: int, devi
     ]
 
 
-def attack_updates(
-    clients: ImageClients,
-    setting: AttackSetting,
-    indices: Sequence[int],
-    folder: Path,
-    device: torch.device,
-    report: Report,
-) -> list[Row]:
+def attack_updates(clients: ImageClients, setting: AttackSetting, indices: Sequence[int], at: Place) -> list[Row]:
     """A row for every update, all attacked in one call."""
-    observed = [observe(clients, setting.clients, index, folder) for index in indices]
+    observed = [observe(clients, setting.clients, index, at.folder) for index in indices]
     attack = setting.make_attack(clients.preset)
     # The same for all attacks on an update: they begin with one split of the labels (Sec. 5.1).
     seeds = [derive_seed(clients.seed, "attack", index) for index in indices]
     cost = rows_of_one(clients, setting.clients) * clients.preset.steps
-    found = attack.run_many([update for update, _ in observed], seeds, device, lambda done: report(done * cost))
+    found = attack.run_many([update for update, _ in observed], seeds, at.device, lambda done: at.report(done * cost))
     return [
         attack_row(clients, setting, setting.name, index, seen, one)
         for index, seen, one in zip(indices, observed, found, strict=True)
@@ -88,18 +81,11 @@ def label_work(clients: ImageClients, setting: ClientSetting, index: int) -> Wor
     return Work(ids, partial(restore_labels, clients, setting, index), float(setting.steps(clients.preset.rows)))
 
 
-def restore_labels(
-    clients: ImageClients,
-    setting: ClientSetting,
-    index: int,
-    folder: Path,
-    device: torch.device,
-    report: Report,
-) -> Iterator[Row]:
+def restore_labels(clients: ImageClients, setting: ClientSetting, index: int, at: Place) -> Iterator[Row]:
     """Restore and count the errors: a row for every method."""
-    update, truth = observe(clients, setting, index, folder)
+    update, truth = observe(clients, setting, index, at.folder)
     for method in LABEL_METHODS:
-        counts = restored_counts(update, method, clients.seed, index, device)
+        counts = restored_counts(update, method, clients.seed, index, at.device)
         yield facts(clients, setting, _label_name(method, setting), index, update) | {
             "attack": "label_counts",
             "variant": method,

@@ -14,7 +14,7 @@ from lightleak.reproductions.paper.values import PaperCell
 
 NO_DEFENSE = "none"
 STRENGTHS = {"gaussian_noise": "scale", "laplacian_noise": "scale", "random_pruning": "probability"}
-"""The setting that is the strength of each defence of Table 6."""
+"""The setting that is the strength of each defense of Table 6."""
 
 SIMULATED = ("fedavg_prior", "fedavg_no_prior", "fedavg_shared")
 """Attacks that know batches; to the others the labels of a batch say nothing."""
@@ -29,13 +29,13 @@ class ClientSetting:
         batch_size: images per local step (m).
         share_labels: what the server knows of the labels.
         reshuffle: batches are drawn anew in every local epoch.
-        defense: name of the defence of every local step's gradient, or ``none``.
+        defense: name of the defense of every local step's gradient, or ``none``.
         strength: its strength.
-        each_image: the defence acts on the gradient of every image of a step, as in the published code, not on their
+        each_image: the defense acts on the gradient of every image of a step, as in the published code, not on their
             mean.
         round: communication round, counted from 1; None: an untrained network of the client's own.
         n_clients: clients averaged into one update.
-        tells_epochs: the server knows E and m; else only their product with the images, the steps.
+        states_epochs: the server knows E and m; else only their product with the images, the steps.
     """
 
     epochs: int
@@ -47,7 +47,7 @@ class ClientSetting:
     each_image: bool = False
     round: int | None = None
     n_clients: int = 1
-    tells_epochs: bool = True
+    states_epochs: bool = True
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class ClientSetting:
         parts += ["each-image"] if self.each_image else []
         parts += [] if self.round is None else [f"round-{self.round}"]
         parts += [] if self.n_clients == 1 else [f"clients-{self.n_clients}"]
-        parts += [] if self.tells_epochs else ["epochs-untold"]
+        parts += [] if self.states_epochs else ["epochs-unknown"]
         return "_".join(parts)
 
     def training(self, preset: FedAvgPreset) -> LocalTraining:
@@ -79,16 +79,16 @@ class ClientSetting:
         return self.epochs * -(-rows // self.batch_size)
 
     def make_defense(self) -> UpdateDefense | None:
-        """The clients' defence, of the gradient of every local step.
+        """The clients' defense, of the gradient of every local step.
 
         Raises:
-            UsageError: no such defence in Table 6, or a strength that it does not take.
+            UsageError: no such defense in Table 6, or a strength that it does not take.
         """
         if self.defense == NO_DEFENSE:
             return None
         if self.defense not in STRENGTHS or self.strength is None:
             known = ", ".join(STRENGTHS)
-            raise UsageError(f"the paper's defences are {known}, each with a strength; got {self.defense!r}")
+            raise UsageError(f"the paper's defenses are {known}, each with a strength; got {self.defense!r}")
         made = UPDATE_DEFENSES.get(self.defense)(**{STRENGTHS[self.defense]: self.strength})
         return EachImage(made, self.batch_size) if self.each_image else made
 
@@ -166,5 +166,5 @@ def clients_of(cell: PaperCell, each_image: bool = False, by_batch: bool = False
         each_image=defended and each_image,
         round=cell.round,
         n_clients=cell.n_clients or 1,
-        tells_epochs=cell.assumed_epochs is None,
+        states_epochs=cell.assumed_epochs is None,
     )
