@@ -15,6 +15,7 @@ from lightleak.experiments import campaign
 from lightleak.experiments.clients import Federation
 from lightleak.experiments.unit import run_pack
 from lightleak.reproductions import reproduce as module
+from lightleak.reproductions.comparison import load_comparison
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.reproduce import RUN_FILE, list_reproductions, reproduce
 from lightleak.reproductions.settings import Selection
@@ -87,6 +88,25 @@ def test_folder_holds_results_and_comparison(tmp_path: Path, silent: Console) ->
     assert "Random is that of the published code" in page and "GradInversion" not in page
     assert (tmp_path / "run" / "environment.json").is_file()
     assert not (tmp_path / "run" / "reconstructions").exists()
+
+
+def test_every_cell_is_a_typed_row_with_both_values(tmp_path: Path, silent: Console) -> None:
+    compared = run(tmp_path / "run", silent)
+    rows = load_comparison(tmp_path / "run")
+    assert [(row.table, row.paper, row.page, row.metric) for row in rows] == [
+        ("tableak-made1", "Nobody, 2026", "p. 1", one.cell.metric) for one in compared
+    ]
+    for row, one in zip(rows, compared, strict=True):
+        assert (row.value, row.n, row.low, row.high) == (one.ours.mean, 2, one.ours.low, one.ours.high)
+        assert row.printed == one.cell.mean and row.printed_error == pytest.approx(5 / math.sqrt(50))
+        assert row.cell["batch_size"] == one.cell.batch_size and row.attack == one.cell.attack
+        own = [
+            r
+            for r in rows_of(tmp_path / "run")
+            if r["attack"] == row.attack and r["labels"] == (one.cell.labels or "true")
+        ]
+        own = [r for r in own if r["batch_size"] == one.cell.batch_size]
+        assert row.seconds == pytest.approx(sum(r["seconds"] for r in own))
 
 
 def test_more_batches_and_attacks_add_to_a_folder(

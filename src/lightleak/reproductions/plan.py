@@ -132,14 +132,14 @@ def pack_seconds(pack: Pack, folder: Path, device: torch.device, seconds: float)
 
     def report(amount: float) -> None:
         seen.append((time.perf_counter() - began, amount))
-        if seen[-1][0] > seconds and len(seen) > 1:
+        if seen[-1][0] > seconds:
             raise _EnoughError
 
     try:
         with one_thread():
             pack.run(folder, device, report)
     except _EnoughError:
-        first, last = seen[0], seen[-1]  # what comes before the first report also prepares the pack
+        (start, done), (end, _) = seen[0], seen[-1]  # before the first report the pack is also prepared
         later = sum(amount for _, amount in seen[1:])
-        return first[0] + (pack.cost - first[1]) * (last[0] - first[0]) / later
+        return start + (pack.cost - done) * ((end - start) / later if later else start / done)
     return time.perf_counter() - began
