@@ -45,7 +45,7 @@ TABLE = PaperTable(
         cell(attack="random", batch_size=3, metric="rmse", unit="deviations", mean=1.0),
     ),
     table=1,
-    run="fedsgd",
+    run="tableak.fedsgd.GradientAttacks",
 )
 
 

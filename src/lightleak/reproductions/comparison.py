@@ -92,17 +92,13 @@ class Compared:
     def row(self, table: PaperTable) -> ValueRow:
         """The cell of ``table`` with both values."""
         cell, ours = self.cell, self.ours
+        shared = ("metric", "dataset", "protocol", "defense", "column", "property_name")
         return ValueRow(
+            **{name: getattr(cell, name) for name in shared},
             attack=cell.attack or NONE,
-            dataset=cell.dataset,
             target=cell.network,
-            protocol=cell.protocol,
-            defense=cell.defense,
             seconds=self.seconds,
-            metric=cell.metric,
             value=ours.mean,
-            column=cell.column,
-            property_name=cell.property_name,
             paper=table.source,
             table=table.name,
             page=table.page,

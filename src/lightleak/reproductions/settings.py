@@ -48,33 +48,29 @@ class Selection:
         if not self.seeds:
             raise UsageError("--seeds must be at least 1")
 
+    @property
+    def allowed(self) -> dict[str, tuple[object, ...] | None]:
+        """What a cell may have by the words of a message; None: anything."""
+        return {
+            "dataset": None if self.dataset is None else (self.dataset,),
+            "batch sizes": self.batch_sizes,
+            "attacks": self.attacks,
+            "labels": None if self.labels is None else (self.labels,),
+            "settings": self.settings,
+        }
+
     def chosen(self) -> str:
         """What narrows the reproduction down, for messages.
 
         >>> Selection(dataset="adult", batch_sizes=(8, 16)).chosen()
         'dataset adult, batch sizes 8,16'
         """
-        sizes = self.batch_sizes and ",".join(map(str, self.batch_sizes))
-        attacks = self.attacks and ",".join(self.attacks)
-        settings = self.settings and ",".join(self.settings)
-        chosen = {
-            "dataset": self.dataset,
-            "batch sizes": sizes,
-            "attacks": attacks,
-            "labels": self.labels,
-            "settings": settings,
-        }
-        return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None)
+        return ", ".join(f"{word} {','.join(map(str, of))}" for word, of in self.allowed.items() if of is not None)
 
     def keeps(self, cell: PaperCell) -> bool:
         """Whether the selection contains this cell."""
-        return (
-            (self.dataset is None or cell.dataset in (None, self.dataset))
-            and (self.batch_sizes is None or cell.batch_size in (None, *self.batch_sizes))
-            and (self.attacks is None or cell.attack in (None, *self.attacks))
-            and (self.labels is None or cell.labels in (None, self.labels))
-            and (self.settings is None or setting_name(cell) in (None, *self.settings))
-        )
+        found = (cell.dataset, cell.batch_size, cell.attack, cell.labels, setting_name(cell))
+        return all(of is None or one in (None, *of) for one, of in zip(found, self.allowed.values(), strict=True))
 
 
 def setting_name(cell: PaperCell) -> str | None:

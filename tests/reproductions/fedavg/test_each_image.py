@@ -7,8 +7,8 @@ import torch
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import generator
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.defenses.horizontal.random_pruning import RandomPruning
+from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.sparsification import RandomPruning
 from lightleak.reproductions.fedavg.each_image import EachImage
 
 

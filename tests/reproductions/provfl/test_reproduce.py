@@ -73,7 +73,7 @@ def test_cells_of_one_training_share_it():
 
 
 @pytest.mark.parametrize("published", [False, True])
-@pytest.mark.parametrize("name", [name for name in NAMES if load_paper_table(name).run == "provfl"])
+@pytest.mark.parametrize("name", [name for name in NAMES if load_paper_table(name).run == "provfl.grid.SplitTrainings"])
 def test_every_cell_gets_one_value_per_training(name, published):
     """Rows as the planned units would leave them; no cell may take another's, or one twice."""
     table = load_paper_table(name)

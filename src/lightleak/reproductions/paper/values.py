@@ -1,8 +1,8 @@
 """The values a paper prints, as typed cells that our own results are compared with.
 
 A file ``reproductions/paper/<paper>/<name>.yaml`` holds one table, or one figure that shows curves but no numbers
-(``cells`` is then empty, ``description`` says what is drawn and ``drawn`` which points). ``run`` names the kind of
-reproduction that measures its cells (`lightleak.reproductions.reproduce.KINDS`). A new paper is a new folder of files.
+(``cells`` is then empty, ``description`` says what is drawn and ``drawn`` which points). ``run`` names the class below
+``lightleak.reproductions`` that measures its cells. A new paper is a new folder of files.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -152,8 +152,8 @@ class PaperTable:
         description: what a figure draws.
         notes: deviations inside the paper and settings that it leaves unsaid.
         drawn: the points that a figure draws, as cells without a printed value.
-        run: the kind of reproduction that measures the cells; None where there is none.
-        options: settings of that kind.
+        run: the class that measures the cells, such as ``tableak.fedsgd.GradientAttacks``; None where there is none.
+        options: settings of that class.
         ours: notes on how our values are measured.
 
     Raises:

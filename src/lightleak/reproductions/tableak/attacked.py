@@ -6,7 +6,7 @@ from functools import cache, partial
 from typing import Any
 
 from lightleak.attacks.random_baseline import AS_PUBLISHED
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import Federation, FreshClients, FreshFedAvgClients, Population
 from lightleak.experiments.config import AuditConfig, DataConfig, TargetConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.campaign import Pack
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Row, Rows, Work
