@@ -35,7 +35,7 @@ KEYS = ("unit", *CONDITION, *REPETITION, AVERAGED)
 """Columns of the CSV file that name an observation."""
 
 METHOD = ("attack", "label", "variant", "labels", "latent_search", "setting")
-"""Keys that tell one attack of the run from another."""
+"""Keys that distinguish the attacks of a run."""
 
 WITHOUT_COLUMN = {"class": "all"}
 """Value of a key that the CSV file has no column for, where a run has rows for each of several."""
@@ -57,7 +57,7 @@ class Compared:
     Attributes:
         condition: what all its observations share, of the keys in `CONDITION`.
         method: name of the user's method.
-        attack: the attack of the run, with what tells it from others of the same name.
+        attack: the attack of the run, with what distinguishes it from others of the same name.
         metric: name of the score.
         own: mean of the user's method.
         ours: mean of the attack, on the same observations.
@@ -223,7 +223,7 @@ def _matched(line: _Line, rows: Sequence[Row]) -> list[Row]:
     if differing:
         raise UsageError(
             f"line {line.number} ({said}) matches several observations, which differ in {', '.join(differing)}: add "
-            f"{'this column' if len(differing) == 1 else 'columns that tell them apart'}"
+            f"{'this column' if len(differing) == 1 else 'columns that distinguish them'}"
         )
     return found
 
@@ -247,7 +247,7 @@ def _some(values: Sequence[str], most: int = 8) -> str:
 
 
 def _by_attack(matched: Iterable[Row], rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return the rows of one observation by attack; the name says what tells it from others in the same condition."""
+    """Return the rows of one observation by attack, with what distinguishes it from others in the same condition."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in matched:
         groups[_values(row, METHOD)].append(row)

@@ -210,7 +210,7 @@ def _with_points(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
 
 
 def _require_distinct(names: Iterable[object], title: str) -> None:
-    """Raise `DataError` for repeated names of columns, which pandas would tell apart by a number."""
+    """Raise `DataError` for repeated names of columns, to which pandas would append a number."""
     if repeated := sorted(str(name) for name, n in Counter(names).items() if n > 1):
         raise DataError(f"column names of {title!r} must differ from each other; repeated: {repeated}; rename them")
 

@@ -33,7 +33,7 @@ Outcome = tuple[list[Compared], Rows, list[str]]
 
 CPU = torch.device("cpu")
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
-"""Columns of rows that separate the groups of a summary, besides those of every audit."""
+"""Columns of rows that separate the groups of a summary, in addition to those of every audit."""
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,7 @@ class Reproduction(ABC):
         return [*self.table.ours, *(note(paper, name, **values) for name, values in filled.items())]
 
     def leave(self, rows: Rows, folder: Path) -> None:  # noqa: B027  optional
-        """Write what belongs in the run folder besides results and comparison."""
+        """Write what belongs in the run folder in addition to results and comparison."""
 
 
 class FactTable(Reproduction):

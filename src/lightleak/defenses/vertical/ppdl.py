@@ -74,7 +74,7 @@ class PpdlDefense(VerticalDefense):
 
     def describe(self) -> str:
         """See `VerticalDefense`."""
-        rest = ", the rest as they are where entries run out" if self.as_published else ""
+        rest = ", the rest unchanged where entries run out" if self.as_published else ""
         return f"{self.ratio:.0%} of the gradients, noisy, at epsilon {self.epsilon:g}{rest}"
 
 

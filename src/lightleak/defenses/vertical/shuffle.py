@@ -25,7 +25,7 @@ from lightleak.defenses.vertical.defense import (
         needs=("The victim gives up the truth of the rows it disorders.",),
         deviates=(
             "Once, before training, as the text says; the published code disorders the first batches of every epoch, "
-            "and by the way overwrites some rows with others.",
+            "and overwrites some rows with others.",
         ),
     ),
 )

@@ -115,7 +115,7 @@ def observe(clients: ImageClients, setting: ClientSetting, index: int, folder: P
 
 
 def facts(clients: ImageClients, setting: ClientSetting, name: str, index: int, update: ClientUpdate) -> dict[str, Any]:
-    """What the row of a unit says besides its scores."""
+    """Everything in the row of a unit except its scores."""
     rows = clients.preset.rows
     return {
         "unit": unit_id(clients, name, index),

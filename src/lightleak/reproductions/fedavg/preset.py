@@ -112,7 +112,7 @@ class FedAvgPreset:
     def attack_options(self, attack: str, epochs: int, batches: int) -> dict[str, Any]:
         """Settings of an attack beyond those that its name already says.
 
-        App. B.2's weights go with the distance of updates that the published code minimises, not with the cosine
+        App. B.2's weights go with the distance of updates that the published code minimizes, not with the cosine
         distance of the text: so does ``published_objective``. That code divides the distance by the batches that a
         simulation has variables for and doubles it in the end (`MATCHING_WEIGHT`).
 

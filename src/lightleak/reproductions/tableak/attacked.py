@@ -127,7 +127,7 @@ def setting_of(cell: PaperCell, options: Mapping[str, Any], **changed: Any) -> S
 
     Args:
         cell: the cell.
-        options: settings of the attack besides those that the cell states; the baseline has none.
+        options: settings of the attack in addition to those that the cell states; the baseline has none.
         changed: further fields of the setting.
     """
     assert cell.dataset is not None and cell.attack is not None and cell.batch_size is not None

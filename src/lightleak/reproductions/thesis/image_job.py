@@ -229,7 +229,7 @@ def _bytes(pixels: Tensor) -> np.ndarray:
 def public_samples(
     target: ImageResNet, public: LabeledImages, chosen: PseudoLabels, labels: Tensor, seed: int, device: torch.device
 ) -> ImageSamples:
-    """Pseudo-labelled public images, drawn with replacement."""
+    """Pseudo-labeled public images, drawn with replacement."""
     began = time.perf_counter()
     u = torch.rand(len(labels), generator=generator(seed, "public images"), dtype=torch.float64)
     count = chosen.used[labels]
