@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from markupsafe import Markup
 
-from lightleak.core.intermediate_results import KINDS
+from lightleak.core.parties import KINDS
 from lightleak.core.results import NONE, VerticalRow
 from lightleak.report.charts import EstimateRow, Style, ends_of, estimate_chart, legend_mark, series_style
 from lightleak.report.compare import by_key, differing

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.metrics.summary import summarize
+from lightleak.core.summary import summarize
 from lightleak.report.compare import Group, Score, apart, by_key, fixed, group_rows, paired
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
