@@ -31,6 +31,12 @@ Rows = list[Row]
 Outcome = tuple[list[Compared], Rows, list[str]]
 """Cells with our values, rows of ``results.json``, notes on our values."""
 
+Plan = Callable[[Path, torch.device], Sequence[Pack]]
+"""Makes packs for a run folder and a device."""
+
+AuditPlan = Callable[[Any, torch.device], Sequence[Pack]]
+"""Makes packs from the config of an audit, for a device."""
+
 CPU = torch.device("cpu")
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
 """Columns of rows that separate the groups of a summary, in addition to those of every audit."""
@@ -82,13 +88,24 @@ class Stage:
         rehearse: writes untrained stand-ins for what earlier stages leave in a folder, so that ``--plan`` can time it.
     """
 
-    plan: Callable[[Path, torch.device], Sequence[Pack]]
+    plan: Plan
     noun: str = "attacks"
     place: str = ""
     reported: bool = True
     config: Any = None
     needs: str | None = None
     rehearse: Callable[[Path], None] | None = None
+
+
+def plan_of(make: AuditPlan, config: Any) -> Plan:
+    """The plan of a stage whose packs an audit's own plan makes."""
+    return partial(_planned, make, config)
+
+
+def _planned(
+    make: Callable[[Any, torch.device], Sequence[Pack]], config: Any, folder: Path, device: torch.device
+) -> Sequence[Pack]:
+    return make(config, device)
 
 
 class Reproduction(ABC):

@@ -76,16 +76,16 @@ class Selection:
 def setting_name(cell: PaperCell) -> str | None:
     """What ``--settings`` calls the setting of a cell, where its table has named ones.
 
-    That is a setting of the thesis's Table 4.3, or local epochs x batches of a FedAvg client.
+    That is a setting of the thesis's Table 4.3, or the local epochs of a FedAvg client x its batches (TabLeak) or the
+    size of its batches (Dimitrov et al.).
 
     >>> setting_name(PaperCell("cell_accuracy", "percent", 72.8, local_epochs=10, local_batches=4))
     '10x4'
     """
     if cell.option == "setting":
         return str(cell.value)
-    if cell.local_epochs is None or cell.local_batches is None:
-        return None
-    return f"{cell.local_epochs}x{cell.local_batches}"
+    batches = cell.local_batches or cell.local_batch_size
+    return None if cell.local_epochs is None or batches is None else f"{cell.local_epochs}x{batches}"
 
 
 def check_settings(cells: Iterable[PaperCell], selection: Selection) -> None:
@@ -109,13 +109,16 @@ def offered(cells: Iterable[PaperCell]) -> str:
     return f"it has {'; '.join(text for text in texts if not text.endswith(' '))}"
 
 
-def selected(table: PaperTable, cells: Sequence[PaperCell], selection: Selection) -> list[PaperCell]:
-    """The cells of a table that are selected.
+def selected(
+    table: PaperTable, cells: Sequence[PaperCell], selection: Selection, asked: Selection | None = None
+) -> list[PaperCell]:
+    """The cells of a table that are selected; ``asked`` is what the user selected, where that is not ``selection``.
 
     Raises:
         UsageError: none is.
     """
     kept = [cell for cell in cells if selection.keeps(cell)]
     if not kept:
-        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}; {offered(cells)}")
+        chosen = (asked or selection).chosen()
+        raise UsageError(f"nothing of {table.name} is left to run with {chosen}; {offered(cells)}")
     return kept

@@ -13,12 +13,15 @@ import pytest
 import torch
 from PIL import Image
 
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import UsageError
 from lightleak.reproductions.fedavg import figures
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.figures import PictureGrid
+from lightleak.reproductions.fedavg.figures import EpochInversion, PictureGrid, epochs_of
 from lightleak.reproductions.fedavg.pictures import kept_pictures, order_of, pictures_file, to_bytes, write_figure
 from lightleak.reproductions.fedavg.preset import FedAvgPreset
+from lightleak.reproductions.fedavg.setting import ClientSetting
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection
@@ -109,3 +112,16 @@ def test_images_are_put_in_the_order_of_the_true_ones() -> None:
     shuffled = torch.tensor([3, 1, 4, 0, 2])
     assert torch.equal(true[shuffled][order_of(true, true[shuffled])], true)
     assert to_bytes(torch.tensor([2.0, 1 / 255])).tolist() == [255, 1]
+
+
+def test_mean_of_the_epochs_is_what_the_attack_returns(clients: ImageClients) -> None:
+    update, _ = clients.observe(ClientSetting(3, 2), 0)
+    attack = ATTACKS.get("fedavg_prior")(**clients.preset.attack_options("fedavg_prior", 3, 2))
+    assert isinstance(attack, FedAvgInversion)
+    usual = attack.run(update, seed=1)
+    apart = EpochInversion(attack.name, attack.citation, attack.config).run(update, seed=1)
+    assert apart.encoded.shape == (3 * 4, 64)
+    epochs = epochs_of(attack.codec(update, torch.device("cpu")), apart, 4)
+    assert epochs.shape == (3, 4, 64) and not torch.allclose(epochs[0], epochs[1])
+    assert torch.allclose(epochs.mean(0), usual.encoded, atol=1e-6)
+    assert torch.equal(apart.labels[:4], usual.labels)

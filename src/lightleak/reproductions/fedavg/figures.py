@@ -8,19 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
+from lightleak.attacks.gradient_inversion.fedavg.simulate.problem import schedule_of
+from lightleak.attacks.gradient_inversion.optimize.pooling import align_rows
+from lightleak.attacks.gradient_inversion.optimize.shell import Posed
+from lightleak.attacks.gradient_inversion.tables.codec import RowCodec
 from lightleak.core.errors import UsageError
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.unit import write_whole
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.epochs import EpochInversion, epochs_of
 from lightleak.reproductions.fedavg.job import attack_row, unit_id
 from lightleak.reproductions.fedavg.pictures import kept_pictures, order_of, pictures_file, write_figure
 from lightleak.reproductions.fedavg.setting import AttackSetting, setting_of
 from lightleak.reproductions.fedavg.tables import ImageStudy, attack_facts, stand_in_notes
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import CPU, Place, Row, Rows, Work
+from lightleak.reproductions.settings import selected
 
 TITLES = {
     "fedavg_prior": "Ours (prior)",
@@ -44,15 +51,10 @@ class PictureGrid(ImageStudy):
         datasets, dataset = list(dict.fromkeys(cell.dataset for cell in self.table.drawn)), self.preset.dataset
         if not self.preset.is_stand_in and dataset not in datasets:
             raise UsageError(f"{self.table.name} shows {' and '.join(map(str, datasets))}, got --dataset {dataset}")
-        shown, attacks = dataset if dataset in datasets else datasets[0], self.selection.attacks
-        cells = [
-            replace(cell, batch_size=self.preset.rows)
-            for cell in self.table.drawn
-            if cell.dataset == shown and (attacks is None or cell.attack in attacks)
-        ]
-        if not cells:
-            raise UsageError(f"nothing of {self.table.name} is left to run with {self.selection.chosen()}")
-        return cells
+        shown = dataset if dataset in datasets else datasets[0]
+        asked = replace(self.selection, batch_sizes=None)
+        cells = selected(self.table, self.table.drawn, replace(asked, dataset=shown), asked)
+        return [replace(cell, batch_size=self.preset.rows) for cell in cells]
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One attack per method, on the first client of the first seed."""
@@ -111,3 +113,31 @@ def attack_with_pictures(
     kept += [kept_pictures(caption, images[order], true) for caption, images in shown.items()]
     write_whole(pictures_file(at.folder, unit_id(clients, name, 0)), json.dumps(kept))
     return [attack_row(clients, setting, name, 0, (update, truth), found)]
+
+
+class EpochInversion(FedAvgInversion):
+    """`FedAvgInversion` of one client that returns the rows of every local epoch, one epoch after the other."""
+
+    def pose(
+        self, pairs: Sequence[tuple[ClientUpdate, int]], codec: RowCodec, device: torch.device, dtype: torch.dtype
+    ) -> Posed:
+        """The same problem; rows are its variables."""
+        posed = super().pose(pairs, codec, device, dtype)
+        copies = schedule_of(pairs[0][0], self.config).copies
+        return replace(posed, labels=posed.labels.repeat(1, copies), rows=_unchanged, variables_of=_unchanged)
+
+
+def epochs_of(codec: RowCodec, found: Reconstruction, n_rows: int) -> Tensor:
+    """What an `EpochInversion` found, ``[epochs, n, d]``; their mean is what `FedAvgInversion` finds (Algorithm 3).
+
+    Args:
+        codec: of the update.
+        found: with the rows of all epochs.
+        n_rows: rows of an epoch.
+    """
+    epochs = found.encoded.unflatten(0, (-1, n_rows))
+    return align_rows(codec.similarity, epochs[:1], epochs)
+
+
+def _unchanged(rows: Tensor) -> Tensor:
+    return rows

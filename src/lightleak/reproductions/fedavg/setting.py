@@ -1,14 +1,17 @@
 """The clients and the attack behind a cell of the FedAvg paper."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.local_training import LocalTraining
-from lightleak.reproductions.fedavg.each_image import EachImage
 from lightleak.reproductions.fedavg.preset import FedAvgPreset
 from lightleak.reproductions.paper.values import PaperCell
 
@@ -18,6 +21,46 @@ STRENGTHS = {"gaussian_noise": "scale", "laplacian_noise": "scale", "random_prun
 
 SIMULATED = ("fedavg_prior", "fedavg_no_prior", "fedavg_shared")
 """Attacks that know batches; to the others the labels of a batch say nothing."""
+
+
+@dataclass(frozen=True)
+class EachImage(UpdateDefense):
+    """The mean of ``images`` independent applications of a defense.
+
+    Noise that is added to the gradient of every image and then averaged is exactly this. Random pruning is not: there
+    every image's own gradient is masked; what is masked here is their mean, with as many masks.
+
+    Attributes:
+        inner: the defense of one gradient.
+        images: gradients in a mean.
+
+    Raises:
+        UsageError: fewer than one.
+    """
+
+    name: ClassVar[str] = "each_image"
+    citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1 (its code)"
+
+    inner: UpdateDefense
+    images: int
+
+    def __post_init__(self) -> None:
+        if self.images < 1:
+            raise UsageError(f"each_image: images must be at least 1, got {self.images}")
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        found = [self.inner.apply(gradient, draws) for _ in range(self.images)]
+        return {name: torch.stack([one[name] for one in found]).mean(0) for name in gradient}
+
+    @property
+    def strength(self) -> float | None:
+        """That of the inner defense."""
+        return self.inner.strength
+
+    def describe(self) -> str:
+        """See `UpdateDefense.describe`."""
+        return f"{self.inner.describe()}, on the gradient of each image ({self.images} per step)"
 
 
 @dataclass(frozen=True)

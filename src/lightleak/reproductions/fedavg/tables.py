@@ -13,12 +13,12 @@ from lightleak.core.errors import UsageError
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.federation import rehearse, trained, training_work
 from lightleak.reproductions.fedavg.job import attack_work, label_work
-from lightleak.reproductions.fedavg.preset import PRESETS, PUBLISHED_STEPS, FedAvgPreset, local_settings, preset_of
+from lightleak.reproductions.fedavg.preset import PRESETS, PUBLISHED_STEPS, FedAvgPreset, preset_of
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, clients_of, setting_of
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work
-from lightleak.reproductions.settings import Selection
+from lightleak.reproductions.settings import Selection, check_settings, selected, setting_name
 
 UPDATES = 5
 """Updates behind every cell, unless ``--batches`` says otherwise; the paper has 100."""
@@ -101,18 +101,12 @@ class ImageTable(ImageStudy):
 
     def choose_cells(self) -> list[PaperCell]:
         """All selected cells; `run` are those that do not take too long on this device."""
-        narrowed = replace(self.selection, dataset=self.preset.stands_for, settings=None)
-        cells = [cell for cell in self.table.cells if narrowed.keeps(cell)]
-        if not cells:
-            chosen = replace(self.selection, dataset=self.preset.dataset).chosen()
-            raise UsageError(f"nothing of {self.table.name} is left to run with {chosen}")
-        named = local_settings(self.selection.settings or ())
-        known = dict.fromkeys(map(_local, cells))
-        if unknown := [setting for setting in named if setting not in known]:
-            listed = ", ".join(f"{epochs}x{size}" for epochs, size in known)
-            raise UsageError(f"--settings must be among {listed}, got {unknown[0][0]}x{unknown[0][1]}")
-        cells = [cell for cell in cells if not named or _local(cell) in named]
-        waits = self.simulates and not named and self.device.type == "cpu"
+        asked = self.selection
+        narrowed = replace(asked, dataset=self.preset.stands_for)
+        of_dataset = [cell for cell in self.table.cells if cell.dataset == narrowed.dataset]
+        check_settings(of_dataset, narrowed)
+        cells = selected(self.table, of_dataset, narrowed, replace(asked, dataset=self.preset.dataset))
+        waits = self.simulates and not asked.settings and self.device.type == "cpu"
         self.left_out = [c for c in cells if waits and clients_of(c).steps(self.preset.rows) >= LONG_STEPS]
         self.run = [cell for cell in cells if cell not in self.left_out]
         return cells
@@ -179,9 +173,9 @@ class ImageTable(ImageStudy):
 
     def where(self, cell: PaperCell) -> Row | None:
         """The rows of the cell's setting; nothing for a cell that is not run here."""
-        return None if cell in self.left_out else {"setting": self.setting_name(cell)}
+        return None if cell in self.left_out else {"setting": self.rows_setting(cell)}
 
-    def setting_name(self, cell: PaperCell) -> str:
+    def rows_setting(self, cell: PaperCell) -> str:
         """Name of the setting behind a cell."""
         return self.setting(cell).name
 
@@ -192,8 +186,8 @@ class ImageTable(ImageStudy):
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What a reader of the comparison must know, the most important first."""
-        is_attacked, left = bool(self.attack_settings()), [(c.local_epochs, c.local_batch_size) for c in self.left_out]
-        names = ",".join(dict.fromkeys(f"{epochs}x{size}" for epochs, size in left))
+        is_attacked = bool(self.attack_settings())
+        names = ",".join(dict.fromkeys(str(setting_name(cell)) for cell in self.left_out))
         other = ", ".join(sorted({str(cell.dataset) for cell in self.table.cells} - {self.preset.stands_for}))
         return {
             "own_network": self.table.name != "fedavg-table7",
@@ -217,10 +211,10 @@ class DefendedImages(ImageTable):
         settings = dict.fromkeys(self.client_setting(cell) for cell in self.run if cell.attack is None)
         return [training_work(own, setting, self.preset.rounds) for setting in settings for own in self.clients]
 
-    def setting_name(self, cell: PaperCell) -> str:
-        """See `ImageTable.setting_name`."""
+    def rows_setting(self, cell: PaperCell) -> str:
+        """See `ImageTable.rows_setting`."""
         if cell.attack is not None:
-            return super().setting_name(cell)
+            return super().rows_setting(cell)
         return f"training_{trained(self.client_setting(cell)).name}"
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
@@ -246,10 +240,6 @@ class ImageLabels(ImageTable):
         """See `Reproduction.column`."""
         return "label_errors"
 
-    def setting_name(self, cell: PaperCell) -> str:
-        """See `ImageTable.setting_name`."""
+    def rows_setting(self, cell: PaperCell) -> str:
+        """See `ImageTable.rows_setting`."""
         return f"{cell.variant}_{self.client_setting(cell).name}"
-
-
-def _local(cell: PaperCell) -> tuple[int, int]:
-    return cell.local_epochs or 0, cell.local_batch_size or 0

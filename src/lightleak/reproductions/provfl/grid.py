@@ -2,15 +2,11 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from lightleak.core.errors import LightLeakError
 from lightleak.experiments.kinds.vertical.config import VerticalConfig, VerticalDataConfig
-from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
+from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole
 from lightleak.reproductions.paper.settings import paper_settings
@@ -23,7 +19,7 @@ from lightleak.reproductions.provfl.settings import (
     epoch_of,
     training_of,
 )
-from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of
 
 COMPANIONS: dict[str, dict[str, Any]] = {"provfl_b_mixture": {}, "provfl_b_discriminant": {}, "aia_adjusted": {}}
 """Attacks added to every training where a table has the option ``companions`` and splits are honest: what an attacker
@@ -74,7 +70,7 @@ class SplitTrainings(Reproduction):
         """One audit per training, each in its own folder."""
         noun = "attacks in split trainings"
         return [
-            Stage(partial(_jobs, config), noun, training.name, config=config, needs=training.dataset)
+            Stage(plan_of(plan_jobs, config), noun, training.name, config=config, needs=training.dataset)
             for training, config in self.audits.items()
         ]
 
@@ -132,10 +128,6 @@ class AttackSeconds(SplitTrainings):
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What the seconds are of."""
         return {**super().remarks(rows), "seconds": True, "published_seconds": self.selection.as_published}
-
-
-def _jobs(config: VerticalConfig, folder: Path, device: torch.device) -> list[Job]:
-    return plan_jobs(config, device)
 
 
 def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:

@@ -4,7 +4,6 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +18,7 @@ from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.kinds.released.world import prepare_world
 from lightleak.metrics.summary import Summary, summarize, summarize_by
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, scale
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of, scale
 from lightleak.reproductions.settings import selected
 from lightleak.reproductions.thesis.settings import THESIS, setting
 
@@ -62,8 +61,8 @@ class ReleasedAudits(Reproduction):
         for name, config in self.audits.items():
             place = f"setting-{name}"
             found += [
-                Stage(partial(_models, config), "models trained", place, reported=False, config=config),
-                Stage(partial(_attacks, config), "evaluations of attacks", place, config=config),
+                Stage(plan_of(plan_models, config), "models trained", place, reported=False, config=config),
+                Stage(plan_of(plan_attacks, config), "evaluations of attacks", place, config=config),
             ]
         return found
 
@@ -111,7 +110,7 @@ class TargetQuality(ReleasedAudits):
     def stages(self) -> Sequence[Stage]:
         """The targets alone."""
         return [
-            Stage(partial(_targets, config), "models trained", f"setting-{name}", config=config)
+            Stage(plan_of(_targets, config), "models trained", f"setting-{name}", config=config)
             for name, config in self.audits.items()
         ]
 
@@ -235,13 +234,5 @@ def _alpha(cell: PaperCell) -> str:
     return f"alpha1 {cell.value:g}"
 
 
-def _models(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
-    return plan_models(config)
-
-
-def _attacks(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
-    return plan_attacks(config)
-
-
-def _targets(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
+def _targets(config: ReleasedConfig, device: torch.device) -> Sequence[Pack]:
     return [pack for pack in plan_models(config) if pack.role == "target"]
