@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.core.results import FILE_NAME, NONE, read_results
 from lightleak.report.intervals import Estimate, estimate, paired_difference
 
 Row = Mapping[str, Any]
-
-RESULTS = "results.json"
 
 CONDITION = (
     *("dataset", "target", "evaluation", "protocol", "batch_size", "local_epochs", "local_batches"),
@@ -123,15 +122,9 @@ def compare_with(folder: Path, file: Path) -> list[Compared]:
 
 
 def _read_rows(folder: Path) -> list[Row]:
-    try:
-        rows = json.loads((folder / RESULTS).read_text(encoding="utf-8"))["rows"]
-    except FileNotFoundError as error:
-        raise UsageError(f"{folder} is no run folder: it has no {RESULTS}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder / RESULTS} cannot be read: {type(error).__name__}: {error}") from error
-    found: list[Row] = [row for row in rows if isinstance(row, dict) and row.get("attack") not in (None, "none")]
+    found: list[Row] = [row.to_dict() for row in read_results(folder) if row.attack != NONE]
     if not found:
-        raise UsageError(f"{folder / RESULTS} has no row of an attack; name the folder of an audit")
+        raise UsageError(f"{folder / FILE_NAME} has no row of an attack; name the folder of an audit")
     return found
 
 

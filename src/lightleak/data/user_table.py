@@ -95,17 +95,8 @@ def load_table(
         citation="",
         notes="Schema inferred from the table." if given is None else "Schema given by the user.",
     )
-    parts = holdout(len(frame), test_fraction, seed)
-    table = cut_table(card, schema, frame, *parts)
-    if given is None:
-        table = replace(table, possible_codes=possible_codes(frame, schema))
-    if group is None or group in schema.names:
-        return table
-    train, test = (
-        part.assign(**{group: frame[group].to_numpy()[rows]})
-        for part, rows in zip((table.train, table.test), parts, strict=True)
-    )
-    return replace(table, train=train, test=test)
+    table = cut_table(card, schema, frame, *holdout(len(frame), test_fraction, seed), group=group)
+    return table if given is not None else replace(table, possible_codes=possible_codes(frame, schema))
 
 
 def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str]) -> TableSchema:
