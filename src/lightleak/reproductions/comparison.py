@@ -90,7 +90,7 @@ class Compared:
         return not math.isnan(self.difference) and self.cell.unit not in NOT_COMPARED and self.same_data
 
     def row(self, table: PaperTable) -> ValueRow:
-        """The cell of ``table`` with both values."""
+        """Return the cell of ``table`` as a typed row with both values."""
         cell, ours = self.cell, self.ours
         shared = ("metric", "dataset", "protocol", "defense", "column", "property_name")
         return ValueRow(
@@ -116,7 +116,7 @@ class Compared:
 
 
 def comparison_json(table: PaperTable, compared: Sequence[Compared]) -> str:
-    """The text of `COMPARISON_FILE`."""
+    """Return the text of `COMPARISON_FILE`."""
     rows = [one.row(table).to_dict() for one in compared]
     return json.dumps({"schema_version": SCHEMA_VERSION, "rows": rows}, indent=1)
 
@@ -133,7 +133,7 @@ def load_comparison(folder: Path) -> tuple[ValueRow, ...]:
 
 
 def tolerance(cell: PaperCell) -> float:
-    """How far from the printed value ours may lie and still agree, in the cell's unit.
+    """Return the largest difference from the printed value that counts as agreement, in the cell's unit.
 
     3 points of percentages; `ERROR_TOLERANCE` of an estimated fraction's error; `UTILITY_TOLERANCE` of a utility as a
     fraction; of every other number, what rounding hides in its last printed digit.
@@ -158,7 +158,7 @@ def _is_utility(cell: PaperCell) -> bool:
 
 
 def _half_digit(printed: float) -> float:
-    """Half a unit of the last digit the paper prints, with room for the float itself.
+    """Return half a unit of the last printed digit, with room for rounding of the float.
 
     >>> round(_half_digit(4.2), 6), round(_half_digit(33699.0), 6)
     (0.05, 0.5)
@@ -170,7 +170,7 @@ def _half_digit(printed: float) -> float:
 def markdown(
     table: PaperTable, compared: Sequence[Compared], environment: dict[str, Any], command: str, notes: Sequence[str]
 ) -> str:
-    """The comparison as a page: one line per cell, coordinates that do not vary left out of the columns."""
+    """Return the comparison as a page: one line per cell, with columns only for coordinates that vary."""
     keys = [key for key in SHOWN if any(getattr(c.cell, key) is not None for c in compared)]
     packages = environment["packages"]
     header = [*keys, *_heads(compared), "95% interval", "n", "difference", "agrees"]
@@ -195,7 +195,7 @@ def markdown(
 
 
 def _heads(compared: Sequence[Compared]) -> tuple[str, str]:
-    """Heads of the paper's column and of ours: what each was measured on, where that is not the same."""
+    """Return the heads of the paper's column and of ours, with the data of each where they differ."""
     datasets, own = {c.cell.dataset for c in compared}, {c.stand_in for c in compared}
     if len(datasets) != 1 or len(own) != 1 or None in datasets | own:
         return "paper", "ours"
@@ -254,7 +254,7 @@ def _with_deviation(mean: float, std: float | None, unit: str) -> str:
 
 
 def _number(value: float, unit: str = "percent") -> str:
-    """Two decimals below 10 and one above, none above 1000; or as `DECIMALS` says: the precision the papers print.
+    """Format a number with the precision that the papers print: see `DECIMALS`, else by magnitude.
 
     >>> _number(79.31), _number(0.394), _number(45222), _number(8.0, "count"), _number(0.0186, "fraction")
     ('79.3', '0.39', '45222', '8', '0.0186')

@@ -29,7 +29,7 @@ SHOWN_UNITS = 3
 
 
 class _EnoughError(Exception):
-    """The probe of a pack has taken long enough."""
+    """Raised to stop the probe of a pack when its time is up."""
 
 
 def describe_reproduction(name: str, selection: Selection, device: str, workers: int, console: Console) -> None:
@@ -79,7 +79,7 @@ def describe_reproduction(name: str, selection: Selection, device: str, workers:
 
 
 def stage_lines(stage: Stage, packs: Sequence[Pack], with_config: bool = True) -> list[str]:
-    """A stage: how much it is, what it is, and the config that ``lightleak audit`` would take."""
+    """Describe a stage: its size, its units, and the config that ``lightleak audit`` would take."""
     ids = [id for pack in packs for id in pack.ids]
     place = f" in {stage.place}" if stage.place else ""
     lines = [f"stage     {stage.noun}{place}: {len(ids)} units in {len(packs)} packs"]
@@ -125,7 +125,7 @@ def estimated(
 
 
 def pack_seconds(pack: Pack, folder: Path, device: torch.device, seconds: float) -> float:
-    """Run a pack for about so many seconds, and return what the whole of it takes by the progress it reports."""
+    """Run a pack for about so many seconds and extrapolate the time of the whole pack from its progress."""
     began = time.perf_counter()
     seen: list[tuple[float, float]] = []
     (folder / "units").mkdir(parents=True, exist_ok=True)

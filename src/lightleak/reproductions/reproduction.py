@@ -1,4 +1,4 @@
-"""What every reproduction is: the cells of a paper's table, the work behind them, and our value for each.
+"""The base of all reproductions: the cells of a paper's table, the work behind them, and our value for each.
 
 A reproduction describes its work as stages of packs; `run_stages` runs them as every campaign runs its packs, so that
 device, workers, resume, progress and interruption are the same for all. A subclass says which rows are behind a cell
@@ -98,7 +98,7 @@ class Stage:
 
 
 def plan_of(make: AuditPlan, config: Any) -> Plan:
-    """The plan of a stage whose packs an audit's own plan makes."""
+    """Return the plan of a stage that runs packs of an audit."""
     return partial(_planned, make, config)
 
 
@@ -141,7 +141,7 @@ class Reproduction(ABC):
         return selected(self.table, self.table.cells or self.table.drawn, self.selection)
 
     def prepare(self) -> None:  # noqa: B027  optional
-        """Work out what is run, and raise for what would fail in the middle of it; nothing is written yet."""
+        """Plan the work and raise for anything that would fail in the middle of it; nothing is written yet."""
 
     def stages(self) -> Sequence[Stage]:
         """The work, in order."""
@@ -152,23 +152,23 @@ class Reproduction(ABC):
         return ()
 
     def repeated(self, most: int) -> list[tuple[int, int]]:
-        """Every root seed with the numbers of its batches: those of ``--batches``, or ``most``."""
+        """Return every root seed with the numbers of its batches: as many as ``--batches`` says, or ``most``."""
         return [(seed, i) for seed in self.selection.seeds for i in range(self.selection.batches or most)]
 
     def row(self, row: Row, stage: Stage, unit: str) -> Row | None:
-        """A row of ``results.json`` from one of a finished unit; None leaves it out."""
+        """Return a row of a finished unit as a row of ``results.json``; None leaves it out."""
         return row
 
     def finish(self, rows: Rows) -> Rows:
-        """All rows of ``results.json``, from those of the stages."""
+        """Return all rows of ``results.json``, given those of the stages."""
         return rows
 
     @abstractmethod
     def where(self, cell: PaperCell) -> Mapping[str, Any] | None:
-        """Values that a row behind a cell has; None where nothing is run for the cell."""
+        """Return the keys and values that identify the rows behind a cell; None where nothing is run for it."""
 
     def column(self, cell: PaperCell) -> str:
-        """Column in which the cell's number is found."""
+        """Return the key of ``results.json`` that holds the cell's number."""
         return self.columns.get(cell.metric, cell.metric)
 
     def behind(self, cell: PaperCell, rows: Rows) -> Rows:
@@ -188,15 +188,15 @@ class Reproduction(ABC):
         return summarize(self.values(cell, rows))
 
     def is_comparable(self, cell: PaperCell) -> bool:
-        """Whether our value is measured on the paper's own table."""
+        """Return whether our value was measured on the paper's own data, so that agreement can be judged."""
         return True
 
     def stand_in(self, cell: PaperCell) -> str | None:
-        """What our value is measured on instead."""
+        """Return the data that replace the paper's; None where they are the paper's."""
         return None
 
     def is_fact(self, cell: PaperCell) -> bool:
-        """Whether one value is all there is."""
+        """Return whether the value is a fact without sampling error."""
         return False
 
     def compare(self, rows: Rows) -> list[Compared]:
@@ -214,17 +214,17 @@ class Reproduction(ABC):
         ]
 
     def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
-        """Notes of the paper's file by name: whether they apply, or what is filled into them."""
+        """Return the notes of the paper's file by name: whether each applies, or the values to fill in."""
         return {}
 
     def notes(self, rows: Rows) -> list[str]:
-        """What a reader of the comparison must know of our values."""
+        """Return the notes below the comparison."""
         paper, remarks = self.table.paper, self.remarks(rows)
         filled = {name: {} if said is True else said for name, said in remarks.items() if said is not False}
         return [*self.table.ours, *(note(paper, name, **values) for name, values in filled.items())]
 
     def leave(self, rows: Rows, folder: Path) -> None:  # noqa: B027  optional
-        """Write what belongs in the run folder in addition to results and comparison."""
+        """Write further files of the run folder, once all rows are known."""
 
 
 class FactTable(Reproduction):
@@ -236,7 +236,7 @@ class FactTable(Reproduction):
 
     @abstractmethod
     def fact(self, cell: PaperCell, rows: Rows) -> float | None:
-        """The number of a cell, None where it is not known; ``rows`` are those of the stages."""
+        """Return the number of a cell, None where it is unknown; ``rows`` are those of the stages."""
 
     def where(self, cell: PaperCell) -> Row:
         """The row of a cell, without the value."""
@@ -251,7 +251,7 @@ class FactTable(Reproduction):
         return True
 
     def finish(self, rows: Rows) -> Rows:
-        """The facts, without those of tables that are not on this machine, which become problems."""
+        """Return the facts; tables that are not on this machine become problems."""
         facts: Rows = []
         for cell in self.cells:
             try:
@@ -265,7 +265,7 @@ class FactTable(Reproduction):
 
 
 def scale(cell: PaperCell) -> float:
-    """What a share is multiplied by in the unit of a cell."""
+    """Return the factor from a share to the unit of a cell."""
     return 100.0 if cell.unit == "percent" else 1.0
 
 

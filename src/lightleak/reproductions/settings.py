@@ -1,4 +1,4 @@
-"""What of a reproduction is run: the selection that the command line makes of a paper's cells."""
+"""Select cells of a paper's table by the flags of the command line."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a reproduction is run; ``None`` means all of it.
+    """Flags that narrow a reproduction; ``None`` means everything.
 
     Attributes:
         dataset: one dataset.
@@ -50,7 +50,7 @@ class Selection:
 
     @property
     def allowed(self) -> dict[str, tuple[object, ...] | None]:
-        """What a cell may have by the words of a message; None: anything."""
+        """Values that are selected, by the word for them in messages; None means all."""
         return {
             "dataset": None if self.dataset is None else (self.dataset,),
             "batch sizes": self.batch_sizes,
@@ -60,7 +60,7 @@ class Selection:
         }
 
     def chosen(self) -> str:
-        """What narrows the reproduction down, for messages.
+        """Describe the selection for messages.
 
         >>> Selection(dataset="adult", batch_sizes=(8, 16)).chosen()
         'dataset adult, batch sizes 8,16'
@@ -68,7 +68,7 @@ class Selection:
         return ", ".join(f"{word} {','.join(map(str, of))}" for word, of in self.allowed.items() if of is not None)
 
     def keeps(self, cell: PaperCell) -> bool:
-        """Whether the selection contains this cell."""
+        """Return whether the selection contains this cell."""
         found = (cell.dataset, cell.batch_size, cell.attack, cell.labels, setting_name(cell))
         return all(of is None or one in (None, *of) for one, of in zip(found, self.allowed.values(), strict=True))
 
@@ -97,7 +97,7 @@ def check_settings(cells: Iterable[PaperCell], selection: Selection) -> None:
 
 
 def offered(cells: Iterable[PaperCell]) -> str:
-    """What may be selected of these cells, for messages.
+    """List what can be selected among these cells, for messages.
 
     >>> offered([PaperCell("cell_accuracy", "percent", 90.0, dataset="adult", attack="tableak", batch_size=8)])
     'it has datasets adult; attacks tableak; batch sizes 8'
@@ -112,7 +112,7 @@ def offered(cells: Iterable[PaperCell]) -> str:
 def selected(
     table: PaperTable, cells: Sequence[PaperCell], selection: Selection, asked: Selection | None = None
 ) -> list[PaperCell]:
-    """The cells of a table that are selected; ``asked`` is what the user selected, where that is not ``selection``.
+    """Return the selected cells of a table; messages name the user's own selection, ``asked``, where it differs.
 
     Raises:
         UsageError: none is.

@@ -20,7 +20,7 @@ def fit(
     checkpoint: LastCheckpoint | None = None,
     **data: Any,
 ) -> None:
-    """Train alone on a device.
+    """Train a module on one device, in this process.
 
     Args:
         module: what is trained.

@@ -1,4 +1,4 @@
-"""Clients with images: what they hold, and what leaves them before any training of the server's network."""
+"""Clients that hold images, and the updates that they send of an untrained network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class ImageClients:
 
     @property
     def size(self) -> int:
-        """How many clients there are."""
+        """Number of clients."""
         dataset, rows = self.dataset, self.preset.rows
         if dataset.writers:
             return sum(len(own) >= rows for own in dataset.writers)
@@ -76,7 +76,7 @@ class ImageClients:
     def observe(
         self, setting: ClientSetting, index: int, network: nn.Module | None = None
     ) -> tuple[ClientUpdate, GroundTruth]:
-        """Update ``index``: of one client, or the mean of several. Its images are the same in every setting.
+        """Return update ``index``, of one client or the mean of several; its images are the same in every setting.
 
         Args:
             setting: what leaves the clients.
@@ -117,7 +117,7 @@ def as_received(updates: Sequence[ClientUpdate], setting: ClientSetting) -> Clie
 
 
 def joined(truths: Sequence[GroundTruth]) -> GroundTruth:
-    """The images of all clients behind an update."""
+    """Return the images of all clients behind an update."""
     if len(truths) == 1:
         return truths[0]
     return GroundTruth(torch.cat([truth.inputs for truth in truths]), torch.cat([truth.labels for truth in truths]))

@@ -30,7 +30,7 @@ CHECKPOINT_ROUNDS = 10
 
 
 def training_work(clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int] = ()) -> Work:
-    """One training of all clients.
+    """Return the work of one training of all clients.
 
     Args:
         clients: who holds the images.
@@ -45,7 +45,7 @@ def training_work(clients: ImageClients, setting: ClientSetting, rounds: int, ke
 def train_clients(
     clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int], at: Place
 ) -> list[Row]:
-    """Train from the last checkpoint: the accuracy on the test images; the weights are kept."""
+    """Train from the last checkpoint, keep the weights, and return a row with the accuracy on the test images."""
     preset, dataset, began = clients.preset, clients.dataset, time.perf_counter()
     place = model_folder(at.folder, clients, setting)
     place.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ class _KeepRounds(Callback):
 
 
 def trained(setting: ClientSetting) -> ClientSetting:
-    """What of a setting a training depends on."""
+    """Return the part of a setting that a training depends on."""
     return replace(setting, share_labels="counts", round=None, n_clients=1, states_epochs=True)
 
 
@@ -137,7 +137,7 @@ def rehearse(trainings: Sequence[tuple[ImageClients, ClientSetting]], rounds: Se
 def observe_round(
     clients: ImageClients, setting: ClientSetting, index: int, folder: Path
 ) -> tuple[ClientUpdate, GroundTruth]:
-    """The update that client ``index`` sends in a round of the training kept in a run folder, drawn for it or not."""
+    """Return the update of client ``index`` in a round of the training kept in a run folder, sampled or not."""
     assert setting.round is not None  # else the clients are untrained
     network = build_network(clients.preset.spec, seed=0)
     place = model_folder(folder, clients, setting)
@@ -147,7 +147,7 @@ def observe_round(
 
 @torch.no_grad()
 def accuracy(network: nn.Module, clients: ImageClients, device: torch.device) -> float:
-    """Share of the test images that a network in eval mode takes for what they are."""
+    """Return the accuracy of a network in eval mode on the test images."""
     dataset, hits = clients.dataset, 0
     for start in range(0, len(dataset.test), IMAGES_AT_ONCE):
         images = dataset.test.take(torch.arange(start, min(start + IMAGES_AT_ONCE, len(dataset.test))))

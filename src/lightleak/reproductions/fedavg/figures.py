@@ -75,13 +75,13 @@ class PictureGrid(ImageStudy):
         return {"figure": True, "attack": attack_facts(self.preset)}
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """The pictures on a page."""
+        """Write the page of pictures."""
         units = [row["unit"] for row in rows]
         write_figure(folder, self.table.title, stand_in_notes(self.preset), units, self.table.options.get("shown"))
 
 
 def picture_work(clients: ImageClients, setting: AttackSetting, by_epoch: bool = False) -> Work:
-    """One attack on the first client, with its pictures."""
+    """Return the work of one attack on the first client, with its pictures."""
     name = f"{setting.name}_by-epoch" if by_epoch else setting.name
     compute = partial(attack_with_pictures, clients, setting, name, by_epoch)
     return Work([unit_id(clients, name, 0)], compute, float(clients.preset.steps))
@@ -121,14 +121,14 @@ class EpochInversion(FedAvgInversion):
     def pose(
         self, pairs: Sequence[tuple[ClientUpdate, int]], codec: RowCodec, device: torch.device, dtype: torch.dtype
     ) -> Posed:
-        """The same problem; rows are its variables."""
+        """Pose the same problem with its variables as rows."""
         posed = super().pose(pairs, codec, device, dtype)
         copies = schedule_of(pairs[0][0], self.config).copies
         return replace(posed, labels=posed.labels.repeat(1, copies), rows=_unchanged, variables_of=_unchanged)
 
 
 def epochs_of(codec: RowCodec, found: Reconstruction, n_rows: int) -> Tensor:
-    """What an `EpochInversion` found, ``[epochs, n, d]``; their mean is what `FedAvgInversion` finds (Algorithm 3).
+    """Return the epochs that an `EpochInversion` found, ``[epochs, n, d]``; their mean is that of `FedAvgInversion`.
 
     Args:
         codec: of the update.

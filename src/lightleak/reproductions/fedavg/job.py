@@ -32,7 +32,7 @@ Observed = tuple[ClientUpdate, GroundTruth]
 
 
 def attack_work(clients: ImageClients, setting: AttackSetting, number: int, device: torch.device) -> list[Work]:
-    """One attack on a number of updates: as many in a pack as the device takes well, however many there are."""
+    """Return the work of one attack on a number of updates; the size of a pack depends on the device alone."""
     rows = rows_of_one(clients, setting.clients)
     size = max(1, ROWS_PER_PACK[device.type] // rows)
     packs = [range(i, min(i + size, number)) for i in range(0, number, size)]
@@ -47,7 +47,7 @@ def attack_work(clients: ImageClients, setting: AttackSetting, number: int, devi
 
 
 def attack_updates(clients: ImageClients, setting: AttackSetting, indices: Sequence[int], at: Place) -> list[Row]:
-    """A row for every update, all attacked in one call."""
+    """Attack updates in one call and return a row for each."""
     observed = [observe(clients, setting.clients, index, at.folder) for index in indices]
     attack = setting.make_attack(clients.preset)
     # The same for all attacks on an update: they begin with one split of the labels (Sec. 5.1).
@@ -76,13 +76,13 @@ def attack_row(
 
 
 def label_work(clients: ImageClients, setting: ClientSetting, index: int) -> Work:
-    """Label counts of an update, restored in three ways (Table 2): one unit per method."""
+    """Return the work of restoring an update's label counts in three ways (Table 2), one unit per method."""
     ids = [unit_id(clients, _label_name(method, setting), index) for method in LABEL_METHODS]
     return Work(ids, partial(restore_labels, clients, setting, index), float(setting.steps(clients.preset.rows)))
 
 
 def restore_labels(clients: ImageClients, setting: ClientSetting, index: int, at: Place) -> Iterator[Row]:
-    """Restore and count the errors: a row for every method."""
+    """Restore the labels, count the errors and yield a row for every method."""
     update, truth = observe(clients, setting, index, at.folder)
     for method in LABEL_METHODS:
         counts = restored_counts(update, method, clients.seed, index, at.device)
@@ -98,24 +98,24 @@ def _label_name(method: str, setting: ClientSetting) -> str:
 
 
 def rows_of_one(clients: ImageClients, setting: ClientSetting) -> int:
-    """Rows that a full simulation of one update takes."""
+    """Return the number of rows in a full simulation of one update."""
     return setting.n_clients * setting.epochs * clients.preset.rows
 
 
 def unit_id(clients: ImageClients, name: str, index: int) -> str:
-    """A unit, and a file name."""
+    """Return the id of a unit, which is also a file name."""
     return f"{clients.preset.dataset}_{name}-s{clients.seed}-{index:03d}"
 
 
 def observe(clients: ImageClients, setting: ClientSetting, index: int, folder: Path) -> Observed:
-    """Update ``index`` of a setting: of an untrained network, or of a round of the training kept in ``folder``."""
+    """Return update ``index`` of an untrained network, or of a round of the training kept in ``folder``."""
     if setting.round is None:
         return clients.observe(setting, index)
     return observe_round(clients, setting, index, folder)
 
 
 def facts(clients: ImageClients, setting: ClientSetting, name: str, index: int, update: ClientUpdate) -> dict[str, Any]:
-    """Everything in the row of a unit except its scores."""
+    """Return everything in the row of a unit except its scores."""
     rows = clients.preset.rows
     return {
         "unit": unit_id(clients, name, index),

@@ -46,7 +46,7 @@ class NetworkFacts(FactTable):
         return {"network": {"which": "the published code's, which is attacked" if is_published else "the printed one"}}
 
     def notes(self, rows: Rows) -> list[str]:
-        """Which images it takes, first."""
+        """See `Reproduction.notes`; the note on the images comes first."""
         return [*(text for preset in self.presets for text in stand_in_notes(preset)), *super().notes(rows)]
 
     def _preset(self, cell: PaperCell) -> FedAvgPreset:
@@ -55,7 +55,7 @@ class NetworkFacts(FactTable):
 
 @cache
 def layers_of(preset: FedAvgPreset, second_kernel: int) -> dict[str, Mapping[str, int]]:
-    """Sizes by layer, as Table 5 names them.
+    """Return the sizes of a network by layer, as Table 5 names them.
 
     Args:
         preset: settings of the dataset.

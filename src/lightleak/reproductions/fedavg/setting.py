@@ -65,7 +65,7 @@ class EachImage(UpdateDefense):
 
 @dataclass(frozen=True)
 class ClientSetting:
-    """What leaves the attacked clients.
+    """The attacked clients: their training, their defense, and what the server knows.
 
     Attributes:
         epochs: local epochs (E).

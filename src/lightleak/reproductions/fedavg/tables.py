@@ -40,14 +40,14 @@ def chosen_preset(selection: Selection) -> FedAvgPreset:
 
 
 def attack_facts(preset: FedAvgPreset) -> dict[str, Any]:
-    """What the note on attacks says: where they depart from the paper's text."""
+    """Return the values of the note on where the attacks depart from the paper's text."""
     printed = PRESETS[preset.dataset].steps
     changed = "" if preset.steps == printed else f" (App. B.2: {printed})"
     return {"steps": preset.steps, "changed": changed, "published": PUBLISHED_STEPS}
 
 
 def stand_in_notes(preset: FedAvgPreset) -> list[str]:
-    """Say that the images are not the paper's, where they are not."""
+    """Return the note on images that replace the paper's, where they do."""
     if not preset.is_stand_in:
         return []
     is_digits, (height, width) = preset.dataset == "digits", preset.shape[1:]
@@ -80,7 +80,7 @@ class ImageStudy(Reproduction):
         return self.preset.stand_in is None and cell.unit != "hours"
 
     def notes(self, rows: Rows) -> list[str]:
-        """What the images are, first."""
+        """See `Reproduction.notes`; the note on the images comes first."""
         return [*stand_in_notes(self.preset), *super().notes(rows)]
 
 

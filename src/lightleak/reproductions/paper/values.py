@@ -126,7 +126,7 @@ class PaperCell:
 
     @property
     def coordinates(self) -> dict[str, Any]:
-        """What identifies the cell: every field that is set, without ``mean``, ``std`` and ``unit``.
+        """The fields that identify the cell: all that are set, without ``mean``, ``std`` and ``unit``.
 
         >>> PaperCell("cell_accuracy", "percent", 79.3, 4.5, dataset="adult", batch_size=32).coordinates
         {'metric': 'cell_accuracy', 'dataset': 'adult', 'batch_size': 32}
@@ -189,7 +189,7 @@ class PaperTable:
 
     @property
     def paper(self) -> str:
-        """The paper's name in those of its tables.
+        """Name of the paper, with which the names of its tables begin.
 
         >>> load_paper_table("tableak-table17").paper
         'tableak'

@@ -29,7 +29,7 @@ TEXAS_FRACTIONS: dict[str, float] = paper_settings("provfl")["texas_fractions"]
 
 
 class SplitTrainings(Reproduction):
-    """Train and attack whatever the cells need, each training once."""
+    """Trainings with all attacks that the cells need, each training once."""
 
     def prepare(self) -> None:
         """Plan the audits; what cannot be run here becomes a problem, and the other cells are still compared."""
@@ -144,7 +144,7 @@ def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
 
 
 def rows_of(cell: PaperCell, as_published: bool) -> Row | None:
-    """What the rows behind a cell have in common; None where there is no training for it."""
+    """Return the keys and values that identify the rows behind a cell; None where there is no training for it."""
     try:
         setting = training_of(cell, as_published).name
     except LightLeakError:

@@ -83,7 +83,7 @@ class Setting:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What rows say of the setting."""
+        """Columns of a row that describe the setting."""
         prior = {} if self.protocol is None else {"epoch_prior": dict(self.options).get("epoch_prior")}
         return {
             "setting": self.name,
@@ -109,7 +109,7 @@ class Setting:
         )
 
     def observe(self, seed: int, index: int, data_folder: str | None) -> Observed:
-        """What client ``index`` sends, and the truth behind it."""
+        """Return the update of client ``index`` and the truth behind it."""
         if self.epoch:
             return federation_of(self.dataset, self.network, seed, data_folder).observe(self.epoch, index)
         spec = experiment_of(self.dataset, self.network, data_folder).spec
@@ -145,7 +145,7 @@ def setting_of(cell: PaperCell, options: Mapping[str, Any], **changed: Any) -> S
 
 
 def stated(cell: PaperCell) -> dict[str, Any]:
-    """The settings of an attack that a cell states."""
+    """Return the settings of an attack that a cell states."""
     return {name: value for name in ("restarts", "steps") if (value := getattr(cell, name)) is not None}
 
 
@@ -155,7 +155,7 @@ def options_of(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def noise_facts(scale: float | None) -> dict[str, Any]:
-    """What rows say of clients that add noise."""
+    """Return the columns of a row that describe clients' noise."""
     return {"defense": "none"} if scale is None else {"defense": GaussianNoise.name, "defense_strength": scale}
 
 

@@ -1,4 +1,4 @@
-"""TabLeak's noise on the gradient: what it takes from the attacks and what it costs (Table 6, Figures 5 to 8)."""
+"""TabLeak's noise on the gradient: its effect on attacks and on accuracy (Table 6, Figures 5 to 8)."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial

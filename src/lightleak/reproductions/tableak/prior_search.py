@@ -58,7 +58,7 @@ class PriorSearch(UpdateAttacks):
         return update_packs(partial(self.reported_units, self.weights(folder)), "nothing", folder, device)
 
     def search_units(self) -> list[Unit]:
-        """Every weight on one client per cell and attack, from a stream of clients that none is reported of."""
+        """Return attacks with every weight on one validation client per cell; none of these clients is reported."""
         most = self.selection.search_restarts or VALIDATION_RESTARTS
         seed = derive_seed(self.selection.seeds[0], "validation")
         return [
@@ -77,11 +77,11 @@ class PriorSearch(UpdateAttacks):
         ]
 
     def weights(self, folder: Path) -> Weights:
-        """The weight of every setting by what is found of the search; 0 where nothing is."""
+        """Return the weight of every setting by the finished part of the search; 0 without any."""
         return chosen_weights(self.settings(), finished_rows(self.search_units(), folder))
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Every run of the search in short, with whether its weight was chosen."""
+        """Write a summary of the search, with the chosen weights."""
         search = finished_rows(self.search_units(), folder)
         self.chosen = chosen_weights(self.settings(), search)
         chosen = {_coordinates(setting): weight for setting, weight in self.chosen.items()}
@@ -139,7 +139,7 @@ def local_setting_of(cell: PaperCell) -> Setting:
 
 
 def has_prior(setting: Setting) -> bool:
-    """Whether there are several epochs to hold together; the baseline has none."""
+    """Return whether there are several epochs for a prior to tie together; the baseline has none."""
     return setting.protocol is not None and setting.protocol.local_epochs > 1 and setting.attack != "random"
 
 

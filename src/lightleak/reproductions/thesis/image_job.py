@@ -74,7 +74,7 @@ class ImageAttack:
         return 1.0 if self.attack == "public_pseudo_labelled" else float(self.study.attack.gan.iterations)
 
     def run(self, at: Place) -> Iterator[dict[str, Any]]:
-        """Fit, make, judge: a row for every search; the entries for the report and the pictures are kept."""
+        """Fit the generator, make and judge images, and yield a row for every search."""
         task, folder, device = self.study.task(self.seed), at.folder, at.device
         target = load_image_model(self.study, self.network, self.seed, folder).to(device)
         judge = ImageJudge(load_image_model(self.study, self.study.evaluation, self.seed, folder).to(device), task)

@@ -76,7 +76,7 @@ def load_image_model(study: ImageStudy, name: str, seed: int, folder: Path) -> I
 
 
 def image_model_scores(name: str, seed: int, folder: Path) -> ModelScores:
-    """How good a finished network is; it trains for a fixed time, so that there are no validation images."""
+    """Return the scores of a finished network; it trains for a fixed time, without validation images."""
     kept = json.loads(unit_file(folder, f"model-{name}-s{seed}").read_text())
     return ModelScores(**kept, validation_accuracy=math.nan)
 

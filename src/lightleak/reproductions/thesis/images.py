@@ -72,7 +72,7 @@ class ImageTargets(Reproduction):
         return [*_notes(self.study, "choice" in self.table.options), *self.own_notes(rows)]
 
     def own_notes(self, rows: Rows) -> list[str]:
-        """What else was found."""
+        """Notes of this table alone."""
         found = {name: fmean(row["train_accuracy"] for row in rows if row["target"] == name) for name in self.networks}
         accuracies = ", ".join(f"{name} {share:.1%}" for name, share in found.items())
         return [note("thesis", "trained", accuracies=accuracies)]
@@ -95,7 +95,7 @@ class ImageInversions(ImageTargets):
 
     @property
     def networks(self) -> list[str]:
-        """Also the one that judges, last."""
+        """See `ImageTargets.networks`; the network that judges is the last."""
         return [*super().networks, self.study.evaluation]
 
     def stages(self) -> Sequence[Stage]:
@@ -121,7 +121,7 @@ class ImageInversions(ImageTargets):
         ]
 
     def row(self, row: Row, stage: Stage, unit: str) -> Row:
-        """The row as its attack left it."""
+        """Return the row unchanged."""
         return row
 
     def where(self, cell: PaperCell) -> Row | None:
@@ -165,7 +165,7 @@ def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: tor
 
 
 def _gather_pictures(rows: Rows, seed: int, folder: Path) -> None:
-    """The pictures of one seed, for the report."""
+    """Write the pictures of one seed for the report."""
     grids = []
     for row in rows:
         if row["seed"] == seed:

@@ -71,13 +71,13 @@ class ReleasedAudits(Reproduction):
         return row if row["class"] == ALL else None
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """What the report reads; checkpoints of generators go."""
+        """Write the entries that the report reads and delete checkpoints of generators."""
         for name in self.audits:
             shutil.rmtree(folder / f"setting-{name}" / "generators", ignore_errors=True)
             gather_entries(folder / f"setting-{name}")
 
     def is_comparable(self, cell: PaperCell) -> bool:
-        """Never: the thesis's table is another one."""
+        """Never: the thesis used another table."""
         return False
 
     def where(self, cell: PaperCell) -> Row:
@@ -206,7 +206,7 @@ class ClosestRows(ReleasedAudits):
         return {"2": replace(config, seeds=config.seeds[:1])}
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Also read the closest rows, by class."""
+        """See `ReleasedAudits.leave`; also read the closest rows by class."""
         super().leave(rows, folder)
         found = json.loads((folder / "setting-2" / "inversion.json").read_text())["entries"][0]["nearest"]
         self.nearest: Mapping[str, Any] = {pair["class"]: pair for pair in found}
