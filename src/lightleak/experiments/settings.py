@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import jsonargparse
 import yaml
 
+from lightleak.core.bounds import Section
 from lightleak.core.errors import UsageError
 from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, unwritable
 from lightleak.core.yaml_text import read_yaml as read_yaml
@@ -142,7 +143,7 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Section):
     """Base of the config of a kind of audit: read from YAML or plain values, and written back.
 
     Attributes:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.config import (
@@ -16,7 +17,7 @@ from lightleak.experiments.config import (
 from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import MOST_SEEDS, RunConfig, at_least, at_most, write_out_labels
+from lightleak.experiments.settings import MOST_SEEDS, RunConfig, at_least, write_out_labels
 
 BASELINE = "random"
 """What leakage is measured against; it is always run."""
@@ -37,7 +38,7 @@ USUAL_CURVES = (
 
 
 @dataclass(frozen=True)
-class AttackedConfig:
+class AttackedConfig(Section):
     """Fresh clients against the untrained network, the same under every defence.
 
     Attributes:
@@ -45,13 +46,10 @@ class AttackedConfig:
         batches: clients.
     """
 
-    batch_size: int = 32
-    batches: int = 5
+    section = "initial"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("initial.batch_size", self.batch_size, 1)
-        at_least("initial.batches", self.batches, 1)
+    batch_size: int = bounded(32, ge=1)
+    batches: int = bounded(5, ge=1)
 
 
 @dataclass(frozen=True)
@@ -90,20 +88,17 @@ class FrontierConfig(RunConfig):
     initial: AttackedConfig = field(default_factory=AttackedConfig)
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
-    seeds: int = 5
+    seeds: int = bounded(5, ge=1, le=MOST_SEEDS)
     kind: Literal["defense-frontier"] = "defense-frontier"
     title: str = "What defences buy and what they cost"
     seed: int = 0
     device: str = "auto"
-    workers: int = 0
+    workers: int = bounded(0, ge=0)
     redact: Redact = False
     raw_csv: bool = False
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range, or a defence that cannot be made."""
-        at_least("workers", self.workers, 0)
-        at_least("seeds", self.seeds, 1)
-        at_most("seeds", self.seeds, MOST_SEEDS)
+    def check(self) -> None:
+        """Refuse a defense that cannot be made, and a training without epochs."""
         if self.protocol.is_fedavg:
             at_least("protocol.rounds", self.protocol.rounds, 1)
         else:
