@@ -182,7 +182,8 @@ class LeakageCallback(ModuleCapture):
         said = f"; {left_out_words(refused, tried)}" if refused else ""
         config = replace(self.config, title=f"{self.config.title}{said}")
         left_out = {name: reason for name, reason in troubles.items() if reason is not None}
-        run_updates(observed, config, folder, (), Console(quiet=True), known, pass_over=True, left_out=left_out)
+        quiet = Console(quiet=True)
+        run_updates(observed, config, folder, (), quiet, known, pass_over=True, left_out=left_out, is_replayed=True)
 
 
 @dataclass(frozen=True)
