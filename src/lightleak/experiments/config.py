@@ -21,7 +21,7 @@ from lightleak.experiments.federation_config import (
     defense_of,
 )
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import RunConfig, write_out_labels
+from lightleak.experiments.settings import RunConfig, write_out_labels, write_out_numbers
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
@@ -342,8 +342,12 @@ class AuditConfig(RunConfig):
 
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:
-        """See `RunConfig.write_out`."""
+        """See `RunConfig.write_out`; ``defense: sign`` is short for ``defense: {name: sign}``."""
+        if isinstance(tree.get("defense"), str):
+            tree["defense"] = {"name": tree["defense"]}
         super().write_out(tree)
+        if isinstance(tree.get("initial"), dict):
+            write_out_numbers(tree["initial"], "batch_sizes")
         monitor = tree.get("monitor")
         of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
         write_out_labels(tree, of_monitor, *tree.get("attacks", {}).values())

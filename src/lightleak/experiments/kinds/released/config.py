@@ -95,7 +95,8 @@ class ReleasedConfig(RunConfig):
         attacks: attacks and the settings to change. A name that is no attack's needs the setting ``attack``.
         samples: what is generated.
         setting: name of the setting in results, such as the ID in thesis Table 4.3.
-        seeds: root seeds; every one is another split, other models and other attacks.
+        seeds: root seeds; every one is another split, other models and other attacks. ``seeds: 5`` is short for five
+            seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``.
         kind: what is audited.
         title: heading of the report.
         device: auto, cpu, cuda or cuda:N.

@@ -11,6 +11,7 @@ from lightleak.experiments.config import TableSource
 from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
     RunConfig,
+    labeled_settings,
     write_out_names,
     write_out_numbers,
     write_out_seeds,
@@ -162,11 +163,12 @@ class VerticalConfig(RunConfig):
         attacks: attacks and the settings to change. A name that is no attack's needs the setting ``attack``:
             ``{"trees of depth 3": {"attack": "provfl_b", ...}}``. `OWN_COLUMNS` is added where it is not named: what
             an attack learns from the exchange is its paired difference to it.
-        defenses: likewise; ``none`` trains without one.
+        defenses: names, or entries ``{name: withdraw, options: {ratio: 0.5}}`` in a list or by label; ``none`` trains
+            without one. ``{label: {defense: withdraw, ratio: 0.5}}`` is the same.
         attack_epochs: epochs whose intermediate results are attacked; negative ones count from the end (ProVFL: the
             penultimate).
-        seeds: root seeds; every one is another split, another training and other auxiliary rows. ``seed: 3`` is short
-            for ``seeds: [3]``.
+        seeds: root seeds; every one is another split, another training and other auxiliary rows. ``seeds: 5`` is short
+            for five seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``.
         kind: what is audited.
         title: heading of the report.
         device: auto, cpu, cuda or cuda:N.
@@ -225,6 +227,8 @@ class VerticalConfig(RunConfig):
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`."""
+        if "defenses" in tree:
+            tree["defenses"] = labeled_settings("defenses", tree["defenses"], "defense")
         super().write_out(tree)
         write_out_seeds(tree)
         write_out_numbers(tree, "attack_epochs")
