@@ -92,7 +92,8 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
     if parsed.plan:
         describe_reproduction(parsed.name, selection, parsed.device, parsed.workers, console)
         return
-    reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
+    where = (parsed.engine, parsed.ray_address)
+    reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console, *where)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
 
 

@@ -17,15 +17,12 @@ from rich.console import Console
 from lightleak.callbacks.capture_support import check_strategy
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
-from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
-from lightleak.core.ranks import detect_ranks, launch_name
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
 from lightleak.experiments.attack_settings import shares_labels, shares_statistics, with_label_setting
-from lightleak.experiments.campaign import CLAIMS
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federated_training import client_rows, federated_data, federation, update_capture
@@ -35,7 +32,6 @@ from lightleak.experiments.launch import (
     check_one_device,
     check_started,
     cluster_environment,
-    is_companion,
     new_trainer,
     places_of,
     see_each_others_files,
@@ -131,32 +127,9 @@ def train(
         _train(config, experiment, folder, console, callbacks, after_fit)
         return
     check_started(places)
-    with _claim(folder):
-        if (folder / TRAINING_FILE).is_file():  # by the command that this one waited for
-            return
-        with together(places):
-            _train(config, experiment, folder, console, callbacks, after_fit)
-            see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
-
-
-@contextmanager
-def _claim(folder: Path) -> Iterator[None]:
-    """Within the block the training is ours: the first process holds the claim for all processes of its launch.
-
-    A command that was started by itself waits while another trains. Processes of a launcher are all there already and
-    would wait for their first one in a process group, which gives up sooner or later: they are refused instead.
-    """
-    claims, ranks = Claims(folder / CLAIMS), detect_ranks()
-    if ranks.world > 1 and not is_companion():
-        holder = claims.holder("training")
-        is_ours = holder is None or (holder.launch != "" and holder.launch == launch_name())
-        if not is_ours and claims.is_held("training"):
-            raise UsageError(
-                f"another command trains in {folder}; start this one again when that training is over, or, if it died "
-                "on another machine, in a minute"
-            )
-    with claims.wait_for("training") if ranks.leads else nullcontext():
-        yield
+    with together(places):
+        _train(config, experiment, folder, console, callbacks, after_fit)
+        see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
 
 
 def _train(
