@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from io import BytesIO
@@ -22,11 +23,18 @@ from lightleak.tuning.parameter import is_number
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, Study
 from lightleak.tuning.trial import trial_folder, trial_tree, with_measured_steps
 
-STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
+STATES: Mapping[str, Any] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
 IMPORTANCE_TRIALS = 4
 """Complete trials below which importances are not computed."""
 
-UNKNOWN = {"seconds": None, "worker": None, "values": None, "parameters": {}, "intermediate": [], "error": None}
+UNKNOWN: dict[str, Any] = {
+    "seconds": None,
+    "worker": None,
+    "values": None,
+    "parameters": {},
+    "intermediate": [],
+    "error": None,
+}
 """Keys that every row of a study has."""
 
 NOT_IN_TABLE = ("kind", "attack", "values", "parameters", "intermediate")
@@ -36,25 +44,27 @@ NOT_IN_TABLE = ("kind", "attack", "values", "parameters", "intermediate")
 def trial_rows(study: Study) -> list[TrialRow]:
     """Return a row for each trial that has started."""
     best, front = best_and_front(study)
-    several = len(study.config.study.objectives) > 1
-    rows = []
-    for trial in study.trials:
-        if trial.state.name in STATES:
-            chosen, on_front = best is not None and trial.number == best.number, trial.number in front
-            rows.append(
-                trial_row(study, trial, is_best=chosen and not several, is_knee=chosen and several, on_front=on_front)
-            )
-    return rows
+    several, chosen = len(study.config.study.objectives) > 1, None if best is None else best.number
+    return [
+        replace(
+            trial_row(study, trial),
+            is_best=trial.number == chosen and not several,
+            is_knee=trial.number == chosen and several,
+            on_front=trial.number in front,
+        )
+        for trial in study.trials
+        if trial.state.name in STATES
+    ]
 
 
-def trial_row(study: Study, trial: Any, **rank: bool) -> TrialRow:
-    """Return the row of a trial; ``rank`` says how it compares with the others."""
+def trial_row(study: Study, trial: Any) -> TrialRow:
+    """Return the part of a row that depends on the trial alone."""
     resumed = trial.user_attrs.get(RESUMED)  # seconds then count from there, without the time between
     began = trial.datetime_start if resumed is None else datetime.fromisoformat(resumed)
     names, complete = [one.metric for one in study.config.study.objectives], trial.state.name == "COMPLETE"
     return TrialRow(
         trial=trial.number,
-        state=STATES[trial.state.name],  # type: ignore[arg-type]
+        state=STATES[trial.state.name],
         seconds=None if trial.datetime_complete is None else (trial.datetime_complete - began).total_seconds(),
         worker=trial.user_attrs.get(WORKER),
         values=dict(zip(names, trial.values, strict=True)) if complete else {},
@@ -62,7 +72,6 @@ def trial_row(study: Study, trial: Any, **rank: bool) -> TrialRow:
         intermediate=tuple(sorted(trial.intermediate_values.items())),
         is_default=bool(trial.user_attrs.get(DEFAULT)),
         error=trial.user_attrs.get(ERROR),
-        **rank,
     )
 
 

@@ -1,6 +1,7 @@
-"""``lightleak tune``: begin or resume a study, run its trials on an engine, compare the best with the defaults, report."""
+"""``lightleak tune``: run or resume a study on an engine, compare its best trial with the defaults, report."""
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
@@ -16,7 +17,7 @@ from lightleak.core.ranks import detect_ranks
 from lightleak.core.results import TrialRow
 from lightleak.experiments.campaign import keep
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.engine import Engine, open_engine
+from lightleak.experiments.engine import SCRATCH, Engine, open_engine
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.folder import opened_folder
@@ -138,6 +139,7 @@ def run_trials(study: Study, engine: Engine, console: Console, tables: TableFile
             study.forgive()
             raise
     _print_ended(study, console, printed)
+    shutil.rmtree(study.folder / SCRATCH, ignore_errors=True)
 
 
 def _own_address() -> str:

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lightleak.core.errors import UsageError
 
@@ -43,7 +43,7 @@ class _NamedOptions:
                 raise UsageError(f"{place} must be a whole number of at least {least}, got {value!r}")
 
     @property
-    def given(self) -> dict[str, int]:
+    def given(self) -> dict[str, Any]:
         """The options that are set."""
         return {option: value for option, value in vars(self).items() if option != "name" and value is not None}
 
