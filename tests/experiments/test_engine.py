@@ -93,14 +93,14 @@ def test_shared_objects_are_stored_once_and_loaded_once(toys: Any) -> None:
 def test_a_pack_finds_what_it_had_written_and_returns_no_inputs(tmp_path: Path, toys: Any) -> None:
     (tmp_path / "given").mkdir()
     (tmp_path / "given" / "file.txt").write_text("input")
-    scratch, pack = tmp_path / "scratch", toys.Worked("a")
-    (scratch / "checkpoints").mkdir(parents=True)
-    (scratch / "checkpoints" / "last").write_text("half")
-    for inputs in (pack.inputs(tmp_path), contents(pack.inputs(tmp_path))):
+    pack = toys.Worked("a")
+    for number, inputs in enumerate((pack.inputs(tmp_path), contents(pack.inputs(tmp_path)))):
+        scratch = tmp_path / f"scratch-{number}"
+        (scratch / "checkpoints").mkdir(parents=True)
+        (scratch / "checkpoints" / "last").write_text("half")
         files, error = run_in(scratch, pack, inputs, CPU, lambda _: None)
         assert error is None and json.loads(files["units/a.json"])["read"] == "input"
         assert files.keys() == {"units/a.json", "notes/a.txt", "checkpoints/last"}
-        (scratch / "given").unlink()
 
 
 def test_a_worker_knows_plugins_and_networks_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -176,10 +176,14 @@ def run_in(
         try:
             pack.run(scratch, device, report)
         except Exception as error:
-            return {}, _portable(error)
-    made = (path for path in scratch.rglob("*") if path.is_file() and not path.is_symlink())
-    files = {str(path.relative_to(scratch)): path for path in made}
-    return {name: path.read_bytes() for name, path in files.items() if name not in inputs}, None
+            return {}, portable(error)
+    return {name: content for name, content in files_of(scratch).items() if name not in inputs}, None
+
+
+def files_of(folder: Path) -> Files:
+    """Return the files below a folder, without links."""
+    found = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def contents(inputs: Mapping[str, Path]) -> Files:
@@ -211,8 +215,8 @@ class Knowledge:
             trust_network(name)
 
 
-def _portable(error: Exception) -> Exception:
-    """The error with its traceback as a note; another one with the same message where it cannot be pickled."""
+def portable(error: Exception) -> Exception:
+    """Return the error with its traceback as a note; another one with the same message where it cannot be pickled."""
     error.add_note("".join(traceback.format_exception(error)))
     try:
         pickle.loads(pickle.dumps(error))

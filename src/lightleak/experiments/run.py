@@ -63,6 +63,12 @@ def run_audit(
     if not detect_ranks().leads:
         kind.take_part(checked, folder)
         return {}
+    if (others := detect_ranks().world - 1) > 0:
+        console.print(
+            f"the launcher's {others} other processes take part in a training on several devices alone; --engine ray "
+            "runs attacks on several machines",
+            soft_wrap=True,
+        )
     with open_engine(config) as engine, open_run_folder(folder, config):
         if dropped(folder) is not None:
             return finished_results(kind, config, folder, console)
@@ -112,17 +118,26 @@ def resume_audit(folder: Path, command: Sequence[str] = (), console: Console | N
     return run_audit(resumed_config(folder), folder, command, console)
 
 
-def resumed_config(folder: Path) -> Any:
+def resumed_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Any:
     """Return the config of the audit in ``folder``.
 
+    Args:
+        folder: the run folder.
+        changes: settings of `PLACE` that are changed.
+
     Raises:
-        UsageError: the folder holds no audit.
+        UsageError: the folder holds no audit, or another setting is to be changed.
     """
+    if fixed := [name for name in changes or {} if name not in PLACE]:
+        allowed = ", ".join(f"--{name.replace('_', '-')}" for name in PLACE)
+        raise UsageError(
+            f"--resume takes its settings from the run folder; remove '--{fixed[0]}' (only {allowed} may change)"
+        )
     if not (folder / CONFIG_FILE).is_file():
         raise UsageError(f"nothing to resume in {folder}: it holds no {CONFIG_FILE}; name the folder of a run")
     if (folder / OFFLINE_FILE).is_file():
         raise UsageError(f"{folder} was made by `lightleak attack`; to finish it, run the same command again")
-    return load_config(folder / CONFIG_FILE)
+    return load_config(folder / CONFIG_FILE, changes)
 
 
 @contextmanager

@@ -41,14 +41,24 @@ class Work(Pack):
     """A pack whose units one function computes.
 
     Attributes:
-        ids: its units.
+        units: ids of its units.
         compute: given run folder, device and a function to report progress to, returns what is kept of each unit.
-        cost: relative work; the total that ``compute`` reports.
+        effort: relative work; the total that ``compute`` reports.
     """
 
-    ids: Sequence[str]
+    units: Sequence[str]
     compute: Callable[[Path, torch.device, Report], Iterable[Any]]
-    cost: float = 1.0
+    effort: float = 1.0
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its units."""
+        return self.units
+
+    @property
+    def cost(self) -> float:
+        """Its effort."""
+        return self.effort
 
     def inputs(self, folder: Path) -> Mapping[str, Path]:
         """See `Pack.inputs`: the networks that earlier stages have trained, and their scores."""
@@ -192,16 +202,17 @@ def one_value(value: float) -> Summary:
     return Summary(value, math.nan, 1, math.nan, math.nan)
 
 
-def run_stages(reproduction: Reproduction, folder: Path, engine: Engine, quiet: bool = False) -> Outcome:
+def run_stages(reproduction: Reproduction, folder: Path, engine: Engine | None = None, quiet: bool = False) -> Outcome:
     """Run what of a reproduction is not done yet and write its ``results.json``, also after an interruption.
 
     Args:
         reproduction: what is run.
         folder: the run folder.
-        engine: where packs run.
+        engine: where packs run; this process where it is left out.
         quiet: no progress bar.
     """
     rows: Rows = []
+    engine = engine or LocalEngine(reproduction.device)
     try:
         for stage in reproduction.stages():
             try:

@@ -54,7 +54,12 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         config, experiment = checked.config, checked.world
         _set_aside_captures(folder)
         if config.rounds and not (folder / TRAINING_FILE).is_file():
-            train(config, experiment, folder, console)
+            if config.engine == "ray":
+                from lightleak.experiments.ray_training import train_on_ray
+
+                train_on_ray(config, experiment, folder, engine)
+            else:
+                train(config, experiment, folder, console)
         units = plan_units(config, experiment, folder)
         present = finished_files(folder)
         for unit in units:
