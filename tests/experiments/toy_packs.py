@@ -55,3 +55,11 @@ class Worked(Pack):
             "threads": torch.get_num_threads(),
         }
         unit_file(folder, self.name).write_text(json.dumps(facts))
+
+
+@dataclass(frozen=True)
+class Fails(Worked):
+    """Fails."""
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
+        raise ValueError("damaged")

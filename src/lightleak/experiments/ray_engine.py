@@ -4,6 +4,7 @@ Nodes need the same versions of Python and of this package; user files that `LIG
 """
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -54,11 +55,12 @@ class RayEngine(Engine):
 
     def _connect(self, address: str | None) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        address = address or os.environ.get("RAY_ADDRESS") or "local"  # else Ray joins any cluster it finds here
         handler = signal.getsignal(signal.SIGTERM)
         try:
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except (ConnectionError, RuntimeError, ValueError) as error:
-            raise UsageError(f"no Ray cluster at {address or os.environ.get('RAY_ADDRESS')}: {error}") from error
+            raise UsageError(f"no Ray cluster at {address}: {error}") from error
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, handler)  # Ray's would end the command with another exit code
@@ -100,7 +102,8 @@ class RayEngine(Engine):
         try:
             return Finished(pack, *self._ray.get(task))
         except self._ray.exceptions.RayError as error:
-            return Finished(pack, error=LightLeakError(f"Ray could not run it: {error}"))
+            reason = re.sub(r"\x1b\[\d+m", "", str(error))
+            return Finished(pack, error=LightLeakError(f"Ray could not run it: {reason}"))
 
     def close(self) -> None:
         """See `Engine.close`; a cluster goes on running, Ray that was started here ends."""

@@ -86,7 +86,7 @@ def _train_on_workers(pack: TrainingPack, device: torch.device) -> Files:
     strategy = pack.config.training.trainer.get("strategy", "auto")
     if strategy not in STRATEGIES:
         raise UsageError(f"training.trainer.strategy must be one of {', '.join(STRATEGIES)} on Ray, got {strategy!r}")
-    result: Any = ray.remote(num_cpus=0)(_Result).remote()  # type: ignore[attr-defined]
+    result: Any = ray.remote(num_cpus=0)(_Result).remote()
     task = {"knowledge": Knowledge(), "pack": ray.put(pickle.dumps(pack)), "result": result, "strategy": strategy}
     world = places_of_training(pack.config).world
     with TemporaryDirectory() as storage:  # Ray notes the state of the training there; checkpoints stay on the workers
