@@ -68,7 +68,7 @@ def _in_order(
     residual, counts = found.residual, found.residual.counts.long()
     times = counts.sum(-1)
     source = torch.repeat_interleave(torch.arange(len(times), device=times.device), times)
-    classes = torch.arange(residual.chain.n_classes, device=times.device)
+    classes = torch.arange(residual.network.n_classes, device=times.device)
     labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts]) if len(counts) else times
     cells, guessed_labels = guess_rows(residual, found.space, prior, draws)
     codes, numbers = (torch.cat([part[source], guessed]) for part, guessed in zip(found.cells, cells, strict=True))
