@@ -131,10 +131,13 @@ class ReLUChain(RowNetwork):
             moved = (moved @ weight.T) * mask.unsqueeze(-2)
             yield moved
 
-    def error_slopes(self, activations: Activations, counts: Tensor, directions: Tensor) -> tuple[Tensor, ...]:
+    def error_slopes(
+        self, activations: Activations, counts: Tensor, directions: Tensor, n_rows: int = 1
+    ) -> tuple[Tensor, ...]:
         """See `RowNetwork.error_slopes`; masks are fixed."""
         *_, last = self.slopes(activations, directions)
-        return self.errors(activations, output_slopes(activations.probabilities, last @ self.weights[-1].T, counts))
+        logits = last @ self.weights[-1].T
+        return self.errors(activations, output_slopes(activations.probabilities, logits, counts, n_rows))
 
     def cell_steps(self, x: Tensor, encoder: TableEncoder) -> tuple[Tensor, ...]:
         """See `RowNetwork.cell_steps`; to first order, masks fixed."""

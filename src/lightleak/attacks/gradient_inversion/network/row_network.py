@@ -75,13 +75,14 @@ class RowNetwork(ABC):
         """
 
     @abstractmethod
-    def error_slopes(self, activations: Any, counts: Tensor, directions: Tensor) -> tuple[Tensor, ...]:
+    def error_slopes(self, activations: Any, counts: Tensor, directions: Tensor, n_rows: int = 1) -> tuple[Tensor, ...]:
         """Derivatives ``[..., F, out_l]`` of every layer's error of rows that stand for ``counts`` rows of each class.
 
         Args:
             activations: of the rows.
             counts: ``[..., classes]``; the derivative of their loss by the logits is ``N p - counts`` for N rows.
             directions: in which every row moves ``[F, d]``.
+            n_rows: by which that derivative is divided.
         """
 
     @abstractmethod
@@ -119,11 +120,11 @@ class RowNetwork(ABC):
         return tuple(e.T @ with_one(h) for e, h in zip(errors, activations.hidden, strict=True))
 
 
-def output_slopes(probabilities: Tensor, logit_slopes: Tensor, counts: Tensor) -> Tensor:
-    """Derivatives of ``N p - counts`` by what moves the logits ``[..., F, classes]``."""
+def output_slopes(probabilities: Tensor, logit_slopes: Tensor, counts: Tensor, n_rows: int) -> Tensor:
+    """Derivatives of ``(N p - counts) / n_rows`` by what moves the logits ``[..., F, classes]``."""
     shares = probabilities.unsqueeze(-2)
     moved = shares * (logit_slopes - (shares * logit_slopes).sum(-1, keepdim=True))
-    return moved * counts.sum(-1)[..., None, None]
+    return moved * counts.sum(-1)[..., None, None] / n_rows
 
 
 def with_one(hidden: Tensor) -> Tensor:

@@ -25,8 +25,8 @@ class SearchView(ABC):
         """Input of the searched layer ``[..., in]`` of rows with states ``[..., h]``."""
 
     @abstractmethod
-    def slopes(self, state: Tensor, steps: Tensor) -> Tensor:
-        """Derivatives ``[n, F, in]`` of `hidden` as states ``[n, h]`` move along ``steps`` ``[F, h]``."""
+    def jacobian(self, state: Tensor, steps: Tensor, metric: Tensor) -> Tensor:
+        """Derivatives ``[n, q, F]`` of ``hidden @ metric`` as states ``[n, h]`` move along ``steps`` ``[F, h]``."""
 
     @property
     @abstractmethod
@@ -66,9 +66,9 @@ class ChainView(SearchView):
         """See `SearchView.hidden`."""
         return state.relu()
 
-    def slopes(self, state: Tensor, steps: Tensor) -> Tensor:
-        """See `SearchView.slopes`; masks are fixed."""
-        return steps * (state > 0).to(steps.dtype).unsqueeze(-2)
+    def jacobian(self, state: Tensor, steps: Tensor, metric: Tensor) -> Tensor:
+        """See `SearchView.jacobian`; masks are fixed."""
+        return torch.einsum("fh,nh,hq->nqf", steps, (state > 0).to(steps.dtype), metric)
 
     @property
     def has_directions(self) -> bool:

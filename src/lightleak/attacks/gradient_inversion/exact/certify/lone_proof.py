@@ -139,7 +139,7 @@ def _numbers(tested: RowEvidence, encoder: TableEncoder) -> _Numbers:
 def _passes(tested: RowEvidence, numbers: _Numbers, all_show: bool) -> Tensor:
     """Rows that pass every test, whose coefficient allows one reading only, and whose numbers leave tests over."""
     first = torch.tensor([FIRST_LAYER_FACTOR if at == 0 else 1.0 for at in tested.layers]).to(tested.x)
-    deeper = torch.tensor([at > 0 for at in tested.layers], device=tested.x.device)
+    deeper = torch.tensor([at > 0 or at == tested.searched for at in tested.layers], device=tested.x.device)
     off = (tested.coefficient[deeper] - 1).abs().amax(0)
     single = tested.counts.sum(-1) == 1
     strict = torch.full_like(off, COEFFICIENT_TOLERANCE)

@@ -109,8 +109,8 @@ def _fit(residual: Residual, space: RowDomain, spaces: Mapping[int, Spaces], col
     normal = residual.x.new_zeros(rows, width, rows, width)
     right = residual.x.new_zeros(rows, width)
     squares, equations = residual.x.new_zeros(()), 0
-    one_each = (torch.eye(encoder.width)[at] / encoder.scale[at].cpu().unsqueeze(-1)).to(residual.x)
-    bent = network.error_slopes(activations, counts, one_each) if network.errors_bend else None
+    one_each, scale = torch.eye(encoder.width)[at].to(residual.x), encoder.scale[at].unsqueeze(-1)
+    bent = network.error_slopes(activations, counts, one_each, residual.n_rows) if network.errors_bend else None
     for layer, by_number in enumerate(network.slopes(activations, one_each)):
         if layer > max(spaces):
             break  # of layers without spaces no slopes are computed
@@ -118,13 +118,13 @@ def _fit(residual: Residual, space: RowDomain, spaces: Mapping[int, Spaces], col
             continue
         noise = NOISE * float(residual.observed[layer].norm())
         units, inputs = _null_units(spaces[layer]), spaces[layer].row_null
-        e, g = errors[layer] @ units, by_number @ inputs[:-1]
+        e, g = errors[layer] @ units, (by_number / scale) @ inputs[:-1]
         left = units.T @ residual.left[layer] @ inputs
         # A column is e dv^T, and de v^T where errors bend.
-        factors = [(e.unsqueeze(1).expand(-1, width, -1), g)]
+        factors = [(e.unsqueeze(1), g)]
         if bent is not None:
             v = with_one(activations.hidden[layer]) @ inputs
-            factors.append((bent[layer] / residual.n_rows @ units, v.unsqueeze(1).expand(-1, width, -1)))
+            factors.append((bent[layer] / scale @ units, v.unsqueeze(1)))
         for (d, h), (other_d, other_h) in product(factors, factors):
             normal += _grams(d, other_d) * _grams(h, other_h) / noise**2
         for d, h in factors:
@@ -162,5 +162,5 @@ def _null_units(spaces: Spaces) -> Tensor:
 
 
 def _grams(one: Tensor, other: Tensor) -> Tensor:
-    """Inner products of vectors ``[r, m, q]`` with each other, ``[r, m, r, m]``."""
+    """Inner products of vectors ``[r, m or 1, q]`` with each other, ``[r, m or 1, r, m or 1]``."""
     return torch.einsum("ijq,klq->ijkl", one, other)

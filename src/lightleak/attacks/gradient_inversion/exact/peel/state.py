@@ -84,11 +84,13 @@ class State:
         cells = torch.cat([self.cells[0], cells[0]]), torch.cat([self.cells[1], cells[1]])
         rows = residual.rows_left
         rank = max(self.searched.rank - len(x), min(1, rows))
-        # A last row that is only nearly right would be made up for by all others.
-        for _ in range(REFITS if rows or residual.relative < EXPLAINED else 0):
+        fitted = residual, cells
+        for _ in range(REFITS):
             # The spaces of what is left sharpen with every correction.
-            spaces = start.spaces_left(residual, rank)
-            residual, cells = refit_numbers(residual, cells, self.space, spaces, turns=1)
+            fitted = refit_numbers(*fitted, self.space, start.spaces_left(fitted[0], rank), turns=1)
+        # A last row that is only nearly right would be made up for by all others.
+        if rows or min(residual.relative, fitted[0].relative) < EXPLAINED:
+            residual, cells = fitted
         spaces, space = start.spaces_left(residual, rank), self.space
         if rows:
             left, whole = residual.left[0], residual.observed[0]

@@ -110,7 +110,7 @@ class GroupProblem:
         network, steps = self.network, self.space.rows.numbers
         free = len(steps)
         by_hidden = network.slopes(activations, steps)
-        by_errors = [slopes / self.n_rows for slopes in network.error_slopes(activations, counts, steps)]
+        by_errors = network.error_slopes(activations, counts, steps, self.n_rows)
         factors = []
         for e, h, de, dh in zip(errors, hidden, by_errors, by_hidden, strict=True):
             left = torch.stack([e.unsqueeze(2).expand(-1, -1, free, -1), de], 1)

@@ -149,7 +149,7 @@ class RowSearch:
         metric, view = self.row_metric, self.exact_view
         state = self.exact_tables.of(codes, numbers)
         value = view.hidden(state) @ metric[:-1] + metric[-1]
-        jacobian = (view.slopes(state, self.exact_tables.numbers[open_]) @ metric[:-1]).mT
+        jacobian = view.jacobian(state, self.exact_tables.numbers[open_], metric[:-1])
         step = (torch.linalg.pinv(jacobian, rtol=1e-9) @ value.unsqueeze(-1)).squeeze(-1)
         moved = numbers.clone()
         moved[:, open_] = moved[:, open_] - step
@@ -188,7 +188,7 @@ class RowSearch:
     def _move_numbers(self, state: "_State") -> None:
         metric, each = self.metric, self.tables.numbers
         value = self.view.hidden(state.hidden) @ metric[:-1] + metric[-1]
-        jacobian = (self.view.slopes(state.hidden, each) @ metric[:-1]).mT
+        jacobian = self.view.jacobian(state.hidden, each, metric[:-1])
         normal = jacobian.transpose(1, 2) @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
         normal = normal + torch.diag_embed(DAMPING * diagonal + torch.finfo(torch.float32).tiny)
