@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from lightleak.core.certificate import Outcome, RowStatus
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import KINDS
+from lightleak.core.parties import KINDS
 from lightleak.core.records import in_range, json_field, quoted, read_record, schema_of, to_json, write_record
 from lightleak.core.threat_model import Threat
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import KINDS
+from lightleak.core.parties import KINDS
 from lightleak.core.records import json_field
 from lightleak.core.results import NONE
 from lightleak.report.compare import by_key

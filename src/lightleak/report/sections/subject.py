@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from markupsafe import Markup
+
 from lightleak.core.results import Row
 from lightleak.report.compare import Group, R
 from lightleak.report.format import attack_title
@@ -32,7 +34,7 @@ def subject_section(
         known = [text("<strong>{}:</strong> {}", "; ".join(who), what) for what, who in assumptions(groups).items()]
         blocks = [*before, *([Facts(found)] if found else [])]
         blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))] if known else []
-        blocks += map(Paragraph, after)
+        blocks += [one if isinstance(one, Markup) else Paragraph(one) for one in after]
     return Section("what", "What was attacked", (*blocks, *_left_out(runs)))
 
 
