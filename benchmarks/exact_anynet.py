@@ -7,8 +7,8 @@
 Parts: activations, normalized (LayerNorm, and BatchNorm whose batch statistics the server knows), shallow (one hidden
 layer), tables (German, Bank, Diabetes-130 with 20 classes), trained (after one epoch of Adam). Labels are unknown, one
 thread, float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every finished batch
-is one line of --output; a rerun skips those. A batch is whole when every cell of every row is right (TabLeak's tolerance for
-numbers). Seconds of a shared machine vary: the rate of its matrix products is measured beside every case.
+is one line of --output; a rerun skips those. A batch is whole when every cell of every row is right (numbers within
+TabLeak's tolerance). Seconds of a shared machine vary: the rate of its matrix products is measured beside every case.
 """
 
 import argparse

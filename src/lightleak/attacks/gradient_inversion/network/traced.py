@@ -163,9 +163,7 @@ class TracedNetwork(RowNetwork):
         return Cut(self.module, first, searched, reads_rows=not _same(one, other))
 
     def _layer(self, index: int) -> nn.Linear:
-        layer = self.module.get_submodule(self.names[index])
-        assert isinstance(layer, nn.Linear)
-        return layer
+        return linear_layer(self.module, self.names[index])
 
     def _by_logits(self, x: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
         """Derivatives of every logit minus the last by the layers' outputs, ``[..., classes - 1, out]``."""
@@ -250,7 +248,7 @@ class Cut:
 
     def __init__(self, module: nn.Module, first: str, searched: str, reads_rows: bool) -> None:
         self.module, self.reads_rows, self._given = copy.deepcopy(module), reads_rows, _Given()
-        self._first, self._searched = module.get_submodule(first), searched
+        self._first, self._searched = linear_layer(module, first), searched
         self.takes_rows = first == searched
         if not self.takes_rows:
             self.module.set_submodule(first, self._given)
@@ -300,12 +298,20 @@ class Cut:
     def logits(self, state: Tensor) -> Tensor:
         """Logits ``[n, classes]``."""
         if self.takes_rows:
-            return self.module(state)
+            logits: Tensor = self.module(state)
+            return logits
         units, rows = state.split([self._first.out_features, state.shape[-1] - self._first.out_features], -1)
         self._given.value = units
         return self.module(
             rows if self.reads_rows else state.new_zeros(1, 1).expand(len(state), self._first.in_features)
         )
+
+
+def linear_layer(module: nn.Module, name: str) -> nn.Linear:
+    """The linear layer of that name."""
+    layer = module.get_submodule(name)
+    assert isinstance(layer, nn.Linear)
+    return layer
 
 
 @dataclass
@@ -383,10 +389,10 @@ def trace(module: nn.Module, width: int, n_rows: int) -> TracedNetwork:
     if {first, last} & wrong:
         raise UnsupportedError(f"weights of {sorted({first, last} & wrong)} are also used elsewhere in {title}")
     names = [name for name in names if name not in wrong]
-    return TracedNetwork(module, names, _searched([module.get_submodule(name) for name in names], n_rows))
+    return TracedNetwork(module, names, _searched([linear_layer(module, name) for name in names], n_rows))
 
 
-def _searched(layers: Sequence[nn.Module], n_rows: int) -> int:
+def _searched(layers: Sequence[nn.Linear], n_rows: int) -> int:
     """The inner layer with the most inputs among those that can show all rows; the first layer where there is none."""
     sizes = [(min(layer.in_features + 1, layer.out_features), layer.in_features) for layer in layers[1:-1]]
     if not sizes:
@@ -409,7 +415,8 @@ def _untrue(module: nn.Module, names: Sequence[str], probes: Tensor) -> set[str]
     nn.functional.cross_entropy(tried(probes), labels).backward()
     wrong = set()
     for name, found in zip(names, sums, strict=True):
-        layer = tried.get_submodule(name)
+        layer = linear_layer(tried, name)
+        assert layer.weight.grad is not None and layer.bias.grad is not None
         true = torch.cat([layer.weight.grad, layer.bias.grad.unsqueeze(-1)], -1)
         if not _same(true, found):
             wrong.add(name)
