@@ -63,8 +63,7 @@ def doctor(
     if parsed.json is not None:
         _check_file("--json", parsed.json, (".json",), "findings", are_findings)
     with console.status("examining; imports take the longest"):
-        engine = "ray" if parsed.ray_address else parsed.engine
-        findings = examine(parsed.data, parsed.output, engine, parsed.ray_address)
+        findings = examine(parsed.data, parsed.output, parsed.engine, parsed.ray_address)
     print_findings(findings, console)
     if parsed.json is not None:
         write_findings(findings, parsed.json)
