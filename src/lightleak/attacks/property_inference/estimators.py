@@ -87,7 +87,7 @@ def fit_linear(features: np.ndarray, fractions: np.ndarray, seed: int) -> Predic
 
 @REGRESSORS.register("svr")
 def fit_svr(features: np.ndarray, fractions: np.ndarray, seed: int) -> Predict:
-    """Support vector regression, scikit-learn's defaults: norms are not scaled, so small ones tell it little."""
+    """Support vector regression, scikit-learn's defaults: small norms, which are not scaled, say little."""
     svm = _optional("sklearn.svm", "scikit-learn", "svr")
     return _predictor(svm.SVR().fit(features, fractions))
 

@@ -33,7 +33,7 @@ def load_german(folder: Path, seed: int, *, codes: bool = False) -> Table:
         frame = pd.read_csv(path, sep=" ", names=[*TABLE.schema.names, LABEL])
     frame[LABEL] = frame[LABEL].map({1: "good", 2: "bad"})
     if not codes:
-        # A code the codebook does not know stays as it is, and the schema refuses it by name.
+        # A code the codebook does not know stays unchanged, and the schema refuses it by name.
         return split_table(TABLE.card, TABLE.schema, frame.replace(TABLE.codes), seed)
     columns = tuple(
         Column.categorical(column.name, list(TABLE.codes[column.name])) if column.name in TABLE.codes else column
