@@ -35,6 +35,9 @@ Outcome = tuple[list[Compared], Rows, list[str]]
 Plan = Callable[[Path, torch.device], Sequence[Pack]]
 """Makes packs for a run folder and a device."""
 
+AuditPlan = Callable[[Any], Sequence[Pack]]
+"""Makes packs from the config of an audit."""
+
 CPU = torch.device("cpu")
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
 """Columns of rows that separate the groups of a summary, in addition to those of every audit."""
@@ -110,7 +113,7 @@ class Stage:
     rehearse: Callable[[Path], None] | None = None
 
 
-def plan_of(make: Callable[[Any], Sequence[Pack]], config: Any) -> Plan:
+def plan_of(make: AuditPlan, config: Any) -> Plan:
     """Return the plan of a stage that runs packs of an audit."""
     return lambda folder, device: make(config)
 

@@ -49,13 +49,10 @@ class PriorSearch(UpdateAttacks):
 
     def stages(self) -> Sequence[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
-        return [
-            Stage(self.search_packs, "attacks on validation clients", reported=False),
-            Stage(self.packs),
-        ]
+        return [Stage(self.search, "attacks on validation clients", reported=False), Stage(self.packs)]
 
-    def search_packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
-        """The search in packs."""
+    def search(self, folder: Path, device: torch.device) -> list[UpdatePack]:
+        """The attacks of the search in packs."""
         return update_packs(self.search_units(), "nothing", folder, device)
 
     def packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:

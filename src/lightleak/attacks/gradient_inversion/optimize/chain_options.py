@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import EngineConfig
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient, with_one
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
 from lightleak.attacks.gradient_inversion.optimize.whitening import Whitening, maps_of
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
@@ -107,7 +108,7 @@ def random_rows(update: ClientUpdate, config: EngineConfig, device: torch.device
     They are the same for every seed of the attack: they stand for moments of rows, not for a choice. By their shares
     rare categories would hardly be drawn, and the moments say little of how such rows differ.
     """
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device)
+    encoder = TableEncoder.of(update, device)
     space = observed_domain(update, encoder, config)
     return space.rows.of(*space.draw(MOMENT_ROWS, generator(0, "random rows")))
 
