@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,8 +13,6 @@ from rich.table import Table
 from lightleak.cli.arguments import PDF
 from lightleak.cli.exit_codes import DONE, FAILED
 from lightleak.core.errors import UsageError
-
-if TYPE_CHECKING:
 
 
 def report(
