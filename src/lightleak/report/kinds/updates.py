@@ -11,8 +11,7 @@ from lightleak.report.charts import (
     Series,
     Style,
     bar_chart,
-    legend_mark,
-    line_chart,
+    line_figure,
     pair_chart,
     series_style,
     spread,
@@ -62,7 +61,6 @@ from lightleak.report.page import (
     Column,
     Figure,
     Heading,
-    Legend,
     Page,
     Section,
     Table,
@@ -372,8 +370,7 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Se
     ]
     axis = "rows behind the update" if groups[0].first.on_fedavg else "rows in the client's batch"
     name = f"Share of cells recovered by each attack over the {axis}, with 95% intervals"
-    drawing = line_chart(name, series, [(place[size], str(size)) for size in sizes], axis)
-    return Figure(drawing, title, legend=Legend(tuple((legend_mark(one.style), one.label) for one in series)))
+    return line_figure(name, series, [(place[size], str(size)) for size in sizes], axis, title)
 
 
 def _verdict(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> tuple[Block, ...]:
