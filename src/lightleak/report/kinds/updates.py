@@ -75,7 +75,15 @@ from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
 from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import left_out, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import INTERVAL, MOST_RUNS, NO_PROOF, THIS_ALONE, is_long, share_cell
+from lightleak.report.sections.summary import (
+    INTERVAL,
+    MOST_RUNS,
+    NO_PROOF,
+    THIS_ALONE,
+    is_long,
+    points_cell,
+    share_cell,
+)
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
@@ -198,7 +206,7 @@ def _utility(one: Measured) -> tuple[Table, ...]:
         return (of.accuracy, of.majority, of.auroc) if of else (None, None, None)
 
     names = ("Accuracy", "Always the commonest label", "Area under the ROC curve")
-    changes = (_points(one.cost), DASH, DASH if change is None else signed(change, 3))
+    changes = (points_cell(one.cost), DASH, DASH if change is None else signed(change, 3))
     lines: list[_Score] = list(zip(names, values(before), values(after), changes, strict=True))
     columns: list[Column[_Score]] = [
         Column("The trained network, on test rows", lambda line: line[0]),
@@ -214,10 +222,6 @@ def _score(value: Estimate | float | None, name: str) -> str | Cell:
     if isinstance(value, Estimate):
         return Cell(percent(value), (interval(value),) if value.has_interval else ())
     return DASH if value is None else f"{value:.3f}" if name.startswith("Area") else percent(value)
-
-
-def _points(value: Estimate | None) -> Cell:
-    return Cell(points(value), (interval(value, -1.0),) if value and value.has_interval else ())
 
 
 def _leakage(one: Measured) -> tuple[Table, ...]:
