@@ -77,10 +77,10 @@ from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import left_out, subject_of, subject_section, title_of
 from lightleak.report.sections.summary import (
     INTERVAL,
+    MOST_LINES,
     MOST_RUNS,
     NO_PROOF,
     THIS_ALONE,
-    is_long,
     points_cell,
     share_cell,
 )
@@ -139,7 +139,7 @@ def summary_section(runs: Sequence[Run]) -> Section:
     rows = [row for one in found for line in one.lines for row in line.exposure.rows]
     spent = budget(rows)
     best = None if spent.is_weak else min(known, key=lambda pair: pair[1].exposure.order, default=None)
-    is_short = is_long([one.lines for one in (reference, *shown)])
+    is_short = sum(len(one.lines) for one in (reference, *shown)) > MOST_LINES
     lines = [(words("run", one), [one.worst] if is_short else one.lines) for one in (reference, *shown)]
     table = table_of("Records at risk", _RISKS, lines, css="risk stack")
     is_bound = any(is_weakened(one.worst.exposure) for one in (reference, *shown))
