@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from markupsafe import Markup
 from torch import Tensor
 
 from lightleak.core.image_similarity import matched_psnr, psnr
 from lightleak.core.matching import match_rows
 from lightleak.experiments.unit import write_whole
-from lightleak.report.page import Page, Paragraph, Pictures, Section, render
-from lightleak.report.sections.pictures import picture_row
+from lightleak.report.page import Page, Section, render
+from lightleak.report.sections.pictures import picture_grid, picture_row
 
 FILE_NAME = "figure.html"
 PER_LINE = 10
@@ -44,16 +45,16 @@ def write_figure(
     """
     kept = [json.loads(pictures_file(folder, unit).read_text()) for unit in units]
     rows = [row for i, of_unit in enumerate(kept) for row in (of_unit if i == 0 else of_unit[1:])]
-    blocks = [_block(row["name"], [f"data:image/png;base64,{one}" for one in row["png"]][:shown]) for row in rows]
-    section = Section("pictures", "Pictures", (*map(Paragraph, notes), *blocks))
+    blocks = [_block(row["name"], row["png"][:shown]) for row in rows]
+    section = Section("pictures", "Pictures", (*notes, *blocks))
     page = render(Page(title, "images", [section], private="It shows a client's images.", genre="reproduction"))
     write_whole(folder / FILE_NAME, page)
 
 
-def _block(title: str, images: Sequence[str]) -> Pictures:
+def _block(title: str, images: Sequence[str]) -> Markup:
     starts = range(0, len(images), PER_LINE)
-    lines = tuple((f"from {start + 1}", tuple(images[start : start + PER_LINE])) for start in starts)
-    return Pictures(("",) * min(PER_LINE, len(images)), lines, title)
+    lines = [(f"from {start + 1}", images[start : start + PER_LINE]) for start in starts]
+    return picture_grid(title, [""] * min(PER_LINE, len(images)), lines)
 
 
 def to_bytes(images: Tensor) -> Tensor:
