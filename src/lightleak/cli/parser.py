@@ -87,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
     reproduce.add_argument("--output", type=_path, help="run folder (default: runs/<name>)")
     reproduce.add_argument(
-        "--plan", action="store_true", help="print what would be run and the time of attacks; run nothing"
+        "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
     )
     reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduce_folder)
 
