@@ -64,7 +64,7 @@ def test_pictures_come_back_as_they_were_and_large_enough(tmp_path: Path) -> Non
     assert (grid.classes, grid.attack, grid.search, grid.target) == (("a", "b"), "plgmi", "gradient", "resnet-6")
     section = pictures_section([grid], lambda one: one.attack)
     assert section is not None
-    _, drawn = section.blocks
+    (drawn,) = section.blocks
     assert "<h3>plgmi</h3>" in drawn and re.findall(r'scope="col">(\w+)<', drawn) == ["a", "b"]
     sources = re.findall(r'src="([^"]+)"', drawn)
     assert [(row.name, row.private) for row in grid.rows] == [("made up", False), ("private", True)]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 
 from lightleak.core.errors import UsageError
 from lightleak.report.page import Section, fill
@@ -73,14 +72,8 @@ def load_pictures(run: Run, redact: bool = False) -> tuple[PictureGrid, ...]:
 
 def pictures_section(grids: Sequence[PictureGrid], title: Callable[[PictureGrid], str]) -> Section | None:
     """Draw grids of pictures; None where there are none."""
-    words = "One column for each class: a made-up image above the private one nearest to it."
-    drawn = (picture_grid(title(one), one.classes, [(row.name, row.png) for row in one.rows]) for one in grids)
-    return Section("pictures", "Pictures", (words, *drawn)) if grids else None
-
-
-def picture_grid(title: str, classes: Sequence[str], lines: Sequence[tuple[str, Sequence[str]]]) -> Markup:
-    """Draw lines of pictures: name of the line, and one PNG in base64 for each class."""
-    return fill("sections", "pictures", title, classes, lines)
+    drawn = fill("sections", "pictures", [(grid, title(grid)) for grid in grids])
+    return Section("pictures", "Pictures", (drawn,)) if grids else None
 
 
 def png(pixels: np.ndarray) -> bytes:

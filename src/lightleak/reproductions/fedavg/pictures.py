@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from markupsafe import Markup
 from torch import Tensor
 
 from lightleak.core.image_similarity import matched_psnr, psnr
 from lightleak.core.matching import match_rows
 from lightleak.experiments.unit import write_whole
-from lightleak.report.page import Page, Section, render
-from lightleak.report.sections.pictures import picture_grid, picture_row
+from lightleak.report.page import Block, Page, Section, fill, render
+from lightleak.report.sections.pictures import PictureRow, picture_row
 
 FILE_NAME = "figure.html"
 PER_LINE = 10
@@ -51,10 +50,10 @@ def write_figure(
     write_whole(folder / FILE_NAME, page)
 
 
-def _block(title: str, images: Sequence[str]) -> Markup:
+def _block(title: str, images: Sequence[str]) -> Block:
     starts = range(0, len(images), PER_LINE)
-    lines = [(f"from {start + 1}", images[start : start + PER_LINE]) for start in starts]
-    return picture_grid(title, [""] * min(PER_LINE, len(images)), lines)
+    rows = [PictureRow(f"from {start + 1}", True, tuple(images[start : start + PER_LINE])) for start in starts]
+    return fill("sections", "picture_table", title, rows)
 
 
 def to_bytes(images: Tensor) -> Tensor:
