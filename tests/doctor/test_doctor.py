@@ -59,12 +59,6 @@ def test_extra(version: str | None, state: State, said: str) -> None:
     assert ("dp]" in finding.fix) == (state is not OK)
 
 
-def test_gandalf_says_what_it_would_bring_down() -> None:
-    groups = {"gandalf": needs("pytorch-tabular>=1.2")}
-    (finding,) = install.extras(groups, {"pandas": "3.0.1", "torchmetrics": "1.8"}.get)
-    assert finding.state is NOTE and "pandas<3 (here 3.0.1)" in finding.found and "torchmetrics" not in finding.found
-
-
 @pytest.mark.parametrize(("pandas", "metrics", "bad"), [("3.0", "1.9", 2), ("2.3", "1.9.0", 1), ("2.3", "1.8", 0)])
 def test_pins_of_pytorch_tabular(pandas: str, metrics: str, bad: int) -> None:
     wanted = {"pytorch-tabular": needs("pandas<3.0.0", "torchmetrics<1.9.0", "not-here>=1")}

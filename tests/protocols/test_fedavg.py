@@ -59,8 +59,6 @@ def test_one_epoch_of_one_batch_is_fedsgd(
     encoder: TableEncoder, rows: Rows, client: Client, name: str, training_mode: bool
 ) -> None:
     """-delta / learning rate is the gradient, up to the rounding of the weights (about 1e-8 of weights below 1)."""
-    if name == "gandalf":
-        pytest.importorskip("pytorch_tabular")
     training = LocalTraining(epochs=1, batch_size=20, learning_rate=0.5)
     update, truth = client(range(20), training, name=name, training_mode=training_mode)
     spec = NetworkSpec(name, 2, encoder.layout)

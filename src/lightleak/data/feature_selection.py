@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.cells import check_cells
 from lightleak.data.schema import Column, TableSchema, require_columns
@@ -116,9 +115,6 @@ def importances(
 
     Returns:
         ``[d]`` importances; facts, JSON-ready.
-
-    Raises:
-        UnsupportedError: scikit-learn is not installed.
     """
     forest = _forest(config, derive_seed(seed, "feature-forest") % 2**32)
     (rows, classes), (held_out, true) = (_in_canonical_order(*part) for part in (train, validation))
@@ -136,12 +132,8 @@ def importances(
 
 
 def _forest(config: TaskConfig, state: int) -> "RandomForestClassifier":
-    try:
-        from sklearn.ensemble import RandomForestClassifier
-    except ImportError as error:
-        raise UnsupportedError(
-            "choosing features by importance needs scikit-learn: pip install 'lightleak[inversion]'"
-        ) from error
+    from sklearn.ensemble import RandomForestClassifier
+
     return RandomForestClassifier(config.trees, min_samples_leaf=config.leaf_rows, random_state=state)
 
 

@@ -1,6 +1,7 @@
 """What a config names, made: the table, the encoder and marginals a server knows, the network's specification."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -43,7 +44,11 @@ class Experiment:
     client_rows: ClientRows = "all"
 
     def population(self) -> Population:
-        """The training rows, as fresh clients hold them."""
+        """Return the training rows as fresh clients hold them; they are encoded once."""
+        return self._population
+
+    @cached_property
+    def _population(self) -> Population:
         train = self.table.train
         if self.client_rows != "all":
             held_out, validation = holdout(len(train), VALIDATION_CLIENTS, seed=0)

@@ -22,11 +22,10 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
+from lightleak.experiments.observed import Observed as Observed
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.score import match, matched, score
-
-Observed = tuple[ClientUpdate, GroundTruth | None]
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def keep_result(
         folder: the run folder.
         kept: what is kept of each cell.
     """
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+    encoder = TableEncoder.of(update)
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
     batch = None if truth is None else match(reconstruction, truth, encoder)

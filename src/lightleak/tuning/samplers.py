@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from lightleak.core.errors import UsageError
-from lightleak.core.optional import import_optional
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
@@ -114,12 +113,10 @@ def build_pruner(config: PrunerConfig, n_objectives: int = 1) -> "BasePruner":
 
 
 def import_optuna() -> Any:
-    """Optuna.
+    """Return Optuna, imported when first used."""
+    import optuna
 
-    Raises:
-        UnsupportedError: it is not installed.
-    """
-    return import_optional("optuna", "tuning needs Optuna", "tuning")
+    return optuna
 
 
 def _check_options(

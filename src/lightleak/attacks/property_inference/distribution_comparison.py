@@ -18,7 +18,7 @@ from lightleak.attacks.property_inference.attack import (
 from lightleak.attacks.property_inference.calibration import SampleSizes, effective_size, interval
 from lightleak.attacks.property_inference.discriminant import discriminant_values
 from lightleak.attacks.property_inference.estimation import KindValues, Outcome, Values, misfit, separation
-from lightleak.attacks.property_inference.estimators import REGRESSORS, require_packages
+from lightleak.attacks.property_inference.estimators import REGRESSORS
 from lightleak.attacks.property_inference.mixture import estimate_by_mixture
 from lightleak.attacks.property_inference.norms import Norm, record_norms
 from lightleak.attacks.property_inference.populations import Features, fraction_grid
@@ -121,8 +121,7 @@ class DistributionComparison(PropertyAttack):
         return self.config.to_dict()
 
     def check(self, observation: IntermediateResults) -> None:
-        """Refuse a kind that cannot be seen or was not recorded, too few rows, an estimator that is not installed."""
-        require_packages(self.config.estimator)
+        """Reject a kind that cannot be seen or was not recorded, or too few rows."""
         for kind in self.config.kinds or ():
             if kind not in VISIBLE[observation.adversary]:
                 allowed = ", ".join(VISIBLE[observation.adversary])
@@ -265,7 +264,6 @@ def _declare(name: str, title: str, default: DistributionComparisonConfig, summa
 NEEDS = (
     f"At least {LEAST_ROWS} distinct auxiliary rows with the property and as many without it.",
     "Auxiliary rows that were trained on like all others; a warning says where the records are no mixture of them.",
-    "The regressors need the extra `provfl`; the mixture needs none.",
 )
 _QUANTILES = (
     "A population is described by 100 quantiles and gets an interval; the published code takes all 2,000 sorted norms, "

@@ -3,14 +3,12 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.experiments.campaign import Pack, UpdatePack
-from lightleak.experiments.clients import Population
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import NO_DEFENSE
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
@@ -21,22 +19,9 @@ from lightleak.experiments.packing import find_sizes, plan_packs
 from lightleak.experiments.unit import Unit, kept_cells
 
 
-class SharedExperiment(Experiment):
-    """An experiment whose rows are encoded once for all points."""
-
-    @cached_property
-    def _population(self) -> Population:
-        return super().population()
-
-    def population(self) -> Population:
-        """See `Experiment.population`."""
-        return self._population
-
-
-def prepare_frontier(config: FrontierConfig) -> SharedExperiment:
+def prepare_frontier(config: FrontierConfig) -> Experiment:
     """Table, encoder and network; errors as for `prepare_experiment`."""
-    made = prepare_experiment(config.audit_at(Point()))
-    return SharedExperiment(made.table, made.encoder, made.marginals, made.spec)
+    return prepare_experiment(config.audit_at(Point()))
 
 
 def plan_frontier(config: FrontierConfig, folder: Path, device: torch.device) -> list[Pack]:

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.callbacks.capture_store import is_whole, list_captures, load_update
+from lightleak.callbacks.capture_store import is_whole, list_captures
 from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import set_aside
@@ -22,7 +22,7 @@ from lightleak.experiments.captures import named_captures
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Captured, Checked, Kind, Stage
-from lightleak.experiments.kinds.updates.captures import load_capture
+from lightleak.experiments.kinds.updates.captures import load_capture, recall_update
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.kinds.updates.plan import audit_units, plan_units, units_on_captures
 from lightleak.experiments.kinds.updates.run_plan import plan_updates
@@ -129,7 +129,7 @@ def stored_units(config: AuditConfig, root: Path) -> list[Unit]:
     trust_network(config.target.network)  # the config is the user's; what a capture names is not trusted
     captures = {}
     for name, path in named_captures(root).items():
-        update = load_update(path)
+        update = recall_update(path)
         if is_image_state(update.encoder):
             raise UsageError(
                 f"{path} holds an update on images; attack it from Python, ATTACKS.get(name)().run(update)"
