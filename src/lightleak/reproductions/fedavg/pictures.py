@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from markupsafe import Markup
 from torch import Tensor
 
 from lightleak.core.image_similarity import matched_psnr, psnr
 from lightleak.core.matching import match_rows
 from lightleak.experiments.unit import write_whole
-from lightleak.report.page import Page, Paragraph, Pictures, Section, render
+from lightleak.report.page import Figure, Page, Paragraph, Section, render
 from lightleak.report.sections.pictures import picture_row
 
 FILE_NAME = "figure.html"
@@ -44,16 +45,18 @@ def write_figure(
     """
     kept = [json.loads(pictures_file(folder, unit).read_text()) for unit in units]
     rows = [row for i, of_unit in enumerate(kept) for row in (of_unit if i == 0 else of_unit[1:])]
-    blocks = [_block(row["name"], [f"data:image/png;base64,{one}" for one in row["png"]][:shown]) for row in rows]
+    blocks = [Figure(_lines(row["name"], row["png"][:shown]), row["name"]) for row in rows]
     section = Section("pictures", "Pictures", (*map(Paragraph, notes), *blocks))
     page = render(Page(title, "images", [section], private="It shows a client's images.", genre="reproduction"))
     write_whole(folder / FILE_NAME, page)
 
 
-def _block(title: str, images: Sequence[str]) -> Pictures:
-    starts = range(0, len(images), PER_LINE)
-    lines = tuple((f"from {start + 1}", tuple(images[start : start + PER_LINE])) for start in starts)
-    return Pictures(("",) * min(PER_LINE, len(images)), lines, title)
+def _lines(name: str, images: Sequence[str]) -> Markup:
+    """Return PNG images in base64 as lines of `PER_LINE` each."""
+    image = Markup('<img alt="{}, image {}" src="data:image/png;base64,{}">')
+    drawn = [image.format(name, number, one) for number, one in enumerate(images, 1)]
+    lines = (Markup(" ").join(drawn[start : start + PER_LINE]) for start in range(0, len(drawn), PER_LINE))
+    return Markup("<br>").join(lines)
 
 
 def to_bytes(images: Tensor) -> Tensor:
