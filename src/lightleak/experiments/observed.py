@@ -1,5 +1,6 @@
 """Observations that a process has made or read, kept while memory allows: each serves every attack on it."""
 
+import os
 from collections.abc import Callable, Hashable
 from functools import partial
 from itertools import count
@@ -52,8 +53,13 @@ def shared(observe: Callable[[int, int], Observed]) -> Callable[[int, int], Call
     Args:
         observe: makes the observation; it must depend on nothing else.
     """
-    plan = next(_PLANS)
-    return lambda n_rows, index: partial(OBSERVATIONS.get, (plan, n_rows, index), partial(observe, n_rows, index))
+    plan = f"{os.getpid()}-{next(_PLANS)}"
+    return lambda n_rows, index: partial(recall, (plan, n_rows, index), partial(observe, n_rows, index))
+
+
+def recall(key: Hashable, make: Callable[[], Observed]) -> Observed:
+    """Return the observation of ``key`` from those of this process; see `Observations.get`."""
+    return OBSERVATIONS.get(key, make)
 
 
 def version_of(folder: Path) -> Hashable:

@@ -37,7 +37,7 @@ def run(name: str, folder: Path, options: dict[str, Any] | None = None, **chosen
 
 def lines(page: str) -> list[list[np.ndarray]]:
     """The pictures of a page by line, ``[h, w]`` or ``[h, w, 3]`` each."""
-    found = [re.findall(r"data:image/png;base64,([^\"]+)", line) for line in re.split("<br>|<figure", page)]
+    found = [re.findall(r"data:image/png;base64,([^\"]+)", line) for line in page.split("<tr>")]
     return [[np.asarray(Image.open(io.BytesIO(base64.b64decode(one)))) for one in line] for line in found if line]
 
 

@@ -261,11 +261,11 @@ class Frontier:
 
         ``comparisons`` widens the interval to one that holds for so many at once (`bounded`).
         """
-        return self.none and _change(point.recovered, self.none.recovered, comparisons)
+        return _change(point.recovered, self.none.recovered, comparisons) if self.none else None
 
     def accuracy_change(self, point: Point, comparisons: int = 0) -> Estimate | None:
         """What it changes in accuracy, paired by seed."""
-        return self.none and _change(point.accuracies, self.none.accuracies, comparisons)
+        return _change(point.accuracies, self.none.accuracies, comparisons) if self.none else None
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from markupsafe import Markup
 from torch import Tensor
 
 from lightleak.core.image_similarity import matched_psnr, psnr
 from lightleak.core.matching import match_rows
 from lightleak.experiments.unit import write_whole
-from lightleak.report.page import Figure, Page, Paragraph, Section, render
-from lightleak.report.sections.pictures import picture_row
+from lightleak.report.page import Block, Page, Paragraph, Section, fill, render
+from lightleak.report.sections.pictures import PictureRow, picture_row
 
 FILE_NAME = "figure.html"
 PER_LINE = 10
@@ -45,18 +44,16 @@ def write_figure(
     """
     kept = [json.loads(pictures_file(folder, unit).read_text()) for unit in units]
     rows = [row for i, of_unit in enumerate(kept) for row in (of_unit if i == 0 else of_unit[1:])]
-    blocks = [Figure(_lines(row["name"], row["png"][:shown]), row["name"]) for row in rows]
+    blocks = [_block(row["name"], row["png"][:shown]) for row in rows]
     section = Section("pictures", "Pictures", (*map(Paragraph, notes), *blocks))
     page = render(Page(title, "images", [section], private="It shows a client's images.", genre="reproduction"))
     write_whole(folder / FILE_NAME, page)
 
 
-def _lines(name: str, images: Sequence[str]) -> Markup:
-    """Return PNG images in base64 as lines of `PER_LINE` each."""
-    image = Markup('<img alt="{}, image {}" src="data:image/png;base64,{}">')
-    drawn = [image.format(name, number, one) for number, one in enumerate(images, 1)]
-    lines = (Markup(" ").join(drawn[start : start + PER_LINE]) for start in range(0, len(drawn), PER_LINE))
-    return Markup("<br>").join(lines)
+def _block(title: str, images: Sequence[str]) -> Block:
+    starts = range(0, len(images), PER_LINE)
+    rows = [PictureRow(f"from {start + 1}", True, tuple(images[start : start + PER_LINE])) for start in starts]
+    return fill("sections", "picture_table", title, rows)
 
 
 def to_bytes(images: Tensor) -> Tensor:

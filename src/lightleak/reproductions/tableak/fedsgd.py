@@ -12,8 +12,9 @@ from scipy.stats import kendalltau
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
-from lightleak.experiments.campaign import Pack, update_packs
+from lightleak.experiments.campaign import update_packs
 from lightleak.experiments.clients import Federation
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import Unit
 from lightleak.metrics.summary import Summary
 from lightleak.reproductions.paper.values import PaperCell
@@ -48,7 +49,7 @@ class UpdateAttacks(Reproduction):
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Pack]:
         """The attacks in packs; nothing is kept of their cells."""
-        return update_packs(self.units, "nothing", folder, device)
+        return update_packs(self.units(), "nothing", folder, device)
 
     def where(self, cell: PaperCell) -> Row:
         """The rows of the cell's setting."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lightleak.defenses.horizontal.noise import GaussianNoise
-from lightleak.experiments.campaign import Pack
+from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Row, Rows, Work
 from lightleak.reproductions.tableak.attacked import NETWORK, Setting, experiment_of, noise_facts, setting_of

@@ -7,7 +7,6 @@ per cell and attack on a validation client that no cell reports: first all of th
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +49,15 @@ class PriorSearch(UpdateAttacks):
 
     def stages(self) -> Sequence[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
-        search = partial(update_packs, self.search_units, "nothing")
-        return [Stage(search, "attacks on validation clients", reported=False), Stage(self.packs)]
+        return [Stage(self.search, "attacks on validation clients", reported=False), Stage(self.packs)]
+
+    def search(self, folder: Path, device: torch.device) -> list[UpdatePack]:
+        """The attacks of the search in packs."""
+        return update_packs(self.search_units(), "nothing", folder, device)
 
     def packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
         """The reported attacks in packs."""
-        return update_packs(partial(self.reported_units, self.weights(folder)), "nothing", folder, device)
+        return update_packs(self.reported_units(self.weights(folder)), "nothing", folder, device)
 
     def search_units(self) -> list[Unit]:
         """Return attacks with every weight on one validation client per cell; none of these clients is reported."""

@@ -7,15 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
-
 from lightleak.core.errors import UsageError
-from lightleak.experiments.campaign import Pack
 from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.kinds.released.world import prepare_world
+from lightleak.experiments.pack import Pack
 from lightleak.metrics.summary import Summary, summarize, summarize_by
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of, scale
@@ -234,5 +232,5 @@ def _alpha(cell: PaperCell) -> str:
     return f"alpha1 {cell.value:g}"
 
 
-def _targets(config: ReleasedConfig, device: torch.device) -> Sequence[Pack]:
+def _targets(config: ReleasedConfig) -> Sequence[Pack]:
     return [pack for pack in plan_models(config) if pack.role == "target"]
