@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from lightleak.core.errors import DataError
+from lightleak.experiments.engine import LocalEngine
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import KINDS, reproduction_of, reproductions
 from lightleak.reproductions.reproduction import CPU, Report, Reproduction, Rows, Stage, Work, run_stages
@@ -85,11 +86,9 @@ def test_a_study_is_the_same_on_two_processes(tmp_path: Path, data_dir: Path) ->
     cell = PaperCell("test_accuracy", "percent", 80.0, dataset="german", network="linear")
     table = replace(load_paper_table("tableak-table9"), cells=(cell,))
     selection = Selection(batches=2, data_folder=str(data_dir))
-    alone, together = (
-        run_stages(NetworkAccuracy(table, selection), tmp_path / str(workers), workers, quiet=True)
-        for workers in (1, 2)
-    )
-    assert alone == together
+    alone = run_stages(NetworkAccuracy(table, selection), tmp_path / "alone", quiet=True)
+    with LocalEngine(CPU, 2) as engine:
+        assert run_stages(NetworkAccuracy(table, selection), tmp_path / "together", engine, quiet=True) == alone
 
 
 def test_every_table_names_a_kind_that_there_is() -> None:
@@ -106,6 +105,6 @@ def test_plans_travel_to_worker_processes_and_their_units_differ(name: str, tmp_
     for stage in reproduction_of(table, Selection(batches=1, data_folder=str(tmp_path)), CPU).stages():
         plan = partial(stage.plan, tmp_path)
         ids = [pack.ids for pack in plan(CPU)]
-        assert ids == [pack.ids for pack in pickle.loads(pickle.dumps(plan))(CPU)]
+        assert ids == [pickle.loads(pickle.dumps(pack)).ids for pack in plan(CPU)]
         units = [unit for pack in ids for unit in pack]
         assert len(set(units)) == len(units) > 0

@@ -84,6 +84,8 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
     )
+    reproduce.add_argument("--engine", choices=["local", "ray"], default="local", help="where attacks run")
+    reproduce.add_argument("--ray-address", help="Ray cluster (default: RAY_ADDRESS, or Ray on this machine)")
     reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
     reproduce.add_argument("--output", type=_path, help="run folder (default: runs/<name>)")
     reproduce.add_argument(

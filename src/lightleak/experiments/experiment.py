@@ -16,6 +16,7 @@ from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
 from lightleak.experiments.clients import Population
 from lightleak.experiments.config import AuditConfig, ClientRows, DataConfig, TableSource
+from lightleak.experiments.pack import Shared
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.own import is_own, trust_network
 from lightleak.targets.own_check import require_auditable
@@ -26,7 +27,7 @@ VALIDATION_CLIENTS = 0.2
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Shared):
     """The parts of an audit that do not depend on any attack.
 
     Attributes:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Hashable
 from functools import partial
-from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 from torch import Tensor
 
@@ -14,8 +14,6 @@ Observed = tuple[ClientUpdate, GroundTruth | None]
 
 KEPT_BYTES = 2**29
 """Tensors of observations that a process keeps; at least one observation is always kept."""
-
-_PLANS = count()
 
 
 class Observations:
@@ -52,8 +50,13 @@ def shared(observe: Callable[[int, int], Observed]) -> Callable[[int, int], Call
     Args:
         observe: makes the observation; it must depend on nothing else.
     """
-    plan = next(_PLANS)
-    return lambda n_rows, index: partial(OBSERVATIONS.get, (plan, n_rows, index), partial(observe, n_rows, index))
+    plan = uuid4().hex
+    return lambda n_rows, index: partial(_once, (plan, n_rows, index), partial(observe, n_rows, index))
+
+
+def _once(key: Hashable, make: Callable[[], Observed]) -> Observed:
+    """Observe in whatever process the unit has come to."""
+    return OBSERVATIONS.get(key, make)
 
 
 def version_of(folder: Path) -> Hashable:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import jsonargparse
 import yaml
@@ -23,6 +23,7 @@ from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, un
 from lightleak.core.yaml_text import read_yaml as read_yaml
 
 T = TypeVar("T")
+EngineName = Literal["local", "ray"]
 
 logger = logging.getLogger(__name__)
 

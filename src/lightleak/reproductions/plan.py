@@ -11,7 +11,8 @@ from rich.console import Console
 
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError
-from lightleak.experiments.campaign import Pack, UpdatePack
+from lightleak.experiments.campaign import UpdatePack
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.plan_text import print_estimate
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduce import reproduction_of

@@ -1,7 +1,8 @@
 """``lightleak reproduce``: run the experiments behind a paper's table and compare the paper's numbers with ours."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,11 @@ import torch
 from rich.console import Console
 from rich.markdown import Markdown
 
-from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
+from lightleak.experiments.engine import Where, open_engine
 from lightleak.experiments.environment import write_environment
-from lightleak.experiments.finish import console_of_rank
-from lightleak.experiments.folder import begin_folder
-from lightleak.experiments.settings import at_least, at_most
+from lightleak.experiments.folder import opened_folder
+from lightleak.experiments.settings import EngineName, at_least, at_most
 from lightleak.experiments.unit import write_whole
 from lightleak.reproductions.comparison import Compared, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
@@ -62,6 +62,8 @@ def reproduce(
     workers: int = 0,
     command: Sequence[str] = (),
     console: Console | None = None,
+    engine: EngineName = "local",
+    ray_address: str | None = None,
 ) -> list[Compared]:
     """Run a reproduction into ``folder``: ``results.json`` and ``comparison.md``.
 
@@ -75,18 +77,20 @@ def reproduce(
         workers: packs at once.
         command: recorded in the comparison.
         console: where progress goes.
+        engine: where packs run: ``local`` or ``ray``.
+        ray_address: of a Ray cluster.
 
     Raises:
         UsageError: no such reproduction, nothing selected, or the folder holds another one.
     """
-    console = console_of_rank(console)
+    console = console or Console()
     at_least("--workers", workers, 0)
     at_most("--workers", workers)
-    where = resolve_device(device)
-    reproduction = reproduction_of(load_paper_table(name), selection, where)
-    _open(folder, name, selection)
-    write_environment(folder, where, command)
-    compared, _, notes = run_stages(reproduction, folder, workers, console.quiet)
+    with open_engine(Where(engine, device, workers, ray_address)) as running:
+        reproduction = reproduction_of(load_paper_table(name), selection, running.device)
+        with _opened(folder, name, selection):
+            write_environment(folder, running.device, command)
+            compared, _, notes = run_stages(reproduction, folder, running, console.quiet)
     environment = json.loads((folder / "environment.json").read_text())
     page = markdown(reproduction.table, compared, environment, " ".join(command), notes)
     write_whole(folder / "comparison.md", page)
@@ -122,7 +126,8 @@ def _runnable() -> list[PaperTable]:
     return [table for table in map(load_paper_table, paper_tables()) if table.run is not None]
 
 
-def _open(folder: Path, name: str, selection: Selection) -> None:
+@contextmanager
+def _opened(folder: Path, name: str, selection: Selection) -> Iterator[None]:
     """Create the folder, or check that it holds the same reproduction, perhaps with fewer batches or attacks."""
     wanted: dict[str, Any] = {"name": name, "seeds": list(selection.seeds)}
     if selection.as_published:
@@ -130,6 +135,7 @@ def _open(folder: Path, name: str, selection: Selection) -> None:
     if selection.iterations is not None:
         wanted["iterations"] = selection.iterations
     saved = folder / RUN_FILE
-    begin_folder(folder, saved, "reproduction", lambda: write_whole(saved, json.dumps(wanted)))
-    if json.loads(saved.read_text()) != wanted:
-        raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")
+    with opened_folder(folder, saved, "reproduction", lambda: write_whole(saved, json.dumps(wanted))):
+        if json.loads(saved.read_text()) != wanted:
+            raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")
+        yield

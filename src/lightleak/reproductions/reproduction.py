@@ -6,17 +6,18 @@ device, workers, resume, progress and interruption are the same for all.
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from lightleak.core.errors import LightLeakError
-from lightleak.experiments.campaign import Pack, run_packs
+from lightleak.experiments.campaign import run_packs
+from lightleak.experiments.engine import Engine, LocalEngine
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
+from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.results import write_results
 from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
 from lightleak.metrics.summary import Summary, summarize
@@ -36,18 +37,33 @@ SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_s
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Pack):
     """A pack whose units one function computes.
 
     Attributes:
-        ids: its units.
+        units: ids of its units.
         compute: given run folder, device and a function to report progress to, returns what is kept of each unit.
-        cost: relative work; the total that ``compute`` reports.
+        effort: relative work; the total that ``compute`` reports.
     """
 
-    ids: Sequence[str]
+    units: Sequence[str]
     compute: Callable[[Path, torch.device, Report], Iterable[Any]]
-    cost: float = 1.0
+    effort: float = 1.0
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its units."""
+        return self.units
+
+    @property
+    def cost(self) -> float:
+        """Its effort."""
+        return self.effort
+
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """See `Pack.inputs`: the networks that earlier stages have trained, and their scores."""
+        found = (*folder.glob("models/*"), *folder.glob("units/model-*.json"))
+        return {str(path.relative_to(folder)): path for path in found}
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Compute, and write the files of units that are not there yet."""
@@ -63,7 +79,7 @@ class Stage:
     """Packs that may run side by side, after those of the stages before it.
 
     Attributes:
-        plan: makes the packs for a folder and a device; picklable, and the same in every process.
+        plan: makes the packs for a folder and a device.
         noun: what the progress bar counts.
         place: subfolder of the run folder, itself where empty.
         reported: its rows are rows of the reproduction.
@@ -79,7 +95,7 @@ class Stage:
     needs: str | None = None
 
 
-class Reproduction:
+class Reproduction(Shared):
     """A table or figure of a paper, or what is selected of it. Subclasses say what is run and what a cell becomes.
 
     Args:
@@ -186,20 +202,21 @@ def one_value(value: float) -> Summary:
     return Summary(value, math.nan, 1, math.nan, math.nan)
 
 
-def run_stages(reproduction: Reproduction, folder: Path, workers: int = 1, quiet: bool = False) -> Outcome:
+def run_stages(reproduction: Reproduction, folder: Path, engine: Engine | None = None, quiet: bool = False) -> Outcome:
     """Run what of a reproduction is not done yet and write its ``results.json``, also after an interruption.
 
     Args:
         reproduction: what is run.
         folder: the run folder.
-        workers: packs at once; see `lightleak.experiments.lanes.plan_lanes`.
+        engine: where packs run; this process where it is left out.
         quiet: no progress bar.
     """
     rows: Rows = []
+    engine = engine or LocalEngine(reproduction.device)
     try:
         for stage in reproduction.stages():
             try:
-                _run_stage(reproduction, stage, folder, workers, quiet, rows)
+                _run_stage(reproduction, stage, folder, engine, quiet, rows)
             except LightLeakError as error:
                 if stage.needs is None:
                     raise
@@ -212,14 +229,16 @@ def run_stages(reproduction: Reproduction, folder: Path, workers: int = 1, quiet
     return reproduction.compare(rows), rows, list(dict.fromkeys(notes))
 
 
-def _run_stage(reproduction: Reproduction, stage: Stage, folder: Path, workers: int, quiet: bool, rows: Rows) -> None:
+def _run_stage(reproduction: Reproduction, stage: Stage, folder: Path, engine: Engine, quiet: bool, rows: Rows) -> None:
     """Run a stage and add the rows of its finished units to ``rows``, whatever ends it."""
     place = folder / stage.place
     place.mkdir(parents=True, exist_ok=True)
-    plan, device = partial(stage.plan, place), reproduction.device
-    ids = [id for pack in plan(device) for id in pack.ids]
+    packs = stage.plan(place, reproduction.device)
+    ids = [id for pack in packs for id in pack.ids]
+    if reproduction.one_at_a_time:
+        engine = LocalEngine(reproduction.device)
     try:
-        run_packs(plan, place, device, 1 if reproduction.one_at_a_time else workers, quiet, stage.noun)
+        run_packs(packs, place, engine, stage.noun, quiet)
     finally:
         present = finished_files(place)
         for id in ids if stage.reported else ():

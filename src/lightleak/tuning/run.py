@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,10 @@ from rich.table import Table as Grid
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.engine import worker_devices
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.finish import console_of_rank
-from lightleak.experiments.folder import begin_folder
-from lightleak.experiments.lanes import lanes_here
+from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.redaction import ATTACKABLE, redact_run
 from lightleak.experiments.settings import at_least, at_most, read_settings, read_yaml
 from lightleak.experiments.unit import without_nan, write_whole
@@ -55,21 +55,33 @@ def run_tune(
     """
     at_least("--workers", workers, 0)
     at_most("--workers", workers)
-    console = console_of_rank(console)
+    console = console or Console()
     quiet_optuna()
     tree = trial_tree(config, config.space.values(config.space.defaults()))
     device = resolve_device(str(tree.get("device", "auto")))
     checked = check_trial(config, tree)  # before a folder is created
     build_sampler(config.study.sampler, config.study.seed, len(config.study.objectives))
     build_pruner(config.study.pruner, len(config.study.objectives))
-    open_study_folder(folder, config)
+    with open_study_folder(folder, config):
+        return _run(config, folder, workers, device, checked, command, console)
+
+
+def _run(
+    config: TuneConfig,
+    folder: Path,
+    workers: int,
+    device: torch.device,
+    checked: Any,
+    command: Sequence[str],
+    console: Console,
+) -> dict[str, Any]:
     write_environment(folder, device, command)
     study = SharedStudy(config, folder)
     words = words_of(checked, prepare_experiment(checked) if isinstance(checked, AuditConfig) else None)
     ended = {trial.number for trial in study.trials if trial.state.is_finished()}
     report_ended, held_out = partial(_print_ended, study, console, ended), None
     try:
-        lanes = lanes_here(device, workers, config.study.trials)
+        lanes = worker_devices(device, workers)[: config.study.trials]
         if len(lanes) == 1 and device.type == "cpu":
             work(config, folder, report_ended)
         else:
@@ -86,7 +98,8 @@ def run_tune(
     return results
 
 
-def open_study_folder(folder: Path, config: TuneConfig) -> None:
+@contextmanager
+def open_study_folder(folder: Path, config: TuneConfig) -> Iterator[None]:
     """Create the folder for its owner only and write what is studied, or check that it is the same study.
 
     The number of trials may differ: a study can be asked for more.
@@ -95,14 +108,15 @@ def open_study_folder(folder: Path, config: TuneConfig) -> None:
         UsageError: the folder holds something else.
     """
     saved, asked = folder / CONFIG_FILE, read_yaml(yaml.safe_dump(config.to_dict()))
-    begin_folder(folder, saved, "study", lambda: write_whole(saved, yaml.safe_dump(asked, sort_keys=False)))
-    stored = read_settings(saved)
-    if SECTION not in stored:
-        raise UsageError(f"{folder} holds an audit; choose another --output")
-    if _without_trials(stored) != _without_trials(asked):
-        raise UsageError(f"{folder} holds another study; choose another --output")
-    if stored != asked:
-        write_whole(saved, yaml.safe_dump(asked, sort_keys=False))
+    with opened_folder(folder, saved, "study", lambda: write_whole(saved, yaml.safe_dump(asked, sort_keys=False))):
+        stored = read_settings(saved)
+        if SECTION not in stored:
+            raise UsageError(f"{folder} holds an audit; choose another --output")
+        if _without_trials(stored) != _without_trials(asked):
+            raise UsageError(f"{folder} holds another study; choose another --output")
+        if stored != asked:
+            write_whole(saved, yaml.safe_dump(asked, sort_keys=False))
+        yield
 
 
 def _visible(lane: torch.device) -> str | None:

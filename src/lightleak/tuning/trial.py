@@ -17,6 +17,7 @@ from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.stored import set_aside
 from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.kinds.updates.plan import plan_units
@@ -200,25 +201,25 @@ def _run_horizontal(
     device, quiet = resolve_device(config.device), Console(quiet=True, force_interactive=False)
     first, several = study.objectives[0], len(study.objectives) > 1
     experiment = prepare_experiment(config)
-    open_run_folder(folder, config)
-    if config.rounds and not (folder / TRAINING_FILE).is_file():
-        prunes = first.is_of_training and not several and trial is not None
-        if prunes:
-            pruning = TrialPruning(trial, first.metric)
-            train(config, experiment, folder, quiet, (pruning,), pruning.raise_if_pruned)
-        else:
-            train(config, experiment, folder, quiet)
-    if all(objective.is_of_training for objective in study.objectives):
-        return []
-    units = judged_units(config, plan_units(config, experiment, folder))
-    stages = list(_stages(units, study.report_every if study.pruner.name != "none" else len(units)))
-    for stage in stages:
-        run_units(lambda stage=stage: stage, folder, device, 1, "nothing", quiet=True)  # type: ignore[misc]
-        rows = finished_rows(units, folder)
-        value = None if several or first.is_of_training else first.of_rows(rows)
-        if value is not None and stage is not stages[-1]:  # after the last stage pruning saves nothing
-            report(len({_update(row) for row in rows}), value)
-    return rows
+    with open_run_folder(folder, config):
+        if config.rounds and not (folder / TRAINING_FILE).is_file():
+            prunes = first.is_of_training and not several and trial is not None
+            if prunes:
+                pruning = TrialPruning(trial, first.metric)
+                train(config, experiment, folder, quiet, (pruning,), pruning.raise_if_pruned)
+            else:
+                train(config, experiment, folder, quiet)
+        if all(objective.is_of_training for objective in study.objectives):
+            return []
+        units = judged_units(config, plan_units(config, experiment, folder))
+        stages = list(_stages(units, study.report_every if study.pruner.name != "none" else len(units)))
+        for stage in stages:
+            run_units(stage, folder, LocalEngine(device), "nothing", quiet=True)
+            rows = finished_rows(units, folder)
+            value = None if several or first.is_of_training else first.of_rows(rows)
+            if value is not None and stage is not stages[-1]:  # after the last stage pruning saves nothing
+                report(len({_update(row) for row in rows}), value)
+        return rows
 
 
 def judged_units(config: AuditConfig, units: Sequence[Unit]) -> list[Unit]:

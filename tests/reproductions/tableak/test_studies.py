@@ -10,6 +10,7 @@ import torch
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
+from lightleak.experiments.engine import LocalEngine
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.reproduce import reproduce
@@ -22,7 +23,8 @@ from lightleak.targets.classifier import TabularClassifier
 
 
 def run(kind: type[Reproduction], made: PaperTable, folder: Path, workers: int = 1, **chosen: Any) -> Outcome:
-    return run_stages(kind(made, Selection(**chosen)), folder, workers, quiet=True)
+    with LocalEngine(torch.device("cpu"), workers) as engine:
+        return run_stages(kind(made, Selection(**chosen)), folder, engine, quiet=True)
 
 
 def table(metric: str, *cells: PaperCell) -> PaperTable:

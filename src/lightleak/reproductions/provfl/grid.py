@@ -130,7 +130,7 @@ class AttackSeconds(SplitTrainings):
 
 
 def _jobs(config: VerticalConfig, folder: Path, device: torch.device) -> list[Job]:
-    return plan_jobs(config, device)
+    return plan_jobs(config)
 
 
 def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:

@@ -11,7 +11,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import defend_training
 from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.experiments.campaign import Pack
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import Unit
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell

@@ -19,6 +19,7 @@ from lightleak.experiments.kinds.frontier.points import Curve, Point
 from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
     MOST_SEEDS,
+    EngineName,
     RunConfig,
     at_least,
     note_once,
@@ -89,6 +90,9 @@ class FrontierConfig(RunConfig):
         seed: root seed.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
+        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
+        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
+        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
         redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
             checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
@@ -111,6 +115,9 @@ class FrontierConfig(RunConfig):
     seed: int = 0
     device: str = "auto"
     workers: int = bounded(0, ge=0)
+    engine: EngineName = "local"
+    ray_address: str | None = None
+    gpus_per_pack: float = bounded(1.0, gt=0)
     redact: Redact = False
     raw_csv: bool = False
 

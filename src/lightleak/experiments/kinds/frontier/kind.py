@@ -10,6 +10,7 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
+from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import target_name
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
@@ -19,7 +20,6 @@ from lightleak.experiments.kinds.frontier.plan import (
     attack_units,
     frontier_packs,
     packs_of,
-    plan_frontier,
     prepare_frontier,
 )
 from lightleak.experiments.kinds.frontier.points import Point
@@ -47,11 +47,10 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
         return Checked(config, check_frontier(config))
 
     def stages(
-        self, checked: Checked[FrontierConfig, Experiment], folder: Path, device: torch.device, console: Console
+        self, checked: Checked[FrontierConfig, Experiment], folder: Path, engine: Engine, console: Console
     ) -> Iterator[Stage]:
         """See `Kind.stages`: every attack and every training, point by point."""
-        packs = frontier_packs(checked.config, checked.world, folder, device)
-        yield Stage(packs, "trainings and attacks", partial(plan_frontier, checked.config, folder))
+        yield Stage(frontier_packs(checked.config, checked.world, folder, engine.device), "trainings and attacks")
 
     def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
         """Refuse: captures say what leaked, but nothing of what a defense costs.

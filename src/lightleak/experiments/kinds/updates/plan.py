@@ -1,7 +1,6 @@
 """The units of an audit of client updates: every attack on every observation."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +16,12 @@ from lightleak.experiments.attack_settings import (
 )
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
+from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.kinds.updates.captures import load_own_capture, recall_update
 from lightleak.experiments.observed import Observed, shared
 from lightleak.experiments.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
 from lightleak.experiments.training import TRAINING_FILE, client_defense
-from lightleak.experiments.unit import Unit
+from lightleak.experiments.unit import StoredUpdate, Unit
 from lightleak.targets.own import MEMORY
 from lightleak.targets.spec import NetworkSpec
 
@@ -44,7 +43,7 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
         update = recall_update(taken)
-        observed.append((taken.name, partial(load_own_capture, taken), capture_facts(update, i) | defended))
+        observed.append((taken.name, StoredUpdate(load_own_capture, taken), capture_facts(update, i) | defended))
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
@@ -92,11 +91,6 @@ def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
         "epoch": update.facts.epoch,
         "defense": observed_defense(update),
     }
-
-
-def audit_units(config: AuditConfig, folder: Path) -> list[Unit]:
-    """`plan_units` from the config alone: what a worker process is given."""
-    return plan_units(config, prepare_experiment(config), folder)
 
 
 def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients | FreshFedAvgClients:

@@ -10,6 +10,7 @@ from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
 from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
+    EngineName,
     RunConfig,
     labeled_settings,
     write_out_names,
@@ -173,6 +174,9 @@ class VerticalConfig(RunConfig):
         title: heading of the report.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings at once on a CPU; 0 takes one per core.
+        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
+        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
+        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
         keep_captures: keep what the adversary saw, for ``lightleak attack``.
         redact: keep no captures, which hold who has the property, and leave shares out of the report; results.json
             keeps them.
@@ -199,6 +203,9 @@ class VerticalConfig(RunConfig):
     title: str = "Property leakage between parties"
     device: str = "auto"
     workers: int = bounded(0, ge=0)
+    engine: EngineName = "local"
+    ray_address: str | None = None
+    gpus_per_pack: float = bounded(1.0, gt=0)
     keep_captures: bool = True
     redact: Redact = False
 
