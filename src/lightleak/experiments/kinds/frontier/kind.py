@@ -11,12 +11,11 @@ from rich.console import Console
 from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
 from lightleak.experiments.engine import Engine
-from lightleak.experiments.experiment import target_name
+from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.frontier_file import write_frontier
 from lightleak.experiments.kinds.frontier.plan import (
-    Experiment,
     attack_units,
     frontier_packs,
     packs_of,
