@@ -511,13 +511,26 @@ class TrialRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRow(Row):
-    """One number of a reproduced table that no attack gave, such as a count of weights or a network's accuracy.
+    """One number of a reproduced table: one that no attack gave, or in ``comparison.json`` our value for a printed one.
 
     Attributes:
-        metric: what the number is.
-        value: the number, unless it is a key of its own.
+        metric: name of the number.
+        value: the number, unless it has a key of its own; None where nothing was measured.
         column: column of the table, such as a layer.
         property_name: the property that it is about.
+        paper: authors, title and venue of the paper.
+        table: name of the reproduction.
+        page: section of the paper that shows the table.
+        cell: coordinates of the cell in the table.
+        value_unit: unit of the numbers in the row.
+        printed: the paper's value.
+        printed_error: its standard error, from the deviation over the paper's runs.
+        std: standard deviation of our measurements.
+        n: number of our measurements.
+        low: lower end of our 95% interval.
+        high: its upper end.
+        agrees: whether the two values agree; None where that cannot be judged.
+        measured_on: the data that replace the paper's.
     """
 
     KIND: ClassVar[str] = "value"
@@ -527,6 +540,19 @@ class ValueRow(Row):
     value: float | None = None
     column: str | None = None
     property_name: str | None = json_field(key="property", default=None)
+    paper: str | None = None
+    table: str | None = None
+    page: str | None = None
+    cell: Mapping[str, Any] = field(default_factory=dict)
+    value_unit: str | None = None
+    printed: float | None = None
+    printed_error: float | None = json_field(low=0, default=None)
+    std: float | None = json_field(low=0, default=None)
+    n: int | None = json_field(low=0, default=None)
+    low: float | None = None
+    high: float | None = None
+    agrees: bool | None = None
+    measured_on: str | None = None
 
 
 def row_kinds() -> dict[str, type[Row]]:

@@ -51,11 +51,11 @@ def shared(observe: Callable[[int, int], Observed]) -> Callable[[int, int], Call
         observe: makes the observation; it must depend on nothing else.
     """
     plan = uuid4().hex
-    return lambda n_rows, index: partial(_once, (plan, n_rows, index), partial(observe, n_rows, index))
+    return lambda n_rows, index: partial(recall, (plan, n_rows, index), partial(observe, n_rows, index))
 
 
-def _once(key: Hashable, make: Callable[[], Observed]) -> Observed:
-    """Observe in whatever process the unit has come to."""
+def recall(key: Hashable, make: Callable[[], Observed]) -> Observed:
+    """Return the observation of ``key`` from those of this process; see `Observations.get`."""
     return OBSERVATIONS.get(key, make)
 
 

@@ -17,41 +17,12 @@ from lightleak.experiments.environment import write_environment
 from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.settings import EngineName, at_least, at_most
 from lightleak.experiments.unit import write_whole
-from lightleak.reproductions.comparison import Compared, markdown
+from lightleak.reproductions.comparison import COMPARISON_FILE, Compared, comparison_json, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduction import Reproduction, run_stages
 from lightleak.reproductions.settings import Selection
 
 RUN_FILE = "reproduction.json"
-
-KINDS = {
-    "fedsgd": "tableak.fedsgd.GradientAttacks",
-    "fedavg_prior_search": "tableak.prior_search.PriorSearch",
-    "noise": "tableak.noise.NoisedGradients",
-    "table_facts": "tableak.studies.TableFacts",
-    "network_accuracy": "tableak.studies.NetworkAccuracy",
-    "restart_spread": "tableak.studies.RestartSpread",
-    "provfl": "provfl.grid.SplitTrainings",
-    "provfl_seconds": "provfl.grid.AttackSeconds",
-    "provfl_facts": "provfl.table_facts.VerticalFacts",
-    "provfl_correlations": "provfl.table_facts.Correlations",
-    "norm_distances": "provfl.norm_studies.NormDistances",
-    "refined_norms": "provfl.norm_studies.RefinedNorms",
-    "two_worlds": "provfl.worlds.TwoWorlds",
-    "image_updates": "fedavg.tables.ImageTable",
-    "image_labels": "fedavg.tables.ImageLabels",
-    "defended_images": "fedavg.tables.DefendedImages",
-    "network_facts": "fedavg.network_facts.NetworkFacts",
-    "pictures": "fedavg.figures.PictureGrid",
-    "released_targets": "thesis.tables.TargetQuality",
-    "released_attacks": "thesis.tables.AttackQuality",
-    "latent_searches": "thesis.tables.LatentSearches",
-    "closest_rows": "thesis.tables.ClosestRows",
-    "inversion_weights": "thesis.tables.InversionWeights",
-    "image_targets": "thesis.images.ImageTargets",
-    "image_inversion": "thesis.images.ImageInversions",
-}
-"""The class behind each kind of reproduction that a paper's table may name (``run``)."""
 
 
 def reproduce(
@@ -65,7 +36,7 @@ def reproduce(
     engine: EngineName = "local",
     ray_address: str | None = None,
 ) -> list[Compared]:
-    """Run a reproduction into ``folder``: ``results.json`` and ``comparison.md``.
+    """Run a reproduction into ``folder``: ``results.json``, ``comparison.md`` and ``comparison.json``.
 
     The same call resumes where it stopped; one with more batches, sizes or attacks adds to it.
 
@@ -94,6 +65,7 @@ def reproduce(
     environment = json.loads((folder / "environment.json").read_text())
     page = markdown(reproduction.table, compared, environment, " ".join(command), notes)
     write_whole(folder / "comparison.md", page)
+    write_whole(folder / COMPARISON_FILE, comparison_json(reproduction.table, compared))
     console.print(Markdown(page))
     return compared
 
@@ -104,11 +76,16 @@ def reproduction_of(table: PaperTable, selection: Selection, device: torch.devic
     Raises:
         UsageError: nothing is selected, or the table cannot be run.
     """
-    if table.run not in KINDS:
+    if table.run is None:
         raise UsageError(f"nothing of {table.name} can be run; lightleak list reproductions names what can")
-    module, _, kind = KINDS[table.run].rpartition(".")
-    made: Reproduction = getattr(import_module(f"lightleak.reproductions.{module}"), kind)(table, selection, device)
-    return made
+    return reproduction_class(table.run)(table, selection, device)
+
+
+def reproduction_class(run: str) -> type[Reproduction]:
+    """The class that a paper's table names under ``run``."""
+    module, _, name = run.rpartition(".")
+    found: type[Reproduction] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found
 
 
 def reproductions() -> tuple[str, ...]:

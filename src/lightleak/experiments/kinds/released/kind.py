@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from lightleak.attacks.model_inversion.tpe_search import import_optuna
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
@@ -85,8 +84,6 @@ def check_released(config: ReleasedConfig) -> None:
     plan_attacks(config)
     check_trainer(config.training.trainer, config.device)
     _check_attacks(config)
-    if "tpe" in config.samples.searches:
-        import_optuna()  # before anything is trained
     world = prepare_world(config, config.seeds[0])
     for spec in (world.target, world.evaluation):
         build_network(spec, seed=0)  # refuses options it does not take

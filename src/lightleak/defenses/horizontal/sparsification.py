@@ -1,4 +1,7 @@
-"""Gradient compression: only the largest entries are sent (Zhu et al. 2019; Lin et al. 2018)."""
+"""Only some entries of the gradient are sent.
+
+The largest (Zhu et al. 2019; Lin et al. 2018), or random ones (Dimitrov et al. 2022, App. C.1, Table 6).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +11,8 @@ import torch
 from torch import Tensor
 
 from lightleak.core.facts import Facts
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number
+from lightleak.defenses.defense import Limits
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, with_draws
 
 
 @UPDATE_DEFENSES.register(
@@ -37,12 +41,10 @@ class GradientCompression(UpdateDefense):
 
     name: ClassVar[str] = "gradient_compression"
     citation: ClassVar[str] = "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019"
+    limits: ClassVar[Mapping[str, Limits]] = {"keep": Limits(high=1, open_low=True)}
     varies: ClassVar[str | None] = "keep"
 
     keep: float = 0.2
-
-    def __post_init__(self) -> None:
-        check_number("gradient_compression: keep", self.keep, high=1, above_low=True)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`."""
@@ -60,3 +62,41 @@ class GradientCompression(UpdateDefense):
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
         return f"the largest {self.keep:.3g} of the entries"
+
+
+@UPDATE_DEFENSES.register(
+    "random_pruning",
+    Facts(
+        needs=("It gives no guarantee: entries that stay are exact.",),
+    ),
+)
+@dataclass(frozen=True)
+class RandomPruning(UpdateDefense):
+    """Set each entry to zero with a probability, independently; the others are unchanged.
+
+    As in the paper's code what is left is not scaled up, so the expectation shrinks by ``1 - probability``.
+
+    Attributes:
+        probability: of an entry to be set to zero; 0 changes nothing.
+
+    Raises:
+        UsageError: a probability outside ``[0, 1]``.
+    """
+
+    name: ClassVar[str] = "random_pruning"
+    citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
+    limits: ClassVar[Mapping[str, Limits]] = {"probability": Limits(high=1)}
+    varies: ClassVar[str | None] = "probability"
+
+    probability: float = 0.5
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        return {
+            name: g.masked_fill((torch.rand(g.shape, generator=own) < self.probability).to(g.device), 0)
+            for name, g, own in with_draws(gradient, draws)
+        }
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"random pruning with probability {self.probability:g}"
