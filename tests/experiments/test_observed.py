@@ -96,17 +96,17 @@ def test_what_was_used_last_is_kept_within_the_bound() -> None:
 
 
 def test_a_client_update_passes_through_few_files(tiny: Any, tmp_path: Path, silent: Console) -> None:
-    root, files = Path(lightleak.__file__).parent, set()
+    root, files = f"{Path(lightleak.__file__).parent}/", set()
 
     def holds(value: Any) -> bool:
         return isinstance(value, ClientUpdate | Capture) or (isinstance(value, list | tuple) and any(map(holds, value)))
 
     def watch(frame: FrameType, event: str, argument: Any) -> None:
-        place = Path(frame.f_code.co_filename)
-        if event in ("call", "return") and place.is_relative_to(root):
+        place = frame.f_code.co_filename
+        if place.startswith(root) and event in ("call", "return"):
             values = list(frame.f_locals.values()) if event == "call" else [argument]
             if any(map(holds, values)):
-                files.add(str(place.relative_to(root)))
+                files.add(place.removeprefix(root))
 
     config = tiny(initial__batches=0, training__epochs=1, capture__epochs=[0], attacks={"tableak": {"steps": 5}})
     before = sys.getprofile()
