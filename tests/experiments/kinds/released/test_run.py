@@ -15,7 +15,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from lightleak.attacks.model_inversion.plgmi import FittedPLGMI
+from lightleak.attacks.model_inversion.fitted_plgmi import FittedPLGMI
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import LightLeakError, ObservationError, UnsupportedError
