@@ -159,9 +159,9 @@ def test_columns_that_do_not_fit_are_named(released: ReleasedModel, change: dict
 def test_what_cannot_be_started_from_or_saved_is_refused(released: ReleasedModel, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="start_from needs bridge 'exact'"):
         PLGMI(bridge="shared", start_from="model.pkl")
-    with pytest.raises(UsageError, match="must be a file written by ctgan.CTGAN.save"):
+    with pytest.raises(UsageError, match=r"must be a file written by ctgan\.CTGAN\.save"):
         PLGMI(start_from=str(tmp_path / "none.pkl")).check(released)
-    with pytest.raises(UsageError, match="must be a fitted ctgan.CTGAN"):
+    with pytest.raises(UsageError, match=r"must be a fitted ctgan\.CTGAN"):
         PLGMI(start_from=CTGAN(enable_gpu=False)).check(released)
     with pytest.raises(UnsupportedError, match="bridge 'exact'"):
         PLGMI(**SMALL, bridge="shared").fit(released, 1).to_ctgan()
