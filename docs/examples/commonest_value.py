@@ -54,7 +54,7 @@ class CommonestValue(UpdateAttack):
     def _guess(self, update: ClientUpdate) -> Reconstruction:
         self.check(update)
         began = time.perf_counter()
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         marginals = Marginals.from_dict(update.marginals)
         n = update.facts.n_rows
         row = {

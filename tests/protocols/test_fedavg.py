@@ -16,9 +16,8 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.layout import EncodedLayout
 from lightleak.data.marginals import Marginals
-from lightleak.defenses.horizontal.defense import UpdateDefense
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.defenses.horizontal.no_defense import NoDefense
+from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols import fedsgd
 from lightleak.protocols.client_training import run_client
 from lightleak.protocols.fedavg import client_update, replay, require_replay

@@ -1,13 +1,16 @@
 """What attacks could spend stands in every summary, and nothing is concluded from less than was published."""
 
+import json
 from dataclasses import dataclass, field
+from importlib.resources import files
 
 import pytest
 
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
 from lightleak.core.results import flat as flat_settings
-from lightleak.report.budget import BASELINES, NOTHING_FOLLOWS, PROOFS_ALONE, WORK, budget
+from lightleak.report.attacks import FILE_NAME, WORK, registered
+from lightleak.report.budget import BASELINES, NOTHING_FOLLOWS, PROOFS_ALONE, budget
 
 
 def published(attack: str) -> dict[str, str]:
@@ -73,3 +76,9 @@ def test_all_of_a_composed_attacks_stages_must_be_known() -> None:
     assert not budget([Found("audit_max", whole)]).is_weak
     del whole["tableak.steps"]
     assert budget([Found("audit_max", whole)]).is_weak
+
+
+def test_the_file_of_titles_and_published_budgets_is_current() -> None:
+    """``python -m lightleak.cards`` writes it."""
+    shipped = json.loads(files("lightleak.report").joinpath(FILE_NAME).read_text(encoding="utf-8"))
+    assert shipped == registered()

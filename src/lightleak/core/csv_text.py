@@ -2,9 +2,10 @@
 
 import csv
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+if TYPE_CHECKING:
+    import pandas as pd
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 """Text that a spreadsheet runs, or that looks escaped: an apostrophe before it must differ from ours."""
@@ -12,12 +13,13 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 
 
-def csv_text(frame: pd.DataFrame, raw: bool = False) -> str:
+def csv_text(frame: "pd.DataFrame", raw: bool = False) -> str:
     r"""Return the table as CSV; text cells and column names that begin like a formula get an apostrophe in front.
 
     A formula begins with ``=``, ``+``, ``-``, ``@``, a tab or a line break. Numbers are unchanged, also those
     written as text.
 
+    >>> import pandas as pd
     >>> csv_text(pd.DataFrame({"-age": [-3, 4], "job": ["=1+1", "-7.5"]}))
     "'-age,job\n-3,'=1+1\n4,-7.5\n"
 
@@ -31,17 +33,19 @@ def csv_text(frame: pd.DataFrame, raw: bool = False) -> str:
     return str(escaped.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)) if "\r" in text else text
 
 
-def without_escapes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of text, as read from `csv_text`'s CSV, with the cells as they were before.
+def without_escape(cell: str) -> str:
+    """Return a cell of text, as read from `csv_text`'s CSV, as it was before.
 
-    >>> without_escapes(pd.DataFrame({"job": ["'=1+1", "'quoted'", "-7.5"]}))["job"].tolist()
+    >>> [without_escape(cell) for cell in ("'=1+1", "'quoted'", "-7.5")]
     ['=1+1', "'quoted'", '-7.5']
     """
-    return frame.map(lambda cell: cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell)
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
 def _escape_column(column: "pd.Series[Any]") -> "pd.Series[Any]":
-    return column if pd.api.types.is_numeric_dtype(column) else column.astype(object).map(_escape)
+    from pandas.api.types import is_numeric_dtype  # heavy, and a reader does not need it
+
+    return column if is_numeric_dtype(column) else column.astype(object).map(_escape)
 
 
 def _escape(cell: Any) -> Any:

@@ -2,23 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-
-Kind = Literal["AO", "AG", "VO", "VG"]
-"""Adversary's output and gradient, victim's output and gradient, one vector per record (ProVFL Sec. III-B)."""
-
-Adversary = Literal["C1", "C2"]
-"""C1: the active party, which has labels and top model. C2: a passive party (ProVFL Sec. III-D)."""
-
-ADVERSARIES: tuple[Adversary, ...] = get_args(Adversary)
-KINDS: tuple[Kind, ...] = get_args(Kind)
-VISIBLE: Mapping[Adversary, tuple[Kind, ...]] = {"C1": KINDS, "C2": ("AO",)}
-"""A passive party sees no gradient per record: it lacks the top model, and what comes back is the batch's."""
+from lightleak.core.parties import ADVERSARIES as ADVERSARIES
+from lightleak.core.parties import KINDS as KINDS
+from lightleak.core.parties import VISIBLE as VISIBLE
+from lightleak.core.parties import Adversary as Adversary
+from lightleak.core.parties import Kind as Kind
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Encoded columns of a table, and the most important of them for telling classes apart (thesis Sec. 4.4.2.1)."""
+"""Encoded columns of a table, and the most important of them for distinguishing classes (thesis Sec. 4.4.2.1)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NO_YES = ("no", "yes")
 # Permutation importance: an accuracy on 4,000 rows has a standard error of 0.8 points at most. One permutation of many
-# rows tells as much as several of few, and a forest answers it faster: 0.05 s per column.
+# rows says as much as several of few, and a forest answers it faster: 0.05 s per column.
 PERMUTED_ROWS = 4000
 
 

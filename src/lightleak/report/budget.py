@@ -1,18 +1,13 @@
 """The budget of attacks against the published one: from less, nothing follows about what was not found."""
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Protocol
 
-from lightleak.attacks import ATTACKS
-from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
-from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
-from lightleak.core.results import NONE, Row, flat
+from lightleak.core.results import NONE, Row
+from lightleak.report.attacks import WORK, registered, shipped, work
 from lightleak.report.format import attack_title
-
-WORK = ("restarts", "steps", "chains", "sweeps", "iterations", "trials", "samples", "queries", "n_shadows")
-"""Settings of which more is more work, and no less is recovered on average."""
 
 BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labelled")
 """Guesses and other nulls, from which nothing about an attack's budget follows."""
@@ -24,12 +19,10 @@ NOTHING_FOLLOWS = (
     "That is not the published or default budget of every attack, so no conclusion is drawn about what was not "
     "recovered, nor about what a defense takes away."
 )
-
 PROOFS_ALONE = (
     "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is "
     "drawn about what was not recovered, nor about what a defense takes away."
 )
-
 WEAK_DEFENSES = (
     "No conclusion is drawn about defenses: for one, every attack must have its whole published budget, and one of "
     "them must be by optimization. What these missed, such attacks may recover. The figures are in the table."
@@ -68,19 +61,16 @@ def budget(results: Iterable[Row | Spent]) -> Budget:
     names = set()
     for result in results:
         if result.attack not in (None, NONE, *BASELINES):
-            options = result.settings if isinstance(result, Row) else result.options
-            lacking = fewer(result.attack, options)
-            how = ", ".join(["", *lacking]) if lacking else _in_full(result.attack, options)
-            stated[attack_title(result.attack) + how] = not lacking and _is_known(result.attack, options)
+            how, is_full = _stated(result.attack, result.settings if isinstance(result, Row) else result.options)
+            stated[attack_title(result.attack) + how] = is_full
             names.add(result.attack)
     if not stated:
         return Budget()
     sentence = f"Attack budget: {'; '.join(stated)}."
-    if not all(stated.values()):
-        return Budget(f"{sentence} {NOTHING_FOLLOWS}", is_weak=True)
-    if names.issubset(PROOFS):
-        return Budget(f"{sentence} {PROOFS_ALONE}", is_weak=True)
-    return Budget(sentence)
+    is_short, are_proofs = not all(stated.values()), names.issubset(PROOFS)
+    if not is_short and not are_proofs:
+        return Budget(sentence)
+    return Budget(f"{sentence} {NOTHING_FOLLOWS if is_short else PROOFS_ALONE}", is_weak=True)
 
 
 def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
@@ -89,56 +79,38 @@ def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
     >>> fewer("tableak", {"restarts": "1", "steps": "1500"})
     ['1 restart in place of 30']
     """
-    told: dict[str, None] = {}
-    for name, usual in _published(attack).items():
-        given, word = options.get(name, ""), name.rpartition(".")[2]
-        if word in WORK and given.isdigit() and usual.isdigit() and int(given) < int(usual):
-            told[f"{_counted(given, word)} in place of {usual}"] = None
-    return list(told)
+    usual, spent = _usual(attack)[1], work(options)
+    lacking = (f"{_counted(spent[name], name)} in place of {n}" for name, n in usual.items() if spent.get(name, n) < n)
+    return list(dict.fromkeys(lacking))
 
 
-def _is_known(attack: str, options: Mapping[str, str]) -> bool:
-    """Whether an attack is registered here and its result states all that `fewer` compares, as a number."""
-    usual = _published(attack)
-    asked = [name for name, number in usual.items() if name.rpartition(".")[2] in WORK and number.isdigit()]
-    is_stated = bool(options or not usual) and all(options.get(name, "").isdigit() for name in asked)
-    return _is_registered(attack) and is_stated
+def _known() -> Iterator[Mapping[str, Any]]:
+    yield shipped()
+    if "lightleak.attacks" in sys.modules:  # else nothing but the shipped attacks can be registered
+        yield registered()
 
 
-def _in_full(attack: str, options: Mapping[str, str]) -> str:
-    usual = _published(attack)
-    if not _is_registered(attack):
-        return " (no published budget is known)"
-    if usual and not options:
-        return " (settings not stated)"
-    if not _is_known(attack, options):
-        return " (settings not all stated)"
-    spent = {name: options[name] for name in WORK if options.get(name, "").isdigit()}
-    is_more = any(usual.get(name) not in (None, number) for name, number in spent.items())
-    counted = [_counted(number, name) for name, number in spent.items()]
-    usually = "by default" if attack in INVERSION_ATTACKS else "published"  # a study tuned the generators' settings
-    return f" ({', '.join([*counted, f'at least as {usually}' if is_more else f'as {usually}'])})"
+def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
+    """Where the usual budget of an attack comes from, empty where none is known, and the budget."""
+    sources = ((source, of) for known in _known() for source, of in known.items() if source != "titles")
+    found = ((source, of[attack]) for source, of in sources if attack in of)
+    return next(found, ("", {}))
 
 
-def _counted(number: str, word: str) -> str:
-    words = word.removeprefix("n_").replace("_", " ")
-    return f"{number} {words if number != '1' else words.removesuffix('s')}"
+def _stated(attack: str, options: Mapping[str, str]) -> tuple[str, bool]:
+    """What an attack spent against its usual budget, and whether that is known to be the whole of it."""
+    (source, usual), spent = _usual(attack), work(options)
+    if lacking := fewer(attack, options):
+        return ", ".join(["", *lacking]), False
+    if not source:
+        return " (no published budget is known)", False
+    if not set(usual) <= set(spent):
+        return f" (settings not {'all ' if options else ''}stated)", False
+    own = {name: spent[name] for name in WORK if name in spent}
+    is_more = any(usual.get(name, n) != n for name, n in own.items())
+    return f" ({', '.join([*(_counted(n, name) for name, n in own.items()), 'at least ' * is_more + source])})", True
 
 
-@cache
-def _published(attack: str) -> Mapping[str, str]:
-    """Defaults of an attack; none of one that is not registered here.
-
-    They are its published settings, but for the generators of model inversion, whose defaults a study on public rows
-    has tuned.
-    """
-    known = next((registry for registry in _registries() if attack in registry), None)
-    return {} if known is None else flat(known.get(attack)().options())
-
-
-def _is_registered(attack: str) -> bool:
-    return any(attack in registry for registry in _registries())
-
-
-def _registries() -> tuple[Any, ...]:
-    return ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS
+def _counted(number: int, name: str) -> str:
+    words = name.rpartition(".")[2].removeprefix("n_").replace("_", " ")
+    return f"{number} {words if number != 1 else words.removesuffix('s')}"

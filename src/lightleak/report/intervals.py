@@ -6,11 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from scipy import stats
+from lightleak.core.summary import CONFIDENCE, student, summarize
 
-from lightleak.metrics.inversion.wilson import wilson_interval
-from lightleak.metrics.summary import CONFIDENCE, summarize
+Z95 = 1.96
+"""Two-sided 95% quantile of the normal distribution."""
 
 ALLOWED = 1 - CONFIDENCE
 """Chance of an interval that misses its mean."""
@@ -45,7 +44,7 @@ class Estimate:
 
 
 def estimate(values: Iterable[float | None]) -> Estimate | None:
-    """Mean and interval of the finite values (`lightleak.metrics.summary.summarize`); None when there are none.
+    """Return mean and interval of the finite values (`lightleak.core.summary.summarize`); None when there are none.
 
     >>> found = estimate([0.7, 0.8, 0.9, None])
     >>> found.n, round(found.mean, 3), round(found.low, 3), round(found.high, 3)
@@ -101,7 +100,7 @@ def bounded(
             mean, n, mean + differing * (min(lowest, mean) - mean), mean + differing * (max(highest, mean) - mean)
         )
     variance = math.fsum((value - mean) ** 2 for value in known) / (n - 1)
-    half = float(stats.t.ppf(1 - alpha / 2, n - 1)) * math.sqrt(variance / n)
+    half = student(1 - alpha, n - 1) * math.sqrt(variance / n)
     return Estimate(mean, n, max(mean - half, min(lowest, mean)), min(mean + half, max(highest, mean)))
 
 
@@ -135,20 +134,26 @@ def unpaired_difference(before: Values, after: Values, largest: float = 1.0) -> 
     if total == 0:
         return Estimate(mean, 0)
     freedom = total**2 / sum(variance**2 / (n - 1) for variance, n in parts)
-    half = float(stats.t.ppf(1 - ALLOWED / 2, freedom)) * math.sqrt(total)
+    half = student(CONFIDENCE, freedom) * math.sqrt(total)
     return Estimate(mean, 0, max(mean - half, -largest), min(mean + half, largest))
 
 
+def subtracted(before: Values, after: Values, is_paired: bool, largest: float = 1.0) -> Estimate | None:
+    """Return the mean of after minus before: `paired_difference` where both are over the same rows, else unpaired."""
+    return (paired_difference if is_paired else unpaired_difference)(before, after, largest)
+
+
 def proportion(share: float, n: int) -> Estimate:
-    """A share of n rows with Wilson's interval (`wilson_interval`).
+    """Return a share of n rows with Wilson's interval (1927), which stays within [0, 1].
 
     >>> found = proportion(0.75, 400)
     >>> round(found.low, 3), round(found.high, 3)
     (0.705, 0.79)
     """
-    total = torch.tensor(n)
-    low, high = wilson_interval(share * total.double(), total)
-    return Estimate(share, n, float(low), float(high))
+    shrink = 1 + Z95**2 / n
+    middle = (share + Z95**2 / (2 * n)) / shrink
+    half = Z95 * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / shrink
+    return Estimate(share, n, max(middle - half, 0.0), min(middle + half, 1.0))
 
 
 def difference(value: Estimate | None, other: Estimate | None) -> Estimate | None:

@@ -1,4 +1,9 @@
-"""A report as data: a page is a list of sections, a section a list of blocks; one template draws every kind."""
+"""A report as data: a page is a list of sections, a section a list of blocks; templates draw them and hold the prose.
+
+Sentences live in ``templates/NAME.html.j2``, one macro for each part of a page, where they read as English with their
+conditions; `fill` renders one with typed facts. In templates the functions of `report.format` are filters
+(``{{ value | percent }}``), and the macros of ``macros.html.j2`` draw blocks (``{{ table(found) }}``).
+"""
 
 import os
 import tempfile
@@ -6,14 +11,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
+from inspect import isfunction
 from pathlib import Path
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.runtime import Macro
 from markupsafe import Markup
 
 import lightleak
 from lightleak.core.errors import UsageError
+from lightleak.report import format as formats
 from lightleak.report.format import DASH
 
 T = TypeVar("T")
@@ -118,7 +126,6 @@ class Table:
         label: what it lists, for screen readers.
         head: headings of the columns; none for a table of names and values.
         groups: its lines.
-        over: headings above the headings, each with the number of columns that it spans.
         css: classes of the table.
         box: classes of the box.
     """
@@ -126,7 +133,6 @@ class Table:
     label: str
     head: tuple[str, ...]
     groups: tuple[Lines, ...]
-    over: tuple[tuple[str, int], ...] = ()
     css: str = ""
     box: str = ""
 
@@ -160,25 +166,8 @@ class Details:
     css: str = ""
 
 
-@dataclass(frozen=True)
-class Code:
-    """Preformatted text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Images by class: in each line one for every class, as a data URI."""
-
-    classes: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[str, ...]], ...]
-    title: str = ""
-
-
-Block: TypeAlias = (
-    Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details | Code | Pictures
-)
+Block: TypeAlias = str | Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details
+"""`Markup` is HTML of a template (`fill`); any other text is a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +176,7 @@ class Section:
 
     id: str
     title: str
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     css: str = ""
 
 
@@ -284,9 +273,22 @@ def text(template: str, *values: object) -> Markup:
     return Markup(template).format(*values)
 
 
+def fill(template: str, part: str, *given: object, **facts: object) -> Markup:
+    """Return one part of a template as HTML; every value is escaped.
+
+    Args:
+        template: name of the file in ``templates``, without its ending.
+        part: the macro to call.
+        given: its arguments.
+        facts: its arguments by name.
+    """
+    macro = getattr(_templates().get_template(f"{template}.html.j2").module, part)
+    return Markup(macro(*given, **facts)).strip()
+
+
 def render(page: Page) -> str:
-    """The page as one HTML document; every value is escaped."""
-    sections = [section for section in page.sections if section is not None and section.blocks]
+    """Return the page as one HTML document; every value is escaped."""
+    sections = [section for section in page.sections if section is not None and any(section.blocks)]
     facts = {"page": page, "sections": sections, "today": date.today().isoformat(), "version": lightleak.__version__}
     return _templates().get_template(TEMPLATE).render(facts)
 
@@ -324,5 +326,18 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["kind"] = lambda block: type(block).__name__
+    macros: dict[str, Macro] = {}
+
+    def draw(block: Any) -> Markup:
+        if isinstance(block, str):
+            return block if isinstance(block, Markup) else Markup("<p>{}</p>").format(block)
+        return Markup(macros[type(block).__name__.lower()](block))
+
+    environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {"draw": draw}
+    macros |= {
+        name: macro
+        for name, macro in vars(environment.get_template("macros.html.j2").module).items()
+        if isinstance(macro, Macro)
+    }
+    environment.globals |= macros
     return environment

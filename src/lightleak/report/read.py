@@ -1,16 +1,17 @@
 """Reading a run folder, finished or interrupted, of any kind."""
 
+import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-import pandas as pd
 import yaml
 
-from lightleak.core.csv_text import without_escapes
+from lightleak.core.csv_text import without_escape
 from lightleak.core.errors import UsageError
 from lightleak.core.records import read_record
 from lightleak.core.results import FILE_NAME, Row, kind_name, read_file, read_rows
@@ -22,18 +23,21 @@ CELL_COLUMNS = ("row", "column", "true", "reconstructed", "correct", "entropy")
 STATUS = "status"
 """A column that earlier versions did not write."""
 
+Cell = Mapping[str, str]
+"""One reconstructed cell: the text of each of `CELL_COLUMNS`, and `STATUS`."""
+
 
 @dataclass(frozen=True)
 class Run:
     """What a report reads of one run.
 
     Attributes:
-        name: how the report calls the run.
+        name: what the report calls it.
         path: the folder.
         kind: the kind of run.
         rows: the rows of ``results.json``.
         raw: the other keys of that file.
-        metrics: ``metrics.csv`` of the training; no rows where there is none.
+        metrics: lines of the training's ``metrics.csv``, each with the finite numbers that it has.
         config: text of ``config.yaml``; None where there is none.
         environment: ``environment.json``; empty where there is none.
         trained: ``training.json``, the scores on the test rows once the training is over; empty where there is none.
@@ -44,7 +48,7 @@ class Run:
     kind: str = ""
     rows: tuple[Row, ...] = ()
     raw: Mapping[str, Any] = field(default_factory=dict)
-    metrics: pd.DataFrame = field(default_factory=pd.DataFrame)
+    metrics: tuple[Mapping[str, float], ...] = ()
     config: str | None = None
     environment: Mapping[str, Any] = field(default_factory=dict)
     trained: Mapping[str, Any] = field(default_factory=dict)
@@ -163,26 +167,17 @@ def cells_file(run: Run, reconstruction: str | None) -> Path | None:
     return file if file.is_relative_to(run.path.resolve()) and file.is_file() else None
 
 
-def load_cells(run: Run, reconstruction: str | None) -> pd.DataFrame | None:
-    """The reconstructed cells of one row in long form, every value as text; None where no readable file is there.
+def load_cells(run: Run, reconstruction: str | None) -> tuple[Cell, ...] | None:
+    """Return the reconstructed cells of one row in long form; None where no readable file is there.
 
-    Columns are ``row, column, true, reconstructed, correct, entropy, status``; the last is empty where an earlier
-    version or an attack without certificates wrote the file.
+    The status is empty where an earlier version or an attack without certificates wrote the file.
     """
     file = cells_file(run, reconstruction)
-    if file is None:
+    lines = [] if file is None else _read_csv(file)
+    if not lines or not set(CELL_COLUMNS) <= set(lines[0]):
         return None
-    try:
-        # Everything as text: "NA" and "007" are values here, and a report shows what the file says.
-        cells = pd.read_csv(file, dtype=str, keep_default_na=False)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError):
-        return None
-    if not set(CELL_COLUMNS) <= set(cells.columns) or cells.empty:
-        return None
-    if STATUS not in cells.columns:
-        cells[STATUS] = ""
-    cells = cells[[*CELL_COLUMNS, STATUS]]
-    return cells if run.settings.get("raw_csv") else without_escapes(cells)
+    restored = str if run.settings.get("raw_csv") else without_escape
+    return tuple({name: restored(line.get(name) or "") for name in (*CELL_COLUMNS, STATUS)} for line in lines)
 
 
 def _read_json(file: Path) -> Any:
@@ -197,11 +192,27 @@ def _read_mapping(file: Path) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def _read_metrics(file: Path) -> pd.DataFrame:
-    """A run that was stopped before its first log leaves an empty file or none."""
-    if not file.is_file():
-        return pd.DataFrame()
+def _read_metrics(file: Path) -> tuple[Mapping[str, float], ...]:
+    """Lines of a log; a run that was stopped before its first log leaves an empty file or none."""
+    lines = _read_csv(file) if file.is_file() else []
+    return tuple(
+        {name: number for name, text in line.items() if (number := _number(text)) is not None} for line in lines
+    )
+
+
+def _read_csv(file: Path) -> list[dict[str, str]]:
+    """Lines of a CSV file by column, all as text; none of a file that is no CSV."""
     try:
-        return pd.read_csv(file).apply(pd.to_numeric, errors="coerce")
-    except (pd.errors.EmptyDataError, pd.errors.ParserError):
-        return pd.DataFrame()
+        with file.open(encoding="utf-8", newline="") as opened:
+            lines = list(csv.DictReader(opened, strict=True))
+    except (csv.Error, UnicodeDecodeError):
+        return []
+    return [] if any(None in line for line in lines) else lines
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        found = float(text or "nan")
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None

@@ -6,9 +6,13 @@ import pandas as pd
 import pytest
 import yaml
 
-from lightleak.report.change.changed import changed_groups
-from lightleak.report.change.comparison import compare_runs, reference_of, run_title
-from lightleak.report.change.settings import changed_settings
+from lightleak.report.kinds.updates_runs import (
+    changed_groups,
+    changed_settings,
+    measured_runs,
+    reference_of,
+    run_title,
+)
 from lightleak.report.read import load_run
 
 
@@ -38,8 +42,8 @@ def test_every_metric_is_compared_pair_by_pair(plain, defended) -> None:
             )
             assert change.before.mean == pytest.approx(mine[f"{metric}_0"].mean())
         assert group.pairs == 6 and group.n == (6, 6)
-    verdicts = {group.group.title: group.changes["cell_accuracy"].verdict for group in groups}
-    assert verdicts == {"TabLeak": "less", "Inverting Gradients": "less", "Guessing": "equal"}
+    signs = {group.group.title: group.changes["cell_accuracy"].sign for group in groups}
+    assert signs == {"TabLeak": "▼", "Inverting Gradients": "▼", "Guessing": "="}
 
 
 def test_pairs_narrow_the_interval(plain, defended) -> None:
@@ -123,24 +127,24 @@ def test_the_undefended_run_is_the_reference_wherever_it_stands(plain, defended)
     before, after = load_run(first), load_run(defended(first))
     assert reference_of([after, before]) is before
     assert reference_of([after, after]) is after
-    (found,) = compare_runs([after, before])
-    assert (found.before, found.after) == (before, after)
-    assert found.title == "gaussian noise 0.01 (noisy) against no defense (plain)"
-    assert run_title(before) == "no defense (plain)"
-    assert compare_runs([before]) == ()
+    first_of, other = measured_runs([after, before])
+    assert (first_of.run, other.run, other.reference) == (before, after, before)
+    assert (first_of.title, other.title) == ("no defense", "gaussian noise 0.01")
+    assert (run_title(after), run_title(before)) == ("gaussian noise 0.01 (noisy)", "no defense (plain)")
+    assert first_of.is_reference and len(measured_runs([before])) == 1
 
 
 def test_what_it_costs_has_an_interval_where_the_test_rows_are_counted(plain, defended) -> None:
     first = plain(0.85)
-    (found,) = compare_runs([load_run(first), load_run(defended(first, accuracy=0.80))])
-    assert found.cost.accuracy.mean == pytest.approx(-0.05)
-    assert -0.08 < found.cost.accuracy.low < -0.05 < found.cost.accuracy.high < -0.02
-    assert found.cost.auroc == pytest.approx(-0.05)
+    _, found = measured_runs([load_run(first), load_run(defended(first, accuracy=0.80))])
+    assert found.cost is not None and found.cost.mean == pytest.approx(-0.05)
+    assert -0.08 < found.cost.low < -0.05 < found.cost.high < -0.02
+    before, after = found.utilities
+    assert (before.auroc, after.auroc) == pytest.approx((0.9, 0.85))
     (first / "training.json").write_text(
         json.dumps({"epochs": 3, "test": {"test/accuracy": 0.85}})
     )  # an earlier version
-    (found,) = compare_runs([load_run(first), found.after])
-    assert not found.cost.accuracy.has_interval and found.cost.auroc is None
+    _, found = measured_runs([load_run(first), found.run])
+    assert not found.cost.has_interval and found.utilities[0].auroc is None
     (first / "training.json").unlink()
-    (found,) = compare_runs([load_run(first), found.after])
-    assert found.cost is None
+    assert measured_runs([load_run(first), found.run])[1].cost is None

@@ -3,7 +3,8 @@ import json
 import pandas as pd
 import pytest
 
-from lightleak.report.kinds.updates_exposure import effect, exposures
+from lightleak.report.kinds.updates_groups import exposures
+from lightleak.report.kinds.updates_runs import effect
 from lightleak.report.read import load_run
 
 ATTACKS = ("tableak", "inverting_gradients", "audit_max", "random")

@@ -135,7 +135,7 @@ def test_nothing_is_wider_than_the_sheet_and_the_summary_is_one(
     first = plain(0.85, majority=0.8, attacks=ATTACKS, batch_sizes=(8, 32), epochs=2, extra=weak)
     folders = [first, defended(first), defended(first, 0.2, "much_noise")][:runs]
     paper = on_paper(build_report(folders, tmp_path / "all.html"))
-    assert "less than published" in paper.read_text()
+    assert "50 steps in place of 1500" in paper.read_text()
     found = browser.measure(paper, unfold=True, widths=SHEET[:1])[str(SHEET[0])]
     assert found["outside"] == []
     assert found["scroll"] <= SHEET[0]

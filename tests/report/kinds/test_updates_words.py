@@ -7,12 +7,11 @@ import pytest
 from lightleak.core.results import UpdateRow
 from lightleak.report.format import attack_title, duration, interval, labels_phrase, percent, points, protocol_title
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.updates import words
 from lightleak.report.kinds.updates_words import (
     FIXED,
-    defense_phrase,
     of_rows,
     parts,
-    server_knowledge,
     source_phrase,
     time_unit,
     varying,
@@ -95,15 +94,14 @@ def test_fedavg_is_described_by_what_the_rows_say() -> None:
 
 
 def test_what_a_fedavg_server_knows_follows_from_the_rows() -> None:
-    assert "local epochs and batch size" in server_knowledge(FEDAVG)
-    assert "but not how often and in what batches" in server_knowledge(replace(FEDAVG, local_epochs=None))
+    assert "local epochs and batch size" in words("server", FEDAVG)
+    assert "but not how often and in what batches" in words("server", replace(FEDAVG, local_epochs=None))
     known = "the number of rows of each class"
-    assert known in server_knowledge(replace(FEDAVG, labels="true")) and known not in server_knowledge(FEDAVG)
-    assert server_knowledge(FEDSGD) == ""
+    assert known in words("server", replace(FEDAVG, labels="true")) and known not in words("server", FEDAVG)
 
 
 @pytest.mark.parametrize(
-    ("row", "words"),
+    ("row", "said"),
     [
         (replace(FEDAVG, batch_size=32), "clients of 32 rows"),
         (replace(FEDAVG, batch_size=None), ""),
@@ -112,15 +110,15 @@ def test_what_a_fedavg_server_knows_follows_from_the_rows() -> None:
         (replace(FEDSGD, batch_size=8), "batches of 8 rows"),
     ],
 )
-def test_rows_behind_an_update(row: UpdateRow, words: str) -> None:
-    assert of_rows(row) == words
+def test_rows_behind_an_update(row: UpdateRow, said: str) -> None:
+    assert of_rows(row) == said
 
 
 def test_privacy_is_claimed_only_where_an_accountant_found_it() -> None:
     noise = UpdateRow(attack="a", defense="gaussian_noise", defense_strength=0.01)
-    assert defense_phrase(noise) == "gaussian noise 0.01"
+    assert words("defended", noise) == "gaussian noise 0.01"
     private = replace(noise, defense="dp_sgd", epsilon=3.0, delta=1e-5)
     for fact in ("DP-SGD", "δ 1e-05", "ε 3 of the whole training"):
-        assert fact in defense_phrase(private)
-    assert "ε 4.38 of one update" in defense_phrase(replace(private, release_epsilon=4.38))
-    assert "ε" not in defense_phrase(replace(private, epsilon=None))
+        assert fact in " ".join(words("defended", private).split())
+    assert "ε 4.38 of one update" in words("defended", replace(private, release_epsilon=4.38))
+    assert "ε" not in words("defended", replace(private, epsilon=None))

@@ -78,13 +78,18 @@ def history(search: Search) -> Figure | None:
         height=320,
         foot="no value",
     )
-    return Figure(draw(plot), legend=legend(search, search.trials), plot="study")
+    return Figure(draw(plot), title_of(objective), legend=legend(search, search.trials), plot="study")
 
 
-def fronts(search: Search) -> list[tuple[Objective, Figure]]:
-    """The objective upwards and the plot, for the first `MOST_PLOTS` pairs of objectives."""
+def title_of(objective: Objective) -> str:
+    """Return what is drawn upwards."""
+    return f"{objective.title} ({objective.best} is best)"
+
+
+def fronts(search: Search) -> list[Figure]:
+    """Draw the first `MOST_PLOTS` pairs of objectives."""
     pairs = list(combinations(search.study.objectives, 2))[:MOST_PLOTS]
-    return [(upwards, front(search, across, upwards)) for across, upwards in pairs if search.measured]
+    return [front(search, across, upwards) for across, upwards in pairs if search.measured]
 
 
 def front(search: Search, across: Objective, upwards: Objective) -> Figure:
@@ -106,13 +111,13 @@ def front(search: Search, across: Objective, upwards: Objective) -> Figure:
         axis(
             [x for x, _ in places.values()],
             percent=across.is_fraction,
-            title=f"{across.title} ({across.best} is best)",
+            title=title_of(across),
         ),
         axis([y for _, y in places.values()], percent=upwards.is_fraction),
         [Line(corners, "front-line"), Points(marks, css="point trial")],
         height=400,
     )
-    return Figure(draw(plot), legend=legend(search, trials), plot="study")
+    return Figure(draw(plot), title_of(upwards), legend=legend(search, trials), plot="study")
 
 
 def front_corners(

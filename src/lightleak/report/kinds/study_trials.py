@@ -215,7 +215,7 @@ class Study:
         return self.objectives[0]
 
     def objective(self, name: str) -> Objective:
-        """The objective of that name."""
+        """Return the objective of that name."""
         return next(one for one in self.objectives if one.name == name)
 
 
@@ -267,6 +267,22 @@ class Search:
         if self.is_single:
             return next(iter(self.ranked), None)
         return next((one for one in self.front if one.is_knee), None)
+
+    @cached_property
+    def accounting(self) -> "Accounting":
+        """What became of every trial."""
+        return account(self.trials)
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """What held-out data say of the tuned settings; None before they are compared."""
+        held_out = self.study.held_out
+        return None if held_out is None else self.study.objective(held_out.metric).verdict(held_out.difference)
+
+    def text_of(self, trial: TrialRow) -> str:
+        """Return the values of a trial, with their names where there are several."""
+        said = [(one.title.lower(), one.text(trial.values[one.name])) for one in self.study.objectives]
+        return said[0][1] if self.is_single else " and ".join(f"{title} {value}" for title, value in said)
 
     @cached_property
     def names(self) -> dict[str, str]:

@@ -1,8 +1,9 @@
 """Attacks on the updates that clients send: what their page shows."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from lightleak.report.budget import fewer
+from lightleak.report.budget import budget, fewer
 from lightleak.report.charts import (
     BASELINE_STYLE,
     Bar,
@@ -18,18 +19,20 @@ from lightleak.report.charts import (
 )
 from lightleak.report.compare import by_key, fixed
 from lightleak.report.format import (
+    DASH,
+    METRICS,
     capital,
-    defense_title,
     duration,
     in_brackets,
     interval,
-    joined,
     labels_phrase,
     percent,
     points,
+    signed,
 )
-from lightleak.report.intervals import bounded
+from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.updates_groups import (
+    Exposure,
     UpdateGroup,
     at_start,
     attacks,
@@ -40,15 +43,14 @@ from lightleak.report.kinds.updates_groups import (
     proven_share,
     strongest_first,
 )
-from lightleak.report.kinds.updates_summary import summary
+from lightleak.report.kinds.updates_runs import METRICS as COMPARED
+from lightleak.report.kinds.updates_runs import SHARES, ChangedGroup, Line, Measured, Utility, measured_runs, run_title
 from lightleak.report.kinds.updates_words import (
     FIXED,
-    defense_phrase,
+    attacker,
     local_phrase,
     of_rows,
     parts_title,
-    rows_axis,
-    server_knowledge,
     source_phrase,
     time_unit,
     varying,
@@ -56,39 +58,34 @@ from lightleak.report.kinds.updates_words import (
 )
 from lightleak.report.page import (
     Block,
+    Cell,
     Column,
     Figure,
+    Heading,
     Legend,
     Page,
-    Paragraph,
     Section,
+    Table,
     figures,
+    fill,
     table_of,
     text,
 )
 from lightleak.report.read import Run
-from lightleak.report.sections.certificates import certificates_section, size_of
-from lightleak.report.sections.change import change_section
+from lightleak.report.sections.certificates import certificates_section, share_of, size_of
 from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
-from lightleak.report.sections.rows import Batch, rows_section, typical_batch
+from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import subject_of, subject_section, title_of
-from lightleak.report.sections.summary import summary_section
+from lightleak.report.sections.subject import left_out, subject_of, subject_section, title_of
+from lightleak.report.sections.summary import INTERVAL, MOST_RUNS, NO_PROOF, THIS_ALONE, is_long, share_cell
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
 MOST_NAMED = 3
 """Columns that are named in a sentence."""
 
-HONEST = (
-    "“Honest but curious” means that the server runs the training as agreed and only looks closer at what it receives. "
-    "“Guessing” draws every cell from how often each value occurs and never looks at the update: whatever an attack "
-    "reaches above it is what the update gave away."
-)
-COUNTS_AS_RIGHT = (
-    "A category counts as recovered when it is exactly the true one, a number when it is within 0.319 standard "
-    "deviations of its column. A row is exact when every value equals the true one."
-)
+Unit = tuple[str, str]
+words = partial(fill, "updates")
 
 
 def page(runs: Sequence[Run], redact: bool) -> Page:
@@ -100,12 +97,13 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     unproven = sorted((group for group in attacks(main) if group not in strongest), key=proven_share, reverse=True)
     batch = typical_batch(runs, [*strongest, *unproven])
     unit = ("update", "updates") if any(group.first.on_fedavg for group in main) else ("batch", "batches")
+    here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
     return Page(
         title=title_of(runs, "Leakage report"),
         subject=subject_of(runs),
-        private=_private(batch, redact),
+        private=words("private", redact) if batch else "",
         sections=[
-            summary_section(summary(runs)),
+            summary_section(runs),
             change_section(runs, unit),
             _subject(runs, main, groups),
             _attacks(groups, main, styles, unit, strongest),
@@ -113,12 +111,147 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             training_section(runs, groups, styles),
             _columns(best) if best else None,
             rows_section(batch, unit, redact),
-            _certainty([group for group in attacks(main) if best is None or _same_place(group, best)]),
+            _certainty(here),
             run_section(
-                runs, [row for group in groups for row in group.rows], _contents(batch, redact, unit), unit=unit
+                runs, [row for group in groups for row in group.rows], words("contents", batch, redact, unit), unit=unit
             ),
         ],
     )
+
+
+def summary_section(runs: Sequence[Run]) -> Section:
+    """Draw in plain language what these runs measured: what is at risk, which defense helps, what it costs."""
+    found = [one for one in measured_runs(runs) if one.lines]
+    unknown = list(left_out(runs))
+    if not found:
+        return Section("summary", "In plain language", (words("nothing", unknown),), "summary")
+    reference, others = found[0], found[1:]
+    least = sorted(others, key=lambda one: one.worst.exposure.order)[:MOST_RUNS]
+    shown = [one for one in others if one in least]
+    worst = reference.worst.exposure
+    known = [(one, line) for one in others if (line := one.at(worst)) and line.effect and line.effect.helps]
+    rows = [row for one in found for line in one.lines for row in line.exposure.rows]
+    spent = budget(rows)
+    best = None if spent.is_weak else min(known, key=lambda pair: pair[1].exposure.order, default=None)
+    is_short = is_long([one.lines for one in (reference, *shown)])
+    lines = [(words("run", one), [one.worst] if is_short else one.lines) for one in (reference, *shown)]
+    table = table_of("Records at risk", _RISKS, lines, css="risk stack")
+    is_bound = any(is_weakened(one.worst.exposure) for one in (reference, *shown))
+    common = (INTERVAL, NO_PROOF, THIS_ALONE)
+    drawn = words(
+        "summary",
+        *(found, shown, best, len(known), spent, is_bound, unknown, table, is_short, attacker(rows), common),
+    )
+    return Section("summary", "In plain language", (drawn,), "summary")
+
+
+def is_weakened(exposure: Exposure) -> bool:
+    """Return whether a leading attack, or a stage of it, ran with fewer steps or restarts than published."""
+    return any(fewer(row.attack, row.settings) for row in exposure.rows if row.attack in exposure.leading)
+
+
+_RISKS: tuple[Column[Line], ...] = (
+    Column(
+        "Records in a message, and when it was sent",
+        lambda line: Cell(str(line.exposure.batch_size or "unknown"), (words("situation", line),)),
+    ),
+    Column("Records at risk, of 100", lambda x: share_cell(x.exposure.risk(), x.effect.rows if x.effect else None)),
+    Column("Proven, of 100", lambda line: share_cell(line.exposure.certified)),
+    Column("Values recovered, of 100", lambda x: share_cell(x.exposure.values, x.effect.values if x.effect else None)),
+    Column("By guessing, of 100", lambda line: share_cell(line.exposure.guess)),
+)
+
+
+def change_section(runs: Sequence[Run], unit: Unit) -> Section | None:
+    """Draw what changed from the reference to every other run; None where there is one run."""
+    reference, *others = measured_runs(runs) or (None,)
+    if reference is None or not others:
+        return None
+    blocks: list[Block] = [words("changes", unit)]
+    for one in others:
+        title = f"{run_title(one.run)} against {run_title(one.reference)}"
+        blocks += [Heading(capital(title)), *_settings(one), *_utility(one), words("utility", one)]
+        blocks += [*_leakage(one), words("leakage", one)]
+    return Section("change", "Before and after", tuple(blocks))
+
+
+def _settings(one: Measured) -> tuple[Block, ...]:
+    if not one.settings:
+        return (words("no_settings", one.settings),)
+    columns: list[Column[tuple[str, str, str]]] = [
+        Column("Setting", lambda row: text("<code>{}</code>", row[0])),
+        Column("Before", lambda row: row[1]),
+        Column("After", lambda row: row[2]),
+    ]
+    return (table_of("Settings that changed", columns, [("", one.settings)], css="words-table", box="snug"),)
+
+
+_Score = tuple[str, Estimate | float | None, Estimate | float | None, str | Cell]
+
+
+def _utility(one: Measured) -> tuple[Table, ...]:
+    before, after = one.utilities
+    if before is None and after is None:
+        return ()
+    area = [of.auroc if of else None for of in (before, after)]
+    change = None if one.cost is None or area[0] is None or area[1] is None else area[1] - area[0]
+
+    def values(of: Utility | None) -> tuple[Estimate | None, float | None, float | None]:
+        return (of.accuracy, of.majority, of.auroc) if of else (None, None, None)
+
+    names = ("Accuracy", "Always the commonest label", "Area under the ROC curve")
+    changes = (_points(one.cost), DASH, DASH if change is None else signed(change, 3))
+    lines: list[_Score] = list(zip(names, values(before), values(after), changes, strict=True))
+    columns: list[Column[_Score]] = [
+        Column("The trained network, on test rows", lambda line: line[0]),
+        Column("Before", lambda line: _score(line[1], line[0])),
+        Column("After", lambda line: _score(line[2], line[0])),
+        Column("Change", lambda line: line[3]),
+    ]
+    known = [line for line in lines if line[0] != names[1] or (line[1], line[2]) != (None, None)]
+    return (table_of("What it cost", columns, [("", known)], box="snug"),)
+
+
+def _score(value: Estimate | float | None, name: str) -> str | Cell:
+    if isinstance(value, Estimate):
+        return Cell(percent(value), (interval(value),) if value.has_interval else ())
+    return DASH if value is None else f"{value:.3f}" if name.startswith("Area") else percent(value)
+
+
+def _points(value: Estimate | None) -> Cell:
+    return Cell(points(value), (interval(value, -1.0),) if value and value.has_interval else ())
+
+
+def _leakage(one: Measured) -> tuple[Table, ...]:
+    known = [name for name in COMPARED if any(name in group.changes for group in one.groups)]
+    columns: list[Column[ChangedGroup]] = [
+        Column("Attack", lambda group: group.group.title),
+        Column("Rows in batch", lambda group: size_of(group.group)),
+        *(Column(METRICS[name], partial(_change, name)) for name in known),
+        Column("Batches", lambda group: f"{group.pairs} pairs" if group.pairs else f"{group.n[0]} and {group.n[1]}"),
+    ]
+    groups = [(capital(moment), same) for moment, same in by_key(one.groups, lambda group: group.moment).items()]
+    table = table_of(
+        "What changed for each attack",
+        columns,
+        groups,
+        css="changes stack",
+        line_css=lambda group: "baseline" if is_baseline(group.group) else "",
+    )
+    return (table,) if groups else ()
+
+
+def _change(name: str, group: ChangedGroup) -> Cell:
+    change = group.changes.get(name)
+    if change is None:
+        return Cell(DASH)
+    value, is_share = change.difference, name in SHARES
+    ends = "on every pair" if change.is_equal else ""
+    if not change.is_equal and value.low is not None and value.high is not None:
+        ends = interval(value, -1.0) if is_share else f"{signed(value.low)} to {signed(value.high)}"
+    means = [percent(one) if is_share else f"{one.mean:.2f}" for one in (change.before, change.after)]
+    said = points(value) if is_share else signed(value.mean)
+    return Cell(f"{change.sign} {said}", tuple(filter(None, (ends, " → ".join(means)))))
 
 
 def _styles(groups: Sequence[UpdateGroup]) -> dict[str, Style]:
@@ -128,117 +261,65 @@ def _styles(groups: Sequence[UpdateGroup]) -> dict[str, Style]:
     return {title: series_style(index) for index, title in enumerate(titles)} | guesses
 
 
-def _same_place(group: UpdateGroup, other: UpdateGroup) -> bool:
-    names = (*FIXED, "batch_size")
-    return fixed(group.first, names) == fixed(other.first, names)
-
-
-def _private(batch: Batch | None, redact: bool) -> str:
-    if batch is None:
-        return ""
-    if redact:
-        return text(
-            "<strong>Redacted.</strong> True and reconstructed values are left out of this file; column names and hit "
-            "rates are not."
-        )
-    return text(
-        "<strong>This file contains private data.</strong> It shows records of a client and what an attack made of "
-        "them. Treat it like the data itself, or build it again with <code>--redact</code> before you pass it on."
-    )
-
-
-def _contents(batch: Batch | None, redact: bool, unit: tuple[str, str]) -> str:
-    if batch is None:
-        return "Column names, averages and the settings of the run. No records."
-    if redact:
-        return (
-            "Column names, averages, marks for right and wrong cells, and the settings of the run. No true and no "
-            "reconstructed value."
-        )
-    return text(
-        "Records of clients as they are in the table, and their reconstructions, for one {}; column names, averages, "
-        "and the settings of the run. With <code>--redact</code> the records and reconstructions are replaced by "
-        "marks for right and wrong.",
-        unit[0],
-    )
+def _place(group: UpdateGroup) -> tuple[object, ...]:
+    return fixed(group.first, (*FIXED, "batch_size"))
 
 
 def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> Section:
     rows = [group.first for group in attacks(main) or main]
     # The privacy that was granted stands with the training's rows.
     granted = {(g.first.defense, g.first.defense_strength): g.first for g in groups if g.first.epsilon is not None}
-    defended = [granted.get((row.defense, row.defense_strength), row) for row in rows]
     on_fedavg = any(row.on_fedavg for row in rows)
     sizes = sorted({group.first.batch_size for group in main if group.first.batch_size is not None})
-    facts = [
+    facts: list[tuple[str, list[str]]] = [
         ("Dataset", [row.dataset or "not stated" for row in rows]),
         ("Target network", [row.target or "not stated" for row in rows]),
         ("What travels", [what_the_server_gets(row) for row in rows]),
-        (
-            "Rows behind an update" if on_fedavg else "Rows in a client's batch",
-            [str(size) for size in sizes] or ["not stated"],
-        ),
+        ("Rows behind an update" if on_fedavg else "Rows in a client's batch", list(map(str, sizes)) or ["not stated"]),
         ("When", [source_phrase(row.source) for row in rows]),
         ("Labels", [labels_phrase(row.labels) for row in rows]),
-        ("Defense", [defense_phrase(row) for row in defended]),
+        ("Defense", [words("defended", granted.get((row.defense, row.defense_strength), row)) for row in rows]),
     ]
-    knowledge = dict.fromkeys(filter(None, (server_knowledge(group.first) for group in main)))
-    return subject_section(runs, facts, main, after=(*knowledge, HONEST, COUNTS_AS_RIGHT))
+    servers = dict.fromkeys(words("server", group.first) for group in main if group.first.on_fedavg)
+    return subject_section(runs, facts, main, after=(words("assumed", list(servers)),))
 
 
 def _attacks(
     groups: Sequence[UpdateGroup],
     main: Sequence[UpdateGroup],
     styles: Mapping[str, Style],
-    unit: tuple[str, str],
+    unit: Unit,
     strongest: Sequence[UpdateGroup],
 ) -> Section | None:
     if not main:
         return None
     scenarios = _scenarios(main)
-    told = varying(same[0].first for same in scenarios)
-    drawn = [figure for same in scenarios if (figure := _chart(same, styles, told))]
-    blocks: list[Block] = [Paragraph(words, "verdict") for words in _verdicts(strongest, groups)[:1]]
-    blocks += [Paragraph(words, "note") for words in _verdicts(strongest, groups)[1:]]
-    if drawn:
-        legend = (
-            f"Share of cells recovered. Whiskers are 95% confidence intervals of the mean over {unit[1]}; the dashed "
-            "line is guessing without the update."
-        )
-        blocks += [Paragraph(legend), *figures(drawn)]
-    titled = [(parts_title(same[0].first, told), same) for same in scenarios]
-    proves = any(group.values("certified_share") for same in scenarios for group in same)
+    apart = varying(same[0].first for same in scenarios)
+    drawn = [figure for same in scenarios if (figure := _chart(same, styles, apart))]
     restored = any(group.first.labels == "restored" for group in main)
     best = strongest[0] if strongest else None
     table = table_of(
         "Attacks compared",
         [column for column in _COLUMNS if restored or column.title != "Wrong labels"],
-        titled,
-        css="dense" if proves else "",
+        [(parts_title(same[0].first, apart), same) for same in scenarios],
+        css="dense" if any(group.values("certified_share") for same in scenarios for group in same) else "",
         line_css=lambda group: "baseline" if is_baseline(group) else "best" if group is best else "",
     )
-    note = (
-        f"“Over guessing” is the difference in points to guessing on the same {unit[1]}, with its own 95% interval. A "
-        f"dash marks what was not measured or has no interval because there was one {unit[0]}. Seconds are the "
-        f"attack's wall time for one {unit[0]}."
-    )
-    return Section("attacks", "Attacks compared", (*blocks, table, Paragraph(note, "note")))
-
-
-def _share(group: UpdateGroup, name: str) -> str:
-    return percent(group.mean(name))
+    charts = (words("charted", unit), *figures(drawn)) if drawn else ()
+    selected = _verdict(strongest, groups)
+    return Section("attacks", "Attacks compared", (*selected, *charts, table, words("compared", unit)))
 
 
 _COLUMNS: tuple[Column[UpdateGroup], ...] = (
     Column("Attack", lambda group: group.title),
-    Column("Rows in batch", size_of),
-    Column("Cells recovered (95% interval)", lambda g: _share(g, ACCURACY) + in_brackets(g.mean(ACCURACY))),
+    Column("Rows in batch", lambda group: size_of(group)),
+    Column("Cells recovered (95% interval)", partial(share_of, ACCURACY, with_interval=True)),
     Column("Over guessing, points (95% interval)", lambda g: points(leakage(g)) + in_brackets(leakage(g), -1.0)),
-    Column("Categories", lambda group: _share(group, "categorical_accuracy")),
-    Column("Numbers", lambda group: _share(group, "numerical_accuracy")),
-    Column("Whole rows exact", lambda group: _share(group, "exact_match_rate")),
-    Column("Rows proven", lambda group: _share(group, "certified_share"), optional=True),
-    Column("Wrong labels", lambda group: _share(group, "label_count_error"), optional=True),
+    Column("Categories", partial(share_of, "categorical_accuracy")),
+    Column("Numbers", partial(share_of, "numerical_accuracy")),
+    Column("Whole rows exact", partial(share_of, "exact_match_rate")),
+    Column("Rows proven", partial(share_of, "certified_share"), optional=True),
+    Column("Wrong labels", partial(share_of, "label_count_error"), optional=True),
     Column("Batches", lambda group: str(len(group.values(ACCURACY)) or len(group.rows))),
     Column("Seconds", lambda group: duration(group.mean("seconds"))),
 )
@@ -247,18 +328,18 @@ _COLUMNS: tuple[Column[UpdateGroup], ...] = (
 def _scenarios(groups: Sequence[UpdateGroup]) -> list[list[UpdateGroup]]:
     """All attacks of one setting; guessing, which reads no labels, stands in each setting that it serves."""
     setting = {id(group): fixed(group.first, FIXED) for group in groups}
+    place = {id(group): place_without_labels(group.first)[:-1] for group in groups}
     found = by_key(attacks(groups), lambda group: setting[id(group)])
     guesses = [group for group in groups if is_baseline(group)]
-    served = {place_without_labels(group.first)[:-1] for group in attacks(groups)}
+    served = {place[id(group)] for group in attacks(groups)}
     for group in guesses:
-        if place_without_labels(group.first)[:-1] not in served:
+        if place[id(group)] not in served:
             found.setdefault(setting[id(group)], [])
     everything = []
     for key, members in found.items():
-        first = next(group for group in (*members, *groups) if setting[id(group)] == key).first
-        place = place_without_labels(first)[:-1]
-        serving = [group for group in guesses if place_without_labels(group.first)[:-1] == place]
-        serving.sort(key=lambda group: group.first.labels == first.labels)
+        first = next(group for group in (*members, *groups) if setting[id(group)] == key)
+        serving = [group for group in guesses if place[id(group)] == place[id(first)]]
+        serving.sort(key=lambda group: group.first.labels == first.first.labels)
         one_a_size = {group.first.batch_size: group for group in serving}
         everything.append(sorted([*members, *one_a_size.values()], key=_reading_order))
     return everything
@@ -269,12 +350,12 @@ def _reading_order(group: UpdateGroup) -> tuple[int, bool, float]:
     return group.first.batch_size or 0, is_baseline(group), -accuracy.mean if accuracy else 0.0
 
 
-def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], told: Sequence[str]) -> Figure | None:
+def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Sequence[str]) -> Figure | None:
     """Bars of one batch size, lines over several; None where no accuracy is known."""
     known = [(group, value) for group in groups if (value := group.mean(ACCURACY)) is not None]
     if not known:
         return None
-    title = parts_title(next((g.first for g in groups if not is_baseline(g)), groups[0].first), told)
+    title = parts_title(next((g.first for g in groups if not is_baseline(g)), groups[0].first), apart)
     sizes = sorted({group.first.batch_size for group, _ in known if group.first.batch_size is not None})
     if len(sizes) <= 1:
         guess = next((value for group, value in known if is_baseline(group)), None)
@@ -289,92 +370,43 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], told: Seq
         for name, style in styles.items()
         if name in of_title
     ]
-    axis = rows_axis(groups[0].first)
+    axis = "rows behind the update" if groups[0].first.on_fedavg else "rows in the client's batch"
     name = f"Share of cells recovered by each attack over the {axis}, with 95% intervals"
     drawing = line_chart(name, series, [(place[size], str(size)) for size in sizes], axis)
     return Figure(drawing, title, legend=Legend(tuple((legend_mark(one.style), one.label) for one in series)))
 
 
-def _verdicts(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> list[str]:
-    """What the strongest attack reached above guessing, and how it was selected; nothing where there is none."""
+def _verdict(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> tuple[Block, ...]:
+    """What the strongest attack reached above guessing, and how it was selected."""
     if not strongest:
-        return _unmeasured(groups)
+        return (words("verdict", None, None, None, (), len(attacks(groups))),)
     best = strongest[0]
-    return [f"{best.title}: {_beside_guessing(best)}", _selection(best, strongest, groups)]
-
-
-def _unmeasured(groups: Sequence[UpdateGroup]) -> list[str]:
-    if not attacks(groups):
-        return ["Only the guessing baseline has finished: no attack has been measured yet."]
-    return [
-        "The rows behind the attacked updates are not part of this run, so how much was recovered rightly is "
-        "unknown. The attacker's own confidence and the time spent are still listed."
-    ]
-
-
-def _beside_guessing(group: UpdateGroup) -> str:
-    over, guess = leakage(group), group.baseline.mean(ACCURACY) if group.baseline else None
-    if over is None or guess is None:
-        return "guessing without the update was not measured, so how much of this the update gave away is unknown."
-    if over.low is None or over.high is None:
-        side = "above" if over.mean > 0 else "not above"
-        return (
-            f"{side} guessing ({points(over)} points), but too few batches were measured to tell whether the "
-            "difference is more than chance."
-        )
-    spread_words = f"(95% interval {interval(over, -1)})"
-    if over.low > 0:
-        closed = (
-            f", {over.mean / (1 - guess.mean):.0%} of the way from guessing to full recovery" if guess.mean < 1 else ""
-        )
-        return f"the update gave away more than guessing does: {points(over)} points of cells {spread_words}{closed}."
-    lacking = joined(*fewer(group.attack, group.first.settings))
-    weak = f" It ran with {lacking}, less than published, so nothing follows from that." if lacking else ""
-    if over.high < 0:
-        return f"the attack did worse than guessing ({points(over)} points of cells).{weak}"
-    return (
-        f"the attack was not measurably better than guessing: the difference of {points(over)} points {spread_words} "
-        f"may be chance.{weak}"
-    )
-
-
-def _selection(best: UpdateGroup, strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> str:
-    row, n = best.first, len(best.values(ACCURACY))
-    units = ("update", "updates") if row.on_fedavg else ("batch", "batches")
-    told = f"Measured on {n} {units[n != 1]}"
-    told += f", each after {local_phrase(row)}" if row.on_fedavg else ""
-    told += (
-        f", {source_phrase(row.source)}; labels {labels_phrase(row.labels)}; defense: "
-        f"{defense_title(row.defense, row.defense_strength)}"
-    )
+    row, reached = best.first, best.values(ACCURACY)
+    guess = best.baseline.mean(ACCURACY) if best.baseline else None
     others = [name for name in varying(group.first for group in strongest) if name in ("run", "dataset", "target")]
-    told += f" ({parts_title(row, others)})." if others else "."
-    if len(strongest) > 1:
-        wide = bounded(best.values(ACCURACY), comparisons=len(strongest))
-        told += (
-            f" This is the strongest of {len(strongest)} combinations of attack and setting, picked afterwards, and "
-            "the highest of several is partly luck"
-        )
-        told += (
-            f": to allow for the choice, read {interval(wide)} as the interval of its cells (Bonferroni)."
-            if wide is not None and wide.has_interval
-            else "."
-        )
-    return told + _higher_later(best, groups)
+    where = parts_title(row, others)
+    wide, later = bounded(reached, comparisons=len(strongest)), _later(best, groups)
+    facts = (where, local_phrase(row), source_phrase(row.source), labels_phrase(row.labels), len(strongest))
+    return (
+        words("verdict", best, leakage(best), guess, fewer(row.attack, row.settings), len(strongest)),
+        words("selection", best, len(reached), *facts, wide, later),
+    )
 
 
-def _higher_later(best: UpdateGroup, groups: Sequence[UpdateGroup]) -> str:
+def _later(best: UpdateGroup, groups: Sequence[UpdateGroup]) -> tuple[float, str] | None:
     """A figure from before training must not hide a higher one from later on."""
-    later = [group for group in attacks(groups) if group.first.source == "training"]
-    known = [(value.mean, index) for index, group in enumerate(later) if (value := group.mean(ACCURACY))]
-    highest, index = max(known, default=(0.0, 0))
     accuracy = best.mean(ACCURACY)
-    if not known or accuracy is None or highest <= accuracy.mean:
-        return ""
-    group, row = later[index], later[index].first
+    found = [
+        (value.mean, group)
+        for group in attacks(groups)
+        if group.first.source == "training" and (value := group.mean(ACCURACY))
+    ]
+    highest, group = max(found, key=lambda pair: pair[0], default=(0.0, best))
+    if accuracy is None or highest <= accuracy.mean:
+        return None
+    row = group.first
     when = "" if row.epoch is None else f" in {time_unit(row)} {row.epoch}"
-    size = f" ({of_rows(row)})" if row.batch_size else ""
-    return f" During training a higher value was measured: {percent(highest)} by {group.title}{when}{size}."
+    return highest, f"{group.title}{when}" + (f" ({of_rows(row)})" if row.batch_size else "")
 
 
 def _columns(group: UpdateGroup) -> Section | None:
@@ -384,18 +416,10 @@ def _columns(group: UpdateGroup) -> Section | None:
     guessed = group.baseline.means("column_accuracy") if group.baseline else {}
     found = gains(reached, guessed)
     most = [name for name in list(found)[:MOST_NAMED] if (found[name] or 0.0) > 0]
-    first = ", most leakage over guessing first" if guessed else ""
-    words = text(
-        "{}: share of right cells in each column{}. {}A column that is easy to guess, because nearly everyone has "
-        "the same value, can be recovered well and still leak little.{}",
-        joined(group.title, of_rows(group.first)),
-        first,
-        text("Most was given away about <strong>{}</strong>. ", ", ".join(most)) if most else "",
-        "" if guessed else " Guessing was not measured here.",
-    )
+    title = ", ".join(filter(None, (group.title, of_rows(group.first))))
     label = f"Share of right cells in each of {len(reached)} columns, guessed and recovered; most leakage first"
     drawn = pairs_by_name(label, reached, guessed, "guessing", "recovered")
-    return Section("columns", "By column", (Paragraph(words), *drawn))
+    return Section("columns", "By column", (words("columns", title, most, bool(guessed)), *drawn))
 
 
 def _certainty(groups: Sequence[UpdateGroup]) -> Section | None:
@@ -411,16 +435,7 @@ def _certainty(groups: Sequence[UpdateGroup]) -> Section | None:
         ]
         if pairs:
             name = f"Share of right {kind} cells in the least and the most confident quarter, by attack"
-            panels.append(
-                Figure(pair_chart(name, pairs, start, end, stacked=True), f"{capital(kind)} cells", plot="bars")
-            )
-    if not panels:
-        return None
-    words = (
-        "An attacker has no truth to compare with. But when many restarts of an attack agree on a cell (low "
-        "entropy), it is more often right. If the most confident quarter of the cells is far more accurate than the "
-        "least confident one, the server can tell which of its findings to believe."
-    )
-    return Section(
-        "confidence", "The attacker's confidence", (Paragraph(words), pair_legend(start, end), *figures(panels))
-    )
+            drawing = pair_chart(name, pairs, start, end, stacked=True)
+            panels.append(Figure(drawing, f"{capital(kind)} cells", plot="bars"))
+    blocks = (words("confidence"), pair_legend(start, end), *figures(panels))
+    return Section("confidence", "The attacker's confidence", blocks) if panels else None

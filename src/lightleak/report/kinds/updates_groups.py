@@ -1,16 +1,19 @@
-"""Rows of updates grouped by what was fixed, attack and batch size, each measured against guessing."""
+"""Rows of updates grouped by attack, each measured against guessing, and by update, whichever attack was best on it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from lightleak.core.results import UpdateRow
-from lightleak.report.compare import Group, fixed, group_rows, paired, ranked, with_baseline
-from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.updates_words import FIXED
+from lightleak.report.compare import Group, by_key, fixed, group_rows, paired, ranked, with_baseline
+from lightleak.report.intervals import Estimate, Values, bounded
+from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run
 
 BASELINE = "random"
 """The attack that guesses from one-way marginals and never reads the update."""
+
+AT_RISK = ("exact_match_rate", "certified_digits_share")
+"""Metrics of which the higher one says what share of an update's rows is at risk."""
 
 UpdateGroup = Group[UpdateRow]
 
@@ -26,49 +29,49 @@ def compare(runs: Iterable[Run]) -> tuple[UpdateGroup, ...]:
 
 
 def is_baseline(group: UpdateGroup) -> bool:
-    """Whether this is guessing itself."""
+    """Return whether this is guessing itself."""
     return group.attack == BASELINE
 
 
 def place_without_labels(row: UpdateRow) -> tuple[object, ...]:
-    """What is fixed, and the batch size; the labels may differ."""
+    """Return what is fixed, and the batch size; the labels may differ."""
     return (*fixed(row, _WITHOUT_LABELS), row.batch_size)
 
 
 def batch_of(row: UpdateRow) -> tuple[object, object]:
-    """What attacks on the same batch share."""
+    """Return what attacks on the same batch share."""
     return (row.seed, row.batch_index)
 
 
 def update_of(row: UpdateRow) -> tuple[object, ...]:
-    """What names an update within its run; equal runs name equal updates equally."""
+    """Return what names an update within its run; equal runs name equal updates equally."""
     local = (row.local_epochs, row.local_batches, row.n_clients) if row.on_fedavg else ()
     return (row.dataset, row.epoch, *local, row.batch_size, *batch_of(row))
 
 
 def leakage(group: UpdateGroup) -> Estimate | None:
-    """Cell accuracy over that of guessing on the same batch."""
+    """Return the cell accuracy over that of guessing on the same batch."""
     return paired(group, group.baseline, "cell_accuracy", batch_of)
 
 
 def proven_share(group: UpdateGroup) -> float:
-    """Mean share of rows that the attack has certified; 0 where it certifies none."""
+    """Return the mean share of rows that the attack has certified; 0 where it certifies none."""
     share = group.mean("certified_share")
     return 0.0 if share is None else share.mean
 
 
 def attacks(groups: Iterable[UpdateGroup]) -> tuple[UpdateGroup, ...]:
-    """The groups that read the update."""
+    """Return the groups that read the update."""
     return tuple(group for group in groups if not is_baseline(group))
 
 
 def at_start(groups: Sequence[UpdateGroup]) -> tuple[UpdateGroup, ...]:
-    """The groups attacked before training; all of them where every one was captured during training."""
+    """Return the groups attacked before training; all of them where every one was captured during training."""
     return tuple(group for group in groups if group.first.source != "training") or tuple(groups)
 
 
 def strongest_first(groups: Iterable[UpdateGroup]) -> list[UpdateGroup]:
-    """Attacks with a measured accuracy, most leakage first."""
+    """Return attacks with a measured accuracy, most leakage first."""
 
     def order(group: UpdateGroup) -> tuple[bool, float]:
         over, accuracy = leakage(group), group.mean("cell_accuracy")
@@ -80,3 +83,108 @@ def strongest_first(groups: Iterable[UpdateGroup]) -> list[UpdateGroup]:
 def _without_local(row: UpdateRow) -> UpdateRow:
     """Under FedSGD nothing is trained locally: what such rows say of it must not tell settings apart."""
     return row if row.on_fedavg else replace(row, local_epochs=None, local_batches=None, n_clients=None)
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What all attacks of a run together got out of updates of one size, sent at one moment.
+
+    Of each update the attack counts that got most from it. Who has no truth to compare with cannot choose better, so
+    this is an upper end of what these attacks can do, and no attack is picked after the fact.
+
+    Attributes:
+        run: whose.
+        batch_size: rows behind an update.
+        moment: when the updates were sent.
+        rows: of all attacks, guessing apart.
+        at_risk: share of an update's rows that came back with every value right, or certified whole, by update.
+        proven: share that is certified with its numbers, by update; empty where no attack certifies.
+        cells: share of values recovered, by update; empty where the truth is unknown.
+        guesses: the same by guessing; empty where it was not measured.
+    """
+
+    run: Run = field(repr=False)
+    batch_size: int | None
+    moment: Moment
+    rows: tuple[UpdateRow, ...] = field(repr=False)
+    at_risk: Values = field(repr=False)
+    proven: Values = field(repr=False)
+    cells: Values = field(repr=False)
+    guesses: Values = field(repr=False)
+
+    @property
+    def n(self) -> int:
+        """Updates that were attacked."""
+        return len(self.at_risk)
+
+    @property
+    def knows_truth(self) -> bool:
+        """Whether rows were compared with the true ones, so that uncertified ones count as well."""
+        return any(row.number("exact_match_rate") is not None for row in self.rows)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether several updates all gave the same."""
+        return self.n > 1 and len(set(self.at_risk.values())) == 1
+
+    @property
+    def leading(self) -> tuple[str, ...]:
+        """Attacks that no other surpassed on some update; none where all got everything, so that none can do more."""
+        if min([*self.at_risk.values(), *self.cells.values()]) == 1:
+            return ()
+        leading = (
+            row.attack
+            for row in self.rows
+            if max(row.number(name) or 0.0 for name in AT_RISK) == self.at_risk.get(update_of(row))
+            or (row.number("cell_accuracy") or -1.0) == self.cells.get(update_of(row))
+        )
+        return tuple(dict.fromkeys(leading))
+
+    def risk(self, comparisons: int = 1) -> Estimate:
+        """Return the mean of `at_risk`, with an interval that allows for having picked it among several."""
+        found = bounded(self.at_risk.values(), comparisons=comparisons)
+        assert found is not None  # an exposure has at least one update
+        return found
+
+    @property
+    def certified(self) -> Estimate | None:
+        """Mean of `proven`."""
+        return bounded(self.proven.values())
+
+    @property
+    def values(self) -> Estimate | None:
+        """Mean of `cells`."""
+        return bounded(self.cells.values())
+
+    @property
+    def guess(self) -> Estimate | None:
+        """Mean of `guesses`."""
+        return bounded(self.guesses.values())
+
+    @property
+    def order(self) -> tuple[float, float]:
+        """By how much is at risk: records, then single values."""
+        return self.risk().mean, self.values.mean if self.values else 0.0
+
+
+def exposures(run: Run) -> tuple[Exposure, ...]:
+    """Return every size and moment of a run, updates sent before training first, then by size."""
+    found = []
+    for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.batch_size)).items():
+        attacking = [row for row in rows if row.attack != BASELINE]
+        guessing = [row for row in rows if row.attack == BASELINE]
+        at_risk, proven = _highest(attacking, AT_RISK), _highest(attacking, AT_RISK[1:])
+        cells, guesses = (_highest(some, ("cell_accuracy",)) for some in (attacking, guessing))
+        if at_risk:
+            found.append(Exposure(run, size, moment, tuple(attacking), at_risk, proven, cells, guesses))
+    return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
+
+
+def _highest(rows: Iterable[UpdateRow], names: tuple[str, ...]) -> Values:
+    """The highest of the named metrics over all attacks, by update."""
+    found: dict[tuple[object, ...], float] = {}
+    for row in rows:
+        for value in (row.number(name) for name in names):
+            if value is not None:
+                found[update_of(row)] = max(found.get(update_of(row), 0.0), value)
+    return found

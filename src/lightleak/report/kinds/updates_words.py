@@ -1,4 +1,4 @@
-"""Phrases for updates that clients send: protocol, defense, moment, rows behind an update, threat model."""
+"""Names of what is fixed in audits of updates: protocol, defense, moment, rows behind an update, threat model."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
@@ -6,28 +6,15 @@ from typing import Literal
 from lightleak.core.results import UpdateRow
 from lightleak.report.compare import differing
 from lightleak.report.format import counted, defense_title, joined, labels_phrase, protocol_title
+from lightleak.report.page import fill
 from lightleak.report.sections.subject import other_assumptions, threat_facts
-from lightleak.report.sections.summary import NO_PROOF, THIS_ALONE
 
 Moment = Literal["before training", "network as given", "during training"]
 
 FIXED = (
-    "run",
-    "dataset",
-    "target",
-    "protocol",
-    "defense",
-    "labels",
-    "source",
-    "epoch",
-    "local_epochs",
-    "local_batches",
-    "n_clients",
-    "defense_strength",
-    "epsilon",
-    "release_epsilon",
-    "delta",
-)
+    "run", "dataset", "target", "protocol", "defense", "labels", "source", "epoch", "local_epochs", "local_batches",
+    "n_clients", "defense_strength", "epsilon", "release_epsilon", "delta",
+)  # fmt: skip
 """Fields that are fixed while attacks and batch sizes are compared."""
 
 _WHAT_TRAVELS = {
@@ -39,11 +26,7 @@ _SOURCES = {
     "given": "on the network as it was handed over, with the weights it had",
     "training": "during training, on updates captured as they were sent",
 }
-DURATION: Mapping[Moment, str] = {
-    "before training": "at the start of training",
-    "network as given": "with the model as handed over",
-    "during training": "in the course of training",
-}
+_MOMENTS: Mapping[str | None, Moment] = {"training": "during training", "given": "network as given"}
 KNOWLEDGE = {
     "true_labels": "the outcome of every record that the model learns to predict, such as a diagnosis",
     "class_counts": "how many records have each outcome that the model learns to predict",
@@ -58,34 +41,26 @@ KNOWLEDGE = {
 }
 """What an attacker knows (`core.threat_model.Knows`), in plain words."""
 
-PROVEN = (
-    "“Proven” means that the attacker can check a reconstructed record against the message itself with a calculation "
-    "that a wrong record would fail: the attacker then knows that the record is real, without ever having seen it."
-)
-SAFE_SIDE = (
-    "For every message we count the attack that got most out of it. No attack is chosen afterwards by its average, so "
-    "the intervals need no correction for the number of attacks tried. A real attacker cannot compare with the "
-    "original records and would at best do as well with these attacks."
-)
-LIMITS = (
-    NO_PROOF,
-    THIS_ALONE,
-    "A reconstructed record need not name its person. Whether it points to one depends on who else has the same "
-    "values.",
-    "The attacker has no truth to compare with. Unless a record is proven, the attacker has only its own confidence, "
-    "which is measured separately.",
-)
+QUESTIONS = ("Who is the attacker?", "What do they see?", "What else do they know?", "What do they not have?", "When?")
 
 
 def moment_of(row: UpdateRow) -> Moment:
-    """When an update was sent, without its epoch."""
-    if row.source == "training":
-        return "during training"
-    return "network as given" if row.source == "given" else "before training"
+    """Return when an update was sent, without its epoch."""
+    return _MOMENTS.get(row.source, "before training")
+
+
+def what_travels(name: str | None) -> str:
+    """Return one sentence on what leaves a client."""
+    return _WHAT_TRAVELS.get(name or "", f"Protocol {name!r}." if name else "Not stated in the results.")
+
+
+def source_phrase(source: str | None) -> str:
+    """Return when the attacked update was sent."""
+    return _SOURCES.get(source or "", source or "not stated")
 
 
 def local_phrase(row: UpdateRow) -> str:
-    """What a FedAvg client does before it sends anything.
+    """Return what a FedAvg client does before it sends anything.
 
     >>> local_phrase(UpdateRow(attack="", protocol="fedavg", local_epochs=5, local_batches=1))
     '5 local epochs of 1 batch'
@@ -95,45 +70,13 @@ def local_phrase(row: UpdateRow) -> str:
     return f"{counted(row.local_epochs, 'local epoch')} of {counted(row.local_batches, 'batch', 'batches')}"
 
 
-def what_travels(name: str | None) -> str:
-    """One sentence on what leaves a client."""
-    return _WHAT_TRAVELS.get(name or "", f"Protocol {name!r}." if name else "Not stated in the results.")
-
-
 def what_the_server_gets(row: UpdateRow) -> str:
-    """What leaves a client, and how much of it one update is.
-
-    >>> seen = what_the_server_gets(
-    ...     UpdateRow(attack="", protocol="fedavg", local_epochs=1, local_batches=4, n_clients=3)
-    ... )
-    >>> seen.partition("Here: ")[2]
-    '1 local epoch of 4 batches; the server sees the mean of 3 clients, not what each has sent.'
-    """
-    if not row.on_fedavg:
-        return what_travels(row.protocol)
-    seen = f"{what_travels('fedavg')} Here: {local_phrase(row)}"
-    if row.n_clients is None:
-        return f"{seen}; how many clients an update averages is not stated."
-    if row.n_clients > 1:
-        return f"{seen}; the server sees the mean of {row.n_clients} clients, not what each has sent."
-    return f"{seen}."
-
-
-def server_knowledge(row: UpdateRow) -> str:
-    """What a server knows of FedAvg's local training besides what each attack assumes; empty under FedSGD."""
-    if not row.on_fedavg:
-        return ""
-    known = "how many rows stand behind an update, and the clients' learning rate"
-    if row.local_epochs is None or row.local_batches is None:
-        said = f"Under FedAvg the server also knows {known}, but not how often and in what batches a client trains."
-    else:
-        said = f"Under FedAvg the server also knows {known}, local epochs and batch size: it has set them."
-    counts = " True labels are known as the number of rows of each class, unless an attack knows those of each batch."
-    return said + (counts if row.labels == "true" else "")
+    """Return what leaves a client, and how much of it one update is."""
+    return fill("updates", "travels", row, what_travels(row.protocol), local_phrase(row))
 
 
 def of_rows(row: UpdateRow) -> str:
-    """What an attack was measured on, each with so many rows; empty where that is not known.
+    """Return what an attack was measured on, each with so many rows; empty where that is not known.
 
     >>> of_rows(UpdateRow(attack="", batch_size=32))
     'batches of 32 rows'
@@ -146,61 +89,31 @@ def of_rows(row: UpdateRow) -> str:
     return f"{kind} of {counted(row.batch_size, 'row')}"
 
 
-def rows_axis(row: UpdateRow) -> str:
-    """What the number of rows counts."""
-    return "rows behind the update" if row.on_fedavg else "rows in the client's batch"
-
-
 def time_unit(row: UpdateRow) -> str:
-    """What ``epoch`` counts."""
+    """Return what ``epoch`` counts."""
     return "round" if row.on_fedavg else "epoch"
 
 
-def defense_phrase(row: UpdateRow) -> str:
-    """The defense with its strength, and with the privacy it grants where an accountant has said.
-
-    >>> defense_phrase(UpdateRow(attack="", defense="dp_sgd", epsilon=2.94, delta=1e-5))
-    'DP-SGD (differential privacy for every row, at δ 1e-05: ε 2.94 of the whole training)'
-    """
-    title = defense_title(row.defense, row.defense_strength)
-    granted = []
-    if row.epsilon is not None:
-        granted.append(f"ε {row.epsilon:.3g} of the whole training")
-    if row.release_epsilon is not None:
-        granted.append(f"ε {row.release_epsilon:.3g} of one update, for a server that knows its batch")
-    if not granted or row.delta is None:
-        return title
-    return f"{title} (differential privacy for every row, at δ {row.delta:g}: {', '.join(granted)})"
-
-
-def source_phrase(source: str | None) -> str:
-    """When the attacked update was sent."""
-    return _SOURCES.get(source or "", source or "not stated")
-
-
 def varying(rows: Iterable[UpdateRow]) -> list[str]:
-    """Names of the fixed fields in which rows differ."""
+    """Return names of the fixed fields in which rows differ."""
     return differing(rows, FIXED)
 
 
 def parts(row: UpdateRow, names: Iterable[str]) -> list[str]:
-    """The named fixed fields of a row, each as a short phrase.
+    """Return the named fixed fields of a row, each as a short phrase.
 
     >>> parts(UpdateRow(attack="", dataset="adult", labels="true", epoch=3), ["dataset", "labels", "epoch"])
     ['adult', 'labels known to the server', 'epoch 3']
     """
     wanted = list(names)
-    if {"defense", "defense_strength"} <= set(wanted):
-        wanted.remove("defense_strength")
-        return [
-            f"defense {defense_title(row.defense, row.defense_strength)}" if n == "defense" else _part(row, n)
-            for n in wanted
-        ]
-    return [_part(row, name) for name in wanted]
+    if not {"defense", "defense_strength"} <= set(wanted):
+        return [_PARTS[name](row) for name in wanted]
+    both = f"defense {defense_title(row.defense, row.defense_strength)}"
+    return [both if name == "defense" else _PARTS[name](row) for name in wanted if name != "defense_strength"]
 
 
 def parts_title(row: UpdateRow, names: Iterable[str]) -> str:
-    """The same as a heading."""
+    """Return the same as a heading."""
     return joined(*parts(row, names), by=" · ")
 
 
@@ -223,10 +136,6 @@ _PARTS: Mapping[str, Callable[[UpdateRow], str]] = {
 }
 
 
-def _part(row: UpdateRow, name: str) -> str:
-    return _PARTS[name](row)
-
-
 def _amount(number: int | None, one: str, many: str | None = None) -> str:
     return f"no {one}" if number is None else counted(number, one, many)
 
@@ -235,50 +144,11 @@ def _number(value: float | None, name: str, form: str = ".3g") -> str:
     return f"no {name}" if value is None else f"{name} {value:{form}}"
 
 
-def message(row: UpdateRow) -> str:
-    """What the server receives, for a reader without training in the field."""
-    if not row.on_fedavg:
-        return (
-            "In every step of the training a participant sends one message: a list of numbers that says how the model "
-            "should change to fit some of the participant's records better. The records themselves are never sent."
-        )
-    average = (
-        f" The server sees only the average of {row.n_clients} participants."
-        if row.n_clients and row.n_clients > 1
-        else ""
-    )
-    return (
-        "A participant trains the model on its records for a while and sends one message: how the model has changed. "
-        f"The records themselves are never sent.{average}"
-    )
-
-
 def attacker(rows: Sequence[UpdateRow]) -> tuple[tuple[str, str], ...]:
-    """The threat model of attacks as questions and answers, without jargon."""
-    facts = [KNOWLEDGE[name] for name in threat_facts(rows, "knows") if name in KNOWLEDGE]
-    knowledge = "".join(f"; {fact}" for fact in sorted(facts, key=list(KNOWLEDGE.values()).index))
-    others = " ".join(other_assumptions(rows))
-    when = {
-        "training": f"in some {time_unit(rows[0])}s of the training",
-        "given": "with the model as it was handed over",
-    }
-    moments = dict.fromkeys(
-        when.get(row.source or "", "before the training, when most can be read from a message") for row in rows
-    )
-    return (
-        (
-            "Who is the attacker?",
-            "Whoever runs the server that collects the messages, or can read what it receives. The attacker follows "
-            "the agreed procedure and only looks closely at what arrives.",
-        ),
-        ("What do they see?", " ".join(dict.fromkeys(map(message, rows)))),
-        (
-            "What else do they know?",
-            joined(f"The model and its settings{knowledge}.", others, "Not every attack uses all of this.", by=" "),
-        ),
-        (
-            "What do they not have?",
-            "Any of the participant's records, access to its computers, or the help of someone who works there.",
-        ),
-        ("When did we look?", f"At messages sent {' and '.join(moments)}."),
-    )
+    """Return the threat model of attacks as questions and answers, without jargon."""
+    names = set(threat_facts(rows, "knows"))
+    knowledge = [words for name, words in KNOWLEDGE.items() if name in names]
+    sources = dict.fromkeys(row.source for row in rows)
+    of_protocol = {row.on_fedavg: row for row in rows}.values()
+    facts = (of_protocol, knowledge, other_assumptions(rows), sources, time_unit(rows[0]))
+    return tuple((question, fill("attacker", "answer", n, *facts)) for n, question in enumerate(QUESTIONS))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lightleak.core.results import NONE, VerticalRow
-from lightleak.metrics.summary import summarize
+from lightleak.core.summary import summarize
 from lightleak.report.compare import Group, Score, apart, by_key, fixed, group_rows, paired
 from lightleak.report.format import attack_title
 from lightleak.report.intervals import Estimate, bounded
@@ -123,6 +123,16 @@ class VerticalGroup(Group[VerticalRow]):
         return self.first.defense or NONE
 
     @property
+    def is_defended(self) -> bool:
+        """Whether there is a defense."""
+        return self.defense != NONE
+
+    @property
+    def defense_label(self) -> str:
+        """The defense as the config calls it."""
+        return self.defense.replace("_", " ") if self.is_defended else "no defense"
+
+    @property
     def reads_exchange(self) -> bool:
         """Whether it reads anything of what is exchanged."""
         return self.attack not in READS_NO_EXCHANGE
@@ -141,6 +151,13 @@ class VerticalGroup(Group[VerticalRow]):
     def own_error(self) -> Estimate | None:
         """What the adversary's own columns alone are off by, over the same seeds."""
         return self.mean("own_columns_error")
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """Mean of the estimates, of a single one with the attack's own interval."""
+        found, (low, high) = self.mean("estimated"), self.first.ends
+        is_single = found is not None and found.n == 1 and low is not None and high is not None
+        return replace(found, low=low, high=high) if found and is_single else found
 
     def learned(self, comparisons: int = 1) -> Estimate | None:
         """What was learned from the exchange: how much closer than own columns alone, paired by seed.
@@ -175,6 +192,18 @@ def attack_name(row: VerticalRow) -> str:
     'ProVFL-M, LR+MR'
     """
     return attack_title(row.attack) + (f", {row.variant}" if row.variant and row.variant != PASSIVE else "")
+
+
+def setting_words(group: VerticalGroup, names: Iterable[str]) -> list[str]:
+    """Name the given fields of `FIXED`, each in a short phrase."""
+    row = group.first
+    phrases = {
+        "dataset": row.dataset or "dataset not stated",
+        "target": row.target or "network not stated",
+        "epoch": "epoch not stated" if row.epoch is None else f"epoch {row.epoch}",
+        "defense": group.defense_label,
+    }
+    return [phrases[name] for name in names]
 
 
 def seed_of(row: VerticalRow) -> str:
@@ -234,14 +263,10 @@ def chosen_on_other_seeds(groups: Groups) -> VerticalGroup | None:
     return replace(known[usual][0], rows=rows, chosen_among=len(known))
 
 
-def by_place(groups: Groups) -> dict[Place, list[VerticalGroup]]:
-    """Attacks by table, property and adversary."""
-    return by_key(attacks(groups), lambda group: group.place)
-
-
 def chosen(groups: Groups) -> dict[Place, VerticalGroup]:
     """What every adversary gets of every property by the attack chosen on other seeds."""
-    found = {place: chosen_on_other_seeds(same) for place, same in by_place(groups).items()}
+    by_place = by_key(attacks(groups), lambda group: group.place)
+    found = {place: chosen_on_other_seeds(same) for place, same in by_place.items()}
     return {place: group for place, group in found.items() if group is not None}
 
 
@@ -293,7 +318,7 @@ def titled(place: Place, several: bool) -> str:
 
 
 @dataclass(frozen=True)
-class Line:
+class Outcome:
     """One adversary on one property under one defense, by the attack chosen on other seeds.
 
     Attributes:
@@ -309,7 +334,7 @@ class Line:
 
     @property
     def error(self) -> Estimate:
-        """How far off it is."""
+        """How far off the attack is."""
         assert self.group.error is not None  # `chosen_on_other_seeds` keeps only groups with an error
         return self.group.error
 
@@ -319,36 +344,120 @@ class Line:
         return self.rise is not None and self.rise.low is not None and self.rise.low > 0
 
 
+@dataclass(frozen=True)
+class Findings:
+    """All that vertical runs measured, and what stands out.
+
+    Attributes:
+        groups: every group.
+        redact: leave out every share, and with it how far off the adversary's own columns alone are.
+    """
+
+    groups: Groups
+    redact: bool = False
+
+    @cached_property
+    def tried(self) -> Groups:
+        """The attacks that read what is exchanged."""
+        return attacks(self.groups)
+
+    @cached_property
+    def outcomes(self) -> dict[str, dict[Place, Outcome]]:
+        """Outcomes by defense, what they are compared with first."""
+        return outcomes(self.tried) if self.tried else {}
+
+    @cached_property
+    def best(self) -> list[VerticalGroup]:
+        """What every adversary gets of every property without a defense."""
+        return [one.group for one in next(iter(self.outcomes.values()), {}).values()]
+
+    @property
+    def places(self) -> int:
+        """Combinations of table, property and adversary."""
+        return len(self.best)
+
+    @cached_property
+    def main(self) -> VerticalGroup | None:
+        """The one that learned most (`most_telling`); None without truth."""
+        return most_telling(self.best)
+
+    @cached_property
+    def honest(self) -> VerticalGroup | None:
+        """What the main adversary gets without departing from the protocol."""
+        main = self.main
+        honest = (one for one in self.tried if not one.manipulates)
+        return main and chosen_on_other_seeds(
+            [one for one in honest if (one.place, one.defense) == (main.place, main.defense)]
+        )
+
+    @property
+    def leaking(self) -> list[VerticalGroup]:
+        """Those of `best` that measurably learned something from the exchange, at all places at once."""
+        return [group for group in self.best if group.leaks(self.places)]
+
+    @property
+    def unshown(self) -> list[str]:
+        """Properties on which nothing was shown to be learned, although it was measured; none of a single one."""
+        leaking = {group.place[:2] for group in self.leaking}
+        found = {one.place[:2]: (one.learned() or Estimate(0)).has_interval for one in self.best}
+        return [place[1] for place, known in found.items() if known and place not in leaking and len(found) > 1]
+
+    @cached_property
+    def defended(self) -> list[Outcome]:
+        """What the main adversary gets of the main property under each defense."""
+        _, *others = self.outcomes.values() or [{}]
+        return [found[self.main.place] for found in others if self.main and self.main.place in found]
+
+    @property
+    def helping(self) -> list[Outcome]:
+        """Those of the defenses that measurably help."""
+        return [one for one in self.defended if one.helps]
+
+    @property
+    def most_protective(self) -> Outcome | None:
+        """The one of them that leaves the adversary furthest off."""
+        return max(self.helping, key=lambda one: one.error.mean, default=None)
+
+    @property
+    def least_costly(self) -> Outcome | None:
+        """The one of them that costs least."""
+        return max(self.helping, key=lambda one: one.cost.mean if one.cost else -1.0, default=None)
+
+
 def reference_of(groups: Groups) -> str:
     """What defenses are compared with: none, or the first where every training had one."""
     return undefended(groups)[0].defense
 
 
-def lines_of(groups: Groups) -> dict[str, dict[Place, Line]]:
-    """Lines by defense, the reference first, each compared over the attacks that were tried with and without it."""
+def outcomes(groups: Groups) -> dict[str, dict[Place, Outcome]]:
+    """Outcomes by defense, the reference first, each compared over the attacks that were tried with and without it."""
     tried = attacks(groups)
     reference = reference_of(tried)
-    before = by_place([group for group in tried if group.defense == reference])
-    found = {}
-    for defense in dict.fromkeys((reference, *(group.defense for group in tried))):
-        after = by_place([group for group in tried if group.defense == defense])
-        found[defense] = {
-            place: Line(group) if defense == reference else _compared(group, after[place], before.get(place, []))
-            for place, group in chosen([one for same in after.values() for one in same]).items()
+    by_defense = {
+        defense: by_key((one for one in tried if one.defense == defense), lambda one: one.place)
+        for defense in dict.fromkeys((reference, *(group.defense for group in tried)))
+    }
+    before = by_defense[reference]
+    return {
+        defense: {
+            place: Outcome(group) if defense == reference else _compared(group, same, before.get(place, []))
+            for place, same in after.items()
+            if (group := chosen_on_other_seeds(same)) is not None
         }
-    return found
+        for defense, after in by_defense.items()
+    }
 
 
-def _compared(group: VerticalGroup, here: Groups, there: Groups) -> Line:
+def _compared(group: VerticalGroup, here: Groups, there: Groups) -> Outcome:
     names = {_attack(one) for one in here} & {_attack(one) for one in there}
     after, before = ([one for one in some if _attack(one) in names] for some in (here, there))
     if not names:
-        return Line(group)
+        return Outcome(group)
     # The AUC is that of an attack that only watches, where there is one.
     watching = min(after, key=lambda one: one.manipulates)
     same = next(one for one in before if _attack(one) == _attack(watching))
     rise = _paired(chosen_on_other_seeds(after), chosen_on_other_seeds(before), "error")
-    return Line(group, rise, _paired(watching, same, "auc"))
+    return Outcome(group, rise, _paired(watching, same, "auc"))
 
 
 def _paired(group: VerticalGroup | None, other: VerticalGroup | None, score: Score[VerticalRow]) -> Estimate | None:

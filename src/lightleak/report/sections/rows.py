@@ -1,20 +1,18 @@
 """True and reconstructed rows of one batch side by side."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
-
-import pandas as pd
+from typing import get_args
 
 from lightleak.core.certificate import RowStatus
 from lightleak.core.results import UpdateRow
 from lightleak.report.compare import Group, by_key
-from lightleak.report.digits import column_decimals, shorten
-from lightleak.report.format import DASH, percent
-from lightleak.report.page import Block, Cell, Legend, Line, Lines, Paragraph, Section, Table, text
+from lightleak.report.format import DASH
+from lightleak.report.page import Block, Cell, Line, Lines, Section, Table, fill
 from lightleak.report.read import STATUS, Run, cells_file, load_cells
-from lightleak.report.sections.certificates import MARKS, MEANINGS
+from lightleak.report.read import Cell as Value
 
 MOST_ROWS = 64
 """Rows of a batch that are shown; more makes a page that nobody reads and a file that is hard to send."""
@@ -25,7 +23,11 @@ SHADES = 4
 GAUSSIAN_AT_UNIT_SPREAD = 0.5 * math.log(2 * math.pi * math.e)
 """Differential entropy of a Gaussian whose deviation is one deviation of the column."""
 
-_TONES = {True: ("hit", "✓", "right"), False: ("miss", "✗", "wrong"), None: ("unknown", "?", "truth unknown")}
+SHOWN_DIGITS = 4
+"""Of the numbers of a table, which pass through an encoder and back: that leaves 22.9999999 for 23."""
+
+_NUMBER = re.compile(r"[+-]?\d+(?:\.(?P<decimals>\d+))?(?P<power>e[+-]\d+)?")
+_FLAGS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,16 @@ class Batch:
     group: Group[UpdateRow]
     row: UpdateRow
     place: tuple[int, int] | None
-    cells: pd.DataFrame
+    cells: tuple[Value, ...]
 
     @property
     def n_rows(self) -> int:
         """Rows of the file."""
-        return int(self.cells["row"].nunique())
+        return len({cell["row"] for cell in self.cells})
 
 
 def typical_batch(runs: Sequence[Run], ranked: Iterable[Group[UpdateRow]]) -> Batch | None:
-    """The median batch of the first attack that kept its reconstructions; None where no run kept any.
+    """Return the median batch of the first attack that kept its reconstructions; None where no run kept any.
 
     The median and not the best, since the best batch of many shows luck. Where the truth is unknown, the first batch.
     """
@@ -70,31 +72,19 @@ def typical_batch(runs: Sequence[Run], ranked: Iterable[Group[UpdateRow]]) -> Ba
 
 def rows_section(batch: Batch | None, unit: tuple[str, str], redact: bool) -> Section:
     """Draw the rows of a batch; with ``redact`` only whether each cell is right."""
-    title = "Rows side by side"
-    if batch is None:
-        return Section(
-            "rows",
-            title,
-            (Paragraph("No reconstructed rows were kept in this run folder, or they could not be read."),),
-        )
-    columns, shown = tuple(dict.fromkeys(batch.cells["column"])), min(batch.n_rows, MOST_ROWS)
-    statuses = [status for status in get_args(RowStatus) if status in set(batch.cells[STATUS])]
-    blocks: list[Block] = [Paragraph(_words(batch, unit, shown, redact)), _legend()]
-    if statuses:
-        blocks.append(Legend(tuple((_status(status), MEANINGS[status]) for status in statuses)))
-    blocks += [
-        Table("True and reconstructed rows", ("Row", *columns), tuple(_lines(batch, columns, redact)), box="rows"),
-        Paragraph(
-            f"The box contains {shown} {'row' if shown == 1 else 'rows'} and {len(columns)} columns; scroll inside it "
-            "to see them all.",
-            "note",
-        ),
-    ]
-    return Section("rows", title, tuple(blocks))
+    blocks: list[Block] = [fill("rows", "words", batch, unit, MOST_ROWS, redact)]
+    if batch is not None:
+        columns = tuple(dict.fromkeys(cell["column"] for cell in batch.cells))
+        statuses = [status for status in get_args(RowStatus) if any(cell[STATUS] == status for cell in batch.cells)]
+        blocks += [
+            fill("rows", "legend", range(1, SHADES + 1), statuses),
+            Table("True and reconstructed rows", ("Row", *columns), tuple(_lines(batch, columns, redact)), box="rows"),
+        ]
+    return Section("rows", "Rows side by side", tuple(blocks))
 
 
 def confidence(entropy: float, categorical: bool) -> float:
-    """How sure the attacker is of a cell, in [0, 1].
+    """Return how sure the attacker is of a cell, in [0, 1].
 
     A category counts ``1 - entropy`` (normalized entropy). A number counts one minus the spread of the restarts in
     deviations of its column, which its Gaussian differential entropy stands for (TabLeak Sec. 3.2).
@@ -107,10 +97,35 @@ def confidence(entropy: float, categorical: bool) -> float:
 
 
 def shade(entropy: float, categorical: bool) -> int:
-    """The attacker's confidence in steps from 1 (unsure) to 4 (sure); 0 where it has none."""
+    """Return the attacker's confidence in steps from 1 (unsure) to 4 (sure); 0 where it has none."""
     if not math.isfinite(entropy):
         return 0
     return 1 + min(int(SHADES * confidence(entropy, categorical)), SHADES - 1)
+
+
+def shown_decimals(texts: Iterable[str]) -> int | None:
+    """Return decimals that show about four digits of the largest number of a column; None without numbers.
+
+    >>> shown_decimals(["22.999999878", "9.5", "high"]), shown_decimals(["1484705"]), shown_decimals(["high"])
+    (2, 0, None)
+    """
+    numbers = [abs(float(text)) for text in texts if _NUMBER.fullmatch(text)]
+    largest = max((number for number in numbers if math.isfinite(number)), default=0.0)
+    return max(0, SHOWN_DIGITS - 1 - math.floor(math.log10(largest))) if largest > 0 else None
+
+
+def shorten(text: str, decimals: int) -> str:
+    """Return a number with more decimals than shown rounded; any other text unchanged.
+
+    >>> shorten("22.999999878", 2), shorten("2.3e-08", 2), shorten("9.5", 2), shorten("high", 2), shorten("007", 2)
+    ('23', '0', '9.5', 'high', '007')
+    """
+    found = _NUMBER.fullmatch(text)
+    if not found or not math.isfinite(float(text)) or (len(found["decimals"] or "") <= decimals and not found["power"]):
+        return text
+    short = f"{float(text):.{decimals}f}"
+    short = short.rstrip("0").rstrip(".") if decimals else short
+    return "0" if float(short) == 0 else short
 
 
 def _median(rows: Sequence[UpdateRow]) -> tuple[UpdateRow, tuple[int, int] | None]:
@@ -122,98 +137,43 @@ def _median(rows: Sequence[UpdateRow]) -> tuple[UpdateRow, tuple[int, int] | Non
     return scored[middle], (middle + 1, len(scored))
 
 
-def _words(batch: Batch, unit: tuple[str, str], shown: int, redact: bool) -> str:
-    size = f" of {batch.group.first.batch_size} rows" if batch.group.first.batch_size else ""
-    found = [f"{batch.group.title} on one {unit[0]}{size}."]
-    if batch.place is None:
-        found.append("The truth is not part of this run, so cells cannot be marked right or wrong.")
-    else:
-        found.append(f"{percent(batch.row.number('cell_accuracy'))} of its cells are right.")
-        place, n = batch.place
-        found.append(
-            f"It is the only {unit[0]} whose rows were kept."
-            if n == 1
-            else f"It is the median {unit[0]}, number {place} of {n} by accuracy, not the best one."
-        )
-    if batch.n_rows > shown:
-        found.append(f"The first {shown} of {batch.n_rows} rows are shown.")
-    if redact:
-        found.append("Values are left out; only hits and misses are shown.")
-    return " ".join(found)
-
-
-def _legend() -> Legend:
-    def swatches(css: str, sign: str) -> str:
-        many = text("").join(
-            text('<span class="cell {} shade{}">{}</span>', css, step, sign) for step in range(1, SHADES + 1)
-        )
-        return text('<span class="swatches">{}</span>', many)
-
-    return Legend(
-        (
-            (swatches("hit", "✓"), "recovered rightly"),
-            (swatches("miss", "✗"), "recovered wrongly"),
-            (
-                "",
-                "The deeper the color, the surer the attacker was (lower entropy). An outline only: the attack has no "
-                "confidence. Hover over a cell for its entropy.",
-            ),
-        )
-    )
-
-
-def _status(status: str) -> str:
-    if status not in MARKS:
-        return ""
-    words = '<span class="status {0}" title="{0}: {1}">{2}&nbsp;{0}</span>'
-    return text(words, status, MEANINGS[status], MARKS[status])
-
-
 def _lines(batch: Batch, columns: Sequence[str], redact: bool) -> Iterable[Lines]:
-    cells = batch.cells
-    entropies = pd.to_numeric(cells["entropy"], errors="coerce")
+    of_column = by_key(batch.cells, lambda cell: cell["column"])
     # A normalized entropy lies in [0, 1]; a column that leaves it contains numbers. Inside, both readings nearly agree.
-    numerical = set(cells["column"][(entropies < 0) | (entropies > 1)])
-    decimals = column_decimals(cells)
-    records = cells.assign(entropy=entropies).to_dict("records")
-    by_row = {
-        row: {str(one["column"]): one for one in same} for row, same in by_key(records, lambda one: one["row"]).items()
+    numerical = {
+        name for name, same in of_column.items() if any(_entropy(one) < 0 or _entropy(one) > 1 for one in same)
     }
-    for number, of_row in enumerate(list(by_row.values())[:MOST_ROWS], start=1):
-        found, true = [], []
-        for name in columns:
-            one = of_row.get(name)
-            written = {
-                side: "" if one is None or redact else shorten(str(one[side]), decimals[name])
-                for side in ("true", "reconstructed")
-            }
-            true.append(Cell(written["true"] or DASH, css="long"))
-            found.append(
-                Cell(DASH if one is None else _cell(one, written["reconstructed"], name not in numerical), css="long")
-            )
-        head = text('<span class="number">{}</span>', number)
-        status = _status(str(next(iter(of_row.values()))[STATUS]))
-        recovered = Line((Cell(text("{}recovered {}", text("{} ", head) if redact else "", status)), *found))
-        lines = (recovered,) if redact else (Line((Cell(text("{} true", head)), *true), "true"), recovered)
-        yield Lines(lines)
+    decimals = {name: _decimals(same) for name, same in of_column.items()}
+
+    def shown(cell: Value, side: str) -> str:
+        return "" if redact else shorten(cell[side], decimals[cell["column"]])
+
+    def recovered(cell: Value | None) -> str:
+        if cell is None:
+            return DASH
+        step = shade(_entropy(cell), cell["column"] not in numerical)
+        is_right = _FLAGS.get(cell["correct"].strip().lower())
+        return fill("rows", "cell", cell["column"], shown(cell, "reconstructed"), is_right, _entropy(cell), step)
+
+    by_row = by_key(batch.cells, lambda cell: cell["row"]).values()
+    for number, of_row in enumerate(list(by_row)[:MOST_ROWS], start=1):
+        cells = [{one["column"]: one for one in of_row}.get(name) for name in columns]
+        head = fill("rows", "head", number if redact else 0, "recovered", of_row[0][STATUS])
+        found = Line((Cell(head), *(Cell(recovered(one), css="long") for one in cells)))
+        true = (Cell((one and shown(one, "true")) or DASH, css="long") for one in cells)
+        yield Lines(
+            (found,) if redact else (Line((Cell(fill("rows", "head", number, "true", "")), *true), "true"), found)
+        )
 
 
-def _cell(one: Mapping[Any, Any], value: str, categorical: bool) -> str:
-    css, sign, words = _TONES[_flag(str(one["correct"]))]
-    entropy = float(str(one["entropy"]))
-    sure = f"entropy {entropy:.2f}" if math.isfinite(entropy) else "no confidence"
-    return text(
-        '<span class="cell {} shade{}" title="{}: {}, {}"><b aria-label="{}">{}</b>{}</span>',
-        css,
-        shade(entropy, categorical),
-        one["column"],
-        words,
-        sure,
-        words,
-        sign,
-        value,
-    )
+def _entropy(cell: Value) -> float:
+    try:
+        return float(cell["entropy"])
+    except ValueError:
+        return math.nan
 
 
-def _flag(text: str) -> bool | None:
-    return {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}.get(text.strip().lower())
+def _decimals(cells: Sequence[Value]) -> int:
+    """Decimals of a column: the true numbers decide, as an attack without bounds may return any magnitude."""
+    sides = (shown_decimals(cell[side] for cell in cells) for side in ("true", "reconstructed"))
+    return next((decimals for decimals in sides if decimals is not None), 0)

@@ -1,11 +1,8 @@
 """Leakage over training, with the validation accuracy of the target."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import pandas as pd
 
 from lightleak.core.results import UpdateRow
 from lightleak.report.charts import VALIDATION_STYLE, Series, Style, legend_mark, line_chart, series_style, spread
@@ -13,7 +10,7 @@ from lightleak.report.compare import Group, by_key, fixed
 from lightleak.report.format import attack_title, capital
 from lightleak.report.intervals import Estimate, estimate
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts, time_unit, varying
-from lightleak.report.page import Figure, Legend, Paragraph, Section, figures
+from lightleak.report.page import Figure, Legend, Section, figures, fill
 from lightleak.report.read import Run
 
 VALIDATION_COLUMN = "val/accuracy"
@@ -22,6 +19,7 @@ LOGGED_ACCURACY = re.compile(r"(?:reconstruction|leakage)/(?P<attack>.+)/cell_ac
 """A column of ``metrics.csv`` with an attack's score; earlier runs named it leakage."""
 MOST_TICKS = 8
 
+Log = Sequence[Mapping[str, float]]
 Curve = dict[int, Estimate]
 Panel = tuple[UpdateRow, dict[str, Curve]]
 """A row that stands for what is fixed, without its epoch, and the curves by title of the attack."""
@@ -41,38 +39,24 @@ def training_section(runs: Sequence[Run], groups: Sequence[Group[UpdateRow]], st
         if validation and len({(row.dataset, row.target, row.defense) for row, _ in found}) == 1:
             found = [(row, curves | {VALIDATION: validation}) for row, curves in found]
         panels += found
-    if not panels:
-        unknown = (
-            "No update was attacked during training in this run, so how the leakage changes as the network learns is "
-            "not known."
-        )
-        return Section("training", "Over training", (Paragraph(unknown),))
     differing = varying(row for row, _ in panels)
     drawn = [_figure(row, curves, styles, differing, len(panels) > 1) for row, curves in panels]
-    words = (
-        "What the same attack recovers from updates sent later in training, and how good the network had become. Both "
-        "are shares between 0 and 100%: of cells recovered, and of validation rows classified correctly."
-    )
-    return Section("training", "Over training", (Paragraph(words), *figures(drawn)))
+    return Section("training", "Over training", (fill("updates", "training", panels), *figures(drawn)))
 
 
-def epoch_curve(metrics: pd.DataFrame, column: str) -> Curve:
-    """One logged metric by epoch: the last value of each epoch.
+def epoch_curve(log: Log, column: str) -> Curve:
+    """Return one logged metric by epoch: the last value of each epoch.
 
-    >>> log = pd.DataFrame({"epoch": [0, 0, 1], "val/accuracy": [0.5, 0.6, None]})
-    >>> epoch_curve(log, "val/accuracy")[0].mean
-    0.6
+    >>> epoch_curve([{"epoch": 0, "a": 0.5}, {"epoch": 0, "a": 0.6}, {"epoch": 1}], "a")
+    {0: Estimate(mean=0.6, n=1, low=None, high=None)}
     """
-    logged = {epoch: Estimate(values[-1]) for epoch, values in _logged(metrics, column).items()}
-    return {epoch: value for epoch, value in logged.items() if math.isfinite(value.mean)}
+    return {epoch: Estimate(values[-1]) for epoch, values in _logged(log, column).items()}
 
 
-def _logged(metrics: pd.DataFrame, column: str) -> dict[int, list[float]]:
-    if not {"epoch", column} <= set(metrics.columns):
-        return {}
-    known = metrics[["epoch", column]].dropna()
-    pairs = sorted(zip(known["epoch"].astype(int), range(len(known)), known[column].astype(float), strict=True))
-    return {epoch: [value for *_, value in same] for epoch, same in by_key(pairs, lambda one: one[0]).items()}
+def _logged(log: Log, column: str) -> dict[int, list[float]]:
+    lines = sorted((line for line in log if {"epoch", column} <= set(line)), key=lambda line: line["epoch"])
+    by_epoch = by_key(lines, lambda line: int(line["epoch"]))
+    return {epoch: [line[column] for line in same] for epoch, same in by_epoch.items()}
 
 
 def _curves_of_rows(run: Run, groups: Sequence[Group[UpdateRow]]) -> list[Panel]:
@@ -99,9 +83,9 @@ def _curves_of_rows(run: Run, groups: Sequence[Group[UpdateRow]]) -> list[Panel]
 
 def _curves_of_log(run: Run) -> list[Panel]:
     curves: dict[str, Curve] = {}
-    for name in run.metrics.columns:
-        if found := LOGGED_ACCURACY.fullmatch(str(name)):  # several updates of one epoch may have been attacked
-            known = {epoch: estimate(values) for epoch, values in _logged(run.metrics, str(name)).items()}
+    for name in dict.fromkeys(name for line in run.metrics for name in line):
+        if found := LOGGED_ACCURACY.fullmatch(name):  # several updates of one epoch may have been attacked
+            known = {epoch: estimate(values) for epoch, values in _logged(run.metrics, name).items()}
             curves[attack_title(found["attack"])] = {epoch: value for epoch, value in known.items() if value}
     curves = {title: curve for title, curve in curves.items() if curve}
     return [(UpdateRow(attack="", run=run.name, source="training"), curves)] if curves else []

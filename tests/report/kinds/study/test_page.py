@@ -37,7 +37,7 @@ def test_a_finished_study_shows_every_section(page_of, make_study) -> None:
         "8 clients of 32 rows, drawn from a fifth of the training rows",
         "TPE: it proposes",
         "Hyperband:",
-        "no number measured there is a result",
+        "Only the held-out comparison counts",
         "lightleak tune config.yaml",
         "packages optuna 5.0.0",
     ):

@@ -13,7 +13,7 @@ from lightleak.report.kinds.study import (
     parameter_cell,
     space_table,
 )
-from lightleak.report.kinds.study_trials import Search, account, read_search
+from lightleak.report.kinds.study_trials import Search, read_search
 from lightleak.report.page import Table
 from lightleak.report.read import load_run
 
@@ -75,8 +75,8 @@ def test_exactly_what_differs_from_the_default_is_emphasised(make_study) -> None
 
 def test_outcomes_add_up_to_the_trials_that_were_asked_for(make_study) -> None:
     run = search_of(make_study())
-    done = account(run.trials)
-    rows = cells(outcomes(run, done))
+    done = run.accounting
+    rows = cells(outcomes(run))
     assert [int(number) for _, number, _ in rows] == [30, 9, 1, 0, 40]
     assert done.trials == run.study.asked == 40 and "41 attempts" in rows[-1][2]
     assert len(run.trials) == 41 and done.repeats == ((12, 40),)

@@ -15,8 +15,8 @@ from lightleak.report.kinds.vertical_groups import (
     chosen,
     chosen_on_other_seeds,
     compare,
-    lines_of,
     most_telling,
+    outcomes,
     properties,
     undefended,
 )
@@ -203,7 +203,7 @@ PLACE = ("adult", "sex=Male", "C1")
 
 def test_a_defense_is_measured_against_the_same_seeds() -> None:
     defended = [replace(row, auc=0.85, **WITHDRAWN) for row in errors("provfl_b", 0.11, 0.32)]
-    found = lines_of(compare(defended + [replace(row, auc=0.9) for row in errors("provfl_b", 0.01, 0.02, 0.3)]))
+    found = outcomes(compare(defended + [replace(row, auc=0.9) for row in errors("provfl_b", 0.01, 0.02, 0.3)]))
     assert list(found) == ["none", "withdraw ratio 0.5"]
     plain, line = (lines[PLACE] for lines in found.values())
     assert (plain.rise, plain.cost) == (None, None)
@@ -216,7 +216,7 @@ def test_under_each_defense_the_attack_is_chosen_on_other_seeds() -> None:
     plain = [*errors("provfl_b", 0.1, 0.1), *errors("aia", 0.05, 0.05)]
     plain += [replace(row, variant="MR") for row in errors("provfl_m", 0.01, 0.01)]
     defended = [replace(row, **WITHDRAWN) for row in (*errors("provfl_b", 0.2, 0.2), *errors("aia", 0.3, 0.3))]
-    before, after = (lines[PLACE] for lines in lines_of(compare(plain + defended)).values())
+    before, after = (lines[PLACE] for lines in outcomes(compare(plain + defended)).values())
     assert (before.group.title, after.group.title) == ("ProVFL-M, MR", "ProVFL-B")
     # ProVFL-M was not tried under the defense: it is compared with AIA, which was closest of those tried with both.
     assert after.rise and after.rise.mean == pytest.approx(0.15)
@@ -226,7 +226,7 @@ def test_nothing_is_compared_where_no_seed_or_attack_is_shared() -> None:
     other_seed = [replace(result(7), **WITHDRAWN)]
     other_attack = [replace(row, **WITHDRAWN) for row in errors("aia", 0.1)]
     for defended in (other_seed, other_attack):
-        line = lines_of(compare([result(), *defended]))["withdraw ratio 0.5"][PLACE]
+        line = outcomes(compare([result(), *defended]))["withdraw ratio 0.5"][PLACE]
         assert (line.rise, line.cost, line.helps) == (None, None, False)
-    (only,) = lines_of(compare(other_seed)).values()
+    (only,) = outcomes(compare(other_seed)).values()
     assert only[PLACE].rise is None

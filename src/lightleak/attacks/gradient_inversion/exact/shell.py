@@ -69,7 +69,7 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
         hidden = len(layer_names(update)) - 1
         if hidden < self.hidden_layers:
             raise UnsupportedError(f"{self.name} needs two hidden layers or more, the network has {hidden}")
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         if encoder.encoding == "quantile":
             raise UnsupportedError(f"{self.name} needs numbers encoded by an affine map, got the encoding 'quantile'")
         RowPrior.of(update, encoder, self.config.prior)
@@ -112,7 +112,7 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
 
     def _run(self, update: ClientUpdate, seed: int, device: torch.device, progress: Progress | None) -> Reconstruction:
         began = time.perf_counter()
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device)
+        encoder = TableEncoder.of(update, device)
         found = self.invert(update, encoder, seed, progress)
         synchronize(device)
         return found.reconstruction(self.name, self.threat_model, encoder, began)

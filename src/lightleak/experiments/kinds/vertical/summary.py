@@ -9,8 +9,7 @@ from lightleak.experiments.terminal import Column, Lines, percent
 from lightleak.report.compare import by_key, differing, fixed
 from lightleak.report.format import interval, points
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.vertical_groups import FIXED, PASSIVE, VerticalGroup, chosen, compare
-from lightleak.report.kinds.vertical_words import setting_words
+from lightleak.report.kinds.vertical_groups import FIXED, PASSIVE, VerticalGroup, chosen, compare, setting_words
 
 LEARNED_COLUMNS = {"own": 4, "MAE": 4, "learned": 7, "95% interval": 14, "rows": 6}
 NUMBER_COLUMNS = {"true": 5, "found": 5, "MAE": 4, "95% interval": 12, "n": 2, "AUC": 4}

@@ -1,0 +1,398 @@
+"""Several runs of updates against one of them: which settings changed, what that did to leakage, and what it cost."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from lightleak.core.records import json_field, read_record
+from lightleak.core.results import Row, UpdateRow, flat
+from lightleak.report.compare import Group, by_key, fixed
+from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
+from lightleak.report.intervals import Estimate, difference, estimate, proportion, subtracted
+from lightleak.report.kinds.updates_groups import Exposure, compare, exposures, is_baseline, update_of
+from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
+from lightleak.report.read import Run, load_cells
+
+SHARES = ("cell_accuracy", "categorical_accuracy", "numerical_accuracy", "exact_match_rate", "certified_share")
+"""Metrics that are compared as shares; of each, more is worse for privacy."""
+
+METRICS = (*SHARES, "rmse")
+"""The last is in standard deviations of the column; of it, less is worse for privacy."""
+
+OF_THE_RUN = ("run", "defense", "defense_strength", "epsilon", "release_epsilon", "delta")
+"""Fields that a comparison of runs is about: they may differ within what is compared."""
+
+MAY_BE_ALIKE = ("target", "protocol", "labels", "local_epochs", "local_batches", "n_clients")
+"""Fields that do not tell rows of one run apart where each run has a single value of them."""
+
+ABSENT = "not set"
+NO_MATTER = ("title", "workers", "device", "redact")
+"""Settings that change no score, or no more than rounding does."""
+
+Settings = tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class _Scores:
+    accuracy: float | None = json_field(key="test/accuracy", low=0, high=1, default=None)
+    auroc: float | None = json_field(key="test/auroc", low=0, high=1, default=None)
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What is read of ``training.json``."""
+
+    test: _Scores = field(default_factory=_Scores)
+    test_rows: int | None = json_field(low=0, default=None)
+    test_majority: float | None = json_field(low=0, high=1, default=None)
+
+
+@dataclass(frozen=True)
+class Utility:
+    """Scores of one trained network on the test rows.
+
+    Attributes:
+        accuracy: share classified correctly; its interval is over the choice of test rows, not over trainings.
+        auroc: area under the ROC curve; None where it was not measured.
+        majority: accuracy of always answering the commonest label of the test rows; None where the run does not say.
+    """
+
+    accuracy: Estimate
+    auroc: float | None = None
+    majority: float | None = None
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether it is measurably better than the commonest label; also where that is not known."""
+        surely = self.accuracy.mean if self.accuracy.low is None else self.accuracy.low
+        return self.majority is None or surely > self.majority
+
+
+@dataclass(frozen=True)
+class Change:
+    """One metric in two runs.
+
+    Attributes:
+        before: mean over the updates of the first run.
+        after: of the second.
+        difference: after minus before; its ``n`` is the number of pairs, 0 where the runs attacked different rows.
+        is_equal: whether both are equal on every pair.
+    """
+
+    before: Estimate
+    after: Estimate
+    difference: Estimate
+    is_equal: bool = False
+
+    @property
+    def sign(self) -> str:
+        """Which way it measurably went."""
+        return EQUAL if self.is_equal else sign_of(self.difference)
+
+
+@dataclass(frozen=True)
+class ChangedGroup:
+    """One attack on updates of one size at one moment, before and after.
+
+    Attributes:
+        group: the attack in the first run.
+        n: updates attacked before and after.
+        changes: by metric.
+    """
+
+    group: Group[UpdateRow]
+    n: tuple[int, int]
+    changes: Mapping[str, Change]
+
+    @property
+    def moment(self) -> Moment:
+        """When the updates were sent."""
+        return moment_of(self.group.first)
+
+    @property
+    def pairs(self) -> int:
+        """Updates of the same rows in both; 0 where the runs attacked different rows."""
+        return max((change.difference.n for change in self.changes.values()), default=0)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a run's changed settings did to an exposure: after minus before.
+
+    Attributes:
+        rows: of `Exposure.at_risk`; negative where fewer rows are at risk.
+        values: of `Exposure.cells`.
+        is_paired: whether both are over the same rows.
+    """
+
+    rows: Estimate | None
+    values: Estimate | None
+    is_paired: bool
+
+    @property
+    def signs(self) -> tuple[str, ...]:
+        """Which way rows at risk and values recovered went, as the table shows it; what is unknown is left out."""
+        return tuple(sign_of(one) for one in (self.rows, self.values) if one is not None)
+
+    @property
+    def helps(self) -> bool:
+        """Whether it measurably lowers rows at risk or values recovered, and measurably raises neither."""
+        return LESS in self.signs and MORE not in self.signs
+
+
+@dataclass(frozen=True)
+class Line:
+    """One size and moment of one run."""
+
+    exposure: Exposure
+    effect: Effect | None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One run: what it leaves at risk, and what its changed settings did and cost.
+
+    Attributes:
+        run: the run.
+        title: its defense, with the run's name where another run has the same one.
+        reference: the run that it is compared with; itself for the reference.
+    """
+
+    run: Run
+    title: str
+    reference: Run
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the others are compared with it."""
+        return self.run is self.reference
+
+    @property
+    def is_undefended(self) -> bool:
+        """Whether the run had no defense."""
+        return is_undefended(self.run)
+
+    @cached_property
+    def lines(self) -> tuple[Line, ...]:
+        """One for each size and moment."""
+        if self.is_reference or not same_table(self.reference, self.run):
+            return tuple(Line(one, None) for one in exposures(self.run))
+        before = {(one.batch_size, one.moment): one for one in exposures(self.reference)}
+        pairs = ((before.get((one.batch_size, one.moment)), one) for one in exposures(self.run))
+        return tuple(Line(one, effect(own, one) if own else None) for own, one in pairs)
+
+    @property
+    def worst(self) -> Line:
+        """The line with most at risk."""
+        return max(self.lines, key=lambda line: line.exposure.order)
+
+    def at(self, exposure: Exposure) -> Line | None:
+        """Return the line of the same size and moment."""
+        place = (exposure.batch_size, exposure.moment)
+        return next((one for one in self.lines if (one.exposure.batch_size, one.exposure.moment) == place), None)
+
+    @cached_property
+    def utilities(self) -> tuple[Utility | None, Utility | None]:
+        """Scores of the networks that the reference and the run trained."""
+        return utility_of(self.reference), utility_of(self.run)
+
+    @property
+    def utility(self) -> Utility | None:
+        """How good its network is; None where it trained none."""
+        return self.utilities[1]
+
+    @property
+    def cost(self) -> Estimate | None:
+        """Change of the accuracy; None for the reference, where either is unknown, and on another table."""
+        before, after = self.utilities
+        if self.is_reference or before is None or after is None or not same_table(self.reference, self.run):
+            return None
+        return difference(after.accuracy, before.accuracy)
+
+    @property
+    def can_be_judged(self) -> bool:
+        """Whether the reference's network had anything to lose: it was better than the commonest label."""
+        return self.utilities[0] is None or self.utilities[0].has_learned
+
+    @cached_property
+    def unlike(self) -> tuple[str, ...]:
+        """Table and network, by name, where the reference has others."""
+        parts = (("dataset", "table"), ("target", "network"))
+        named = ((word, _named(self.run, part), _named(self.reference, part)) for part, word in parts)
+        return tuple(
+            f"another {word} ({', '.join(mine)} in place of {', '.join(other)})"
+            for word, mine, other in named
+            if mine != other
+        )
+
+    @cached_property
+    def settings(self) -> Settings | None:
+        """Settings that differ from the reference's; None where a config is missing."""
+        return changed_settings(self.reference, self.run)
+
+    @cached_property
+    def groups(self) -> tuple[ChangedGroup, ...]:
+        """What it and the reference measured."""
+        return changed_groups(self.reference, self.run)
+
+    @property
+    def n_intervals(self) -> int:
+        """Differences with an interval, guessing apart."""
+        known = (group.changes.values() for group in self.groups if not is_baseline(group.group))
+        return sum(change.difference.has_interval for changes in known for change in changes)
+
+
+def measured_runs(runs: Sequence[Run]) -> tuple[Measured, ...]:
+    """Compare each run with the reference, which stands first; none without runs."""
+    if not runs:
+        return ()
+    reference = reference_of(runs)
+    defenses = [_defense_of(run) for run in runs]
+    titles = [run_title(run) if Counter(defenses)[one] > 1 else one for run, one in zip(runs, defenses, strict=True)]
+    found = [Measured(run, title, reference) for run, title in zip(runs, titles, strict=True)]
+    return tuple(sorted(found, key=lambda one: not one.is_reference))
+
+
+def reference_of(runs: Sequence[Run]) -> Run:
+    """Return the first run without a defense; the first of all where every run has one."""
+    return next((run for run in runs if is_undefended(run)), runs[0])
+
+
+def is_undefended(run: Run) -> bool:
+    """Return whether the run had no defense."""
+    return all(row.is_undefended for row in run.rows[:1])
+
+
+def run_title(run: Run) -> str:
+    """Return the defense of a run as its rows name it, with the run's own name."""
+    return f"{_defense_of(run)} ({run.name})"
+
+
+def _defense_of(run: Run) -> str:
+    row: Row | None = next(iter(run.rows), None)
+    return "no defense" if row is None or row.is_undefended else defense_title(row.defense, row.defense_strength)
+
+
+def utility_of(run: Run) -> Utility | None:
+    """Return the scores of the run's training; None where it trained nothing or has not finished."""
+    found = read_record(_Trained, run.trained, f"{run.path}/training.json")
+    if found.test.accuracy is None:
+        return None
+    known = proportion(found.test.accuracy, found.test_rows) if found.test_rows else Estimate(found.test.accuracy)
+    return Utility(known, found.test.auroc, found.test_majority)
+
+
+def changed_settings(before: Run, after: Run) -> Settings | None:
+    """Return name, value before and value after of each setting in ``config.yaml`` that differs.
+
+    Returns:
+        None where either run has no readable config, so that nothing can be said.
+    """
+    if not before.settings or not after.settings:
+        return None
+    first, second = (flat(run.settings) for run in (before, after))
+    names = (name for name in dict.fromkeys([*first, *second]) if name not in NO_MATTER)
+    rows = ((name, first.get(name, ABSENT), second.get(name, ABSENT)) for name in names)
+    return tuple(row for row in rows if row[1] != row[2])
+
+
+def changed_groups(before: Run, after: Run) -> tuple[ChangedGroup, ...]:
+    """Return every attack, size and moment that both runs measured, in the order of the first run's rows."""
+    alike = [
+        name
+        for name in MAY_BE_ALIKE
+        if all(len({getattr(row, name) for row in run.of(UpdateRow)}) == 1 for run in (before, after))
+    ]
+    names = [name for name in FIXED if name not in (*OF_THE_RUN, *alike, "epoch", "source")]
+
+    def pooled(run: Run) -> dict[object, list[Group[UpdateRow]]]:
+        """Groups of one attack, size and moment; those of the training contain one for each epoch."""
+        return by_key(
+            compare([run]),
+            lambda g: (fixed(g.first, names), g.attack, g.variant, g.first.batch_size, moment_of(g.first)),
+        )
+
+    first, second = pooled(before), pooled(after)
+    found = []
+    for key in (key for key in first if key in second):
+        mine, theirs = ([row for group in groups[key] for row in group.rows] for groups in (first, second))
+        is_paired = on_same_rows(before, after, mine, theirs)
+        changes = {name: change for name in METRICS if (change := _change(mine, theirs, name, is_paired)) is not None}
+        if changes:
+            found.append(ChangedGroup(first[key][0], (len(mine), len(theirs)), changes))
+    return tuple(found)
+
+
+def _change(mine: Sequence[UpdateRow], theirs: Sequence[UpdateRow], name: str, is_paired: bool) -> Change | None:
+    before, after = (
+        {update_of(row): value for row in rows if (value := row.number(name)) is not None} for rows in (mine, theirs)
+    )
+    means = estimate(before.values()), estimate(after.values())
+    found = subtracted(before, after, is_paired, 1.0 if name in SHARES else math.inf)
+    if means[0] is None or means[1] is None or found is None:
+        return None
+    pairs = [(before[key], after[key]) for key in before if key in after] if is_paired else []
+    return Change(means[0], means[1], found, bool(pairs) and all(own == other for own, other in pairs))
+
+
+def effect(before: Exposure, after: Exposure) -> Effect:
+    """Return the difference of two exposures of one size and moment, paired where both attacked the same rows."""
+    is_paired = on_same_rows(before.run, after.run, before.rows, after.rows)
+    rows = subtracted(before.at_risk, after.at_risk, is_paired)
+    return Effect(rows, subtracted(before.cells, after.cells, is_paired), is_paired)
+
+
+def on_same_rows(first: Run, second: Run, before: Sequence[UpdateRow], after: Sequence[UpdateRow]) -> bool:
+    """Return whether both runs attacked updates of the same rows, so that their scores can be paired.
+
+    The rows themselves decide where both runs kept them, of the first update they share; else the configs do.
+    """
+    others = {(row.attack, update_of(row)): row for row in after}
+    shared = [(row, other) for row in before if (other := others.get((row.attack, update_of(row)))) is not None]
+    for mine, other in shared:
+        rows = _true_rows(first, mine), _true_rows(second, other)
+        if rows[0] and rows[1]:
+            return rows[0] == rows[1]
+    return bool(shared) and same_clients(first, second, before[0].source)
+
+
+def same_clients(before: Run, after: Run, source: str | None) -> bool:
+    """Return whether the configs say that both runs attacked updates of the same rows in the same order.
+
+    Clients before training follow from the table, the seed and how many there are; those of the training also from its
+    batches, which DP-SGD draws anew.
+    """
+    deciding = ["data", "seed", "initial", "protocol.clients", "protocol.client_rows", "protocol.local_batch_size"]
+    if source == "training":
+        deciding += ["training.batch_size", "training.validation_fraction", "capture", "protocol"]
+        if "dp_sgd" in {_at(run.settings, "defense.name") for run in (before, after)}:
+            return False
+    if not before.settings or not after.settings:
+        return False
+    return all(_at(before.settings, name) == _at(after.settings, name) for name in deciding)
+
+
+def same_table(before: Run, after: Run) -> bool:
+    """Return whether results of both name the same tables; of different ones no difference means anything."""
+    return _named(before, "dataset") == _named(after, "dataset")
+
+
+def _true_rows(run: Run, row: UpdateRow) -> list[tuple[str, ...]]:
+    """True rows of one update in any order; empty where they were not kept or left out."""
+    cells = load_cells(run, row.reconstruction) or ()
+    if not any(cell["true"] for cell in cells):
+        return []
+    return sorted(tuple(cell["true"] for cell in same) for same in by_key(cells, lambda cell: cell["row"]).values())
+
+
+def _named(run: Run, part: str) -> list[str]:
+    return sorted({getattr(row, part) or "one not stated" for row in run.rows})
+
+
+def _at(settings: Any, name: str) -> Any:
+    for part in name.split("."):
+        settings = settings.get(part) if isinstance(settings, Mapping) else None
+    return settings
