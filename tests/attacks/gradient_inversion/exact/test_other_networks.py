@@ -31,7 +31,9 @@ def attacked(batch: Any, network: str, options: dict[str, Any], attack: str = "e
     encoder, truth = batch.encoder, batch.truth
     spec = NetworkSpec(network, encoder.schema.n_classes, encoder.layout, options)
     module = build_network(spec, seed=5)
-    update, _ = client_update(module, spec, encoder, truth.inputs, truth.labels, share_labels=False)
+    update, _ = client_update(
+        module, spec, encoder, truth.inputs, truth.labels, share_labels=False, share_statistics=True
+    )
     other = type(batch)(update, GroundTruth(truth.inputs, truth.labels), encoder)
     return ATTACKS.get(attack)().run(update, seed=1), other
 
@@ -44,6 +46,9 @@ def attacked(batch: Any, network: str, options: dict[str, Any], attack: str = "e
         ("mlp", {"hidden": [40, 40], "activation": "gelu", "norm": "layer"}),
         ("mlp", {"hidden": [40], "activation": "gelu"}),
         ("resnet_preact", {"width": 40, "norm": "layer"}),
+        ("resnet_preact", {"width": 40}),
+        ("resnet", {"hidden": [40, 40]}),
+        ("mlp", {"hidden": [40, 40], "norm": "batch"}),
     ],
 )
 def test_every_row_is_found_and_certified(
