@@ -15,10 +15,10 @@ OUTPUT ?= runs/quickstart
 INSTALL := $(BIN)/python -m pip install -q -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test lint docs examples wheel flower format clean
+.PHONY: help audit test lint docs examples wheel format clean
 
 help:
-	@echo "make audit | test | lint | docs | examples | wheel | flower | format | clean"
+	@echo "make audit | test | lint | docs | examples | wheel | format | clean"
 
 audit: $(VENV)/.installed
 	$(BIN)/lightleak audit $(CONFIG) --output $(OUTPUT)
@@ -45,19 +45,13 @@ wheel: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 0 tests/packaging
 	$(BIN)/python -m build -q --outdir dist .
 
-# Flower holds packages below what constraints.txt pins: its tests run in an environment of their own.
-flower:
-	$(PYTHON) -m venv .venv-flower
-	.venv-flower/bin/python -m pip install -q -c constraints-flower.txt $(PIP_ARGS) -e '.[flower]' pytest hypothesis
-	OMP_NUM_THREADS=1 .venv-flower/bin/python -m pytest -p no:cacheprovider tests/integrations
-
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 # Keeps .venv and the downloaded tables.
 clean:
-	rm -rf .venv-flower build dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist site htmlcov .coverage .coverage.* .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests benchmarks -type d -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:

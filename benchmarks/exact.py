@@ -44,7 +44,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.table import Table
 from lightleak.defenses.horizontal import UPDATE_DEFENSES, UpdateDefense
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients, Population
 from lightleak.experiments.environment import project_state
 from lightleak.experiments.experiment import Experiment

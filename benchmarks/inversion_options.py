@@ -23,7 +23,7 @@ from lightleak.attacks import ATTACKS
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig, DataConfig, TrainingConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment

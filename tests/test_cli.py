@@ -427,14 +427,14 @@ def test_data_list_says_which_files_are_here(
     lightleak_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LIGHTLEAK_DATA_DIR", str(tmp_path / "tables"))
-    (tmp_path / "tables" / "german").mkdir(parents=True)
-    for file in DATASETS.get("german").card.files:
-        (tmp_path / "tables" / "german" / file).touch()
+    (tmp_path / "tables" / "bank").mkdir(parents=True)
+    for file in DATASETS.get("bank").card.files:
+        (tmp_path / "tables" / "bank" / file).touch()
     code, out, _ = lightleak_command("data", "list")
     assert code == 0
     lines = {line.strip("│┃ ").split()[0]: line for line in out.splitlines() if line.strip("│┃ ")}
     assert set(DATASETS.names()) <= set(lines)
-    assert "yes" in lines["german"] and "0 of" in lines["adult"] and "not needed" in lines["synthetic"]
+    assert "yes" in lines["bank"] and "0 of" in lines["adult"] and "not needed" in lines["german"]
 
 
 def test_data_describe_shows_columns_of_a_dataset_and_of_a_file(lightleak_command: Command) -> None:

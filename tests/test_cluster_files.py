@@ -1,4 +1,4 @@
-"""configs/cluster/: the scripts are sound bash, their commands are ours, and they run under a stand-in for SLURM."""
+"""configs/cluster/: scripts are sound bash, their commands are ours, and they run under stand-ins for SLURM."""
 
 import io
 import json
@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -23,9 +24,10 @@ from lightleak.experiments.run import run_audit
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "configs" / "cluster"
-SCRIPTS = sorted(FOLDER.glob("*.sbatch"))
+SBATCH = sorted(FOLDER.glob("*.sbatch"))
+BY_HAND = FOLDER / "by-hand.sh"
 
-OF_LAUNCHERS = ("SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK")
+OF_LAUNCHERS = ("SLURM_", "RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "RAY_")
 
 AUDIT: dict[str, Any] = {
     "data": {"name": "synthetic", "options": {"n_discrete": 1, "n_continuous": 1, "n_rows": 60}},
@@ -34,16 +36,27 @@ AUDIT: dict[str, Any] = {
     "capture": {"epochs": [0], "per_epoch": 1},
     "initial": {"batch_sizes": [2, 3], "batches": 2},
     "attacks": {"inverting_gradients": {"steps": 5, "restarts": 1}, "random": {}},
-    "workers": 1,
 }
 
 SRUN = """#!/usr/bin/env bash
-# Starts two tasks on this machine, as srun would on two nodes.
+# The task of the first node; that of the second would join the first.
 while [[ "$1" == --* ]]; do shift; done
-export SLURM_NTASKS=2 SLURM_NNODES=2 SLURM_NTASKS_PER_NODE=1 SLURM_STEP_ID=0 SLURM_LOCALID=0
-SLURM_PROCID=0 SLURM_NODEID=0 "$@" & first=$!
-SLURM_PROCID=1 SLURM_NODEID=1 "$@" & second=$!
-wait $first && wait $second
+exec "$@"
+"""
+
+RAY = f"""#!{sys.executable}
+import subprocess, sys
+from pathlib import Path
+split = sys.argv.index("--")
+Path(__file__).with_name("ray.log").write_text(" ".join(sys.argv[1:split]))
+address = sys.argv[sys.argv.index("--address") + 1]
+port = address.rpartition(":")[2]
+from ray.cluster_utils import Cluster
+nodes = Cluster(initialize_head=True, head_node_args={{"num_cpus": 1, "gcs_server_port": int(port)}})
+nodes.add_node(num_cpus=1)
+code = subprocess.run(sys.argv[split + 1:]).returncode
+nodes.shutdown()
+sys.exit(code)
 """
 
 
@@ -53,77 +66,115 @@ def stand_in(folder: Path, name: str, text: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def environment(stand_ins: Path) -> dict[str, str]:
-    """As within a job, with the stand-ins found before anything else of their name."""
+@pytest.fixture
+def stand_ins(tmp_path: Path) -> Path:
+    """A folder with stand-ins for the commands of SLURM and Ray that come before all others."""
+    folder = tmp_path / "bin"
+    script = f'if [[ "$1" == show ]]; then echo 127.0.0.1; else echo "$@" >> {tmp_path}/scontrol.log; fi\n'
+    stand_in(folder, "scontrol", f"#!/usr/bin/env bash\n{script}")
+    stand_in(folder, "srun", SRUN)
+    return folder
+
+
+def environment(stand_ins: Path, port: int = 6379) -> dict[str, str]:
+    """As within a job of two nodes; scripts put ``VENV/bin`` before everything else."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(OF_LAUNCHERS)}
-    path = f"{Path(sys.executable).parent}:{stand_ins}:{kept.get('PATH', '')}"
-    return kept | {"PATH": path, "SLURM_JOB_ID": "42", "VENV": str(stand_ins / "none"), "CUDA_VISIBLE_DEVICES": ""}
+    path = f"{stand_ins}:{Path(sys.executable).parent}:{kept.get('PATH', '')}"
+    job = {"SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[1-2]", "SLURM_CPUS_PER_TASK": "1"}
+    return kept | job | {"PATH": path, "VENV": str(stand_ins / "none"), "PORT": str(port), "CUDA_VISIBLE_DEVICES": ""}
 
 
-def orders(script: Path) -> dict[str, str]:
-    """The orders to the scheduler, without their comments."""
+def options(script: Path) -> dict[str, str]:
+    """The options of sbatch, without their comments."""
     lines = [line.partition(" ")[2].split("#")[0] for line in script.read_text().splitlines() if line[:7] == "#SBATCH"]
     return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
 
 
-def commands(script: Path) -> list[list[str]]:
-    """Every ``lightleak`` command of a script, with its parameters filled in."""
-    text = script.read_text()
-    values = dict(re.findall(r"^(CONFIG|RUN|STUDY)=\$\{\d:-(.+?)\}\s+#?", text, re.MULTILINE))
-    values |= dict(re.findall(r"^(CONFIG)=\$\{\d:-(.+)\}$", text, re.MULTILINE))
-    found = re.findall(r"^(?!#).*?(lightleak .+?) &$", text, re.MULTILINE)
-    return [[values.get(word.strip("$"), word) for word in shlex.split(line)] for line in found]
+def check_command(words: list[str]) -> None:
+    """A command whose flags exist and whose config is there."""
+    own, settings = split_arguments(words[1:])
+    parsed, unknown = build_parser().parse_known_args(own)
+    assert words[0] == "lightleak" and parsed.takes_settings and unknown == []
+    assert (ROOT / parsed.config).is_file() and parsed.output is not None
+    if parsed.command == "audit":
+        load_config(ROOT / parsed.config, flag_settings(settings))
 
 
-def test_every_way_of_running_has_a_script() -> None:
-    assert {script.stem for script in SCRIPTS} == {"one-node", "several-nodes", "cpu", "tune"}
+def test_every_way_of_running_has_a_file() -> None:
+    assert {file.name for file in FOLDER.iterdir()} == {
+        "slurm.sbatch",
+        "slurm-cpu.sbatch",
+        "by-hand.sh",
+        "kuberay.yaml",
+    }
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
+@pytest.mark.parametrize("script", [*SBATCH, BY_HAND], ids=lambda script: script.stem)
 def test_script_is_bash_and_stops_at_the_first_error(script: Path) -> None:
     assert subprocess.run(["bash", "-n", str(script)], capture_output=True).stderr == b""
     lines = script.read_text().splitlines()
     assert lines[0] == "#!/usr/bin/env bash"
-    first = next(line for line in lines if line and not line.startswith("#"))
-    assert first == "set -euo pipefail"
+    assert next(line for line in lines if line and not line.startswith("#")) == "set -euo pipefail"
     assert max(map(len, lines)) <= 120
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_orders_come_before_all_commands_and_resume(script: Path) -> None:
+@pytest.mark.parametrize("script", SBATCH, ids=lambda script: script.stem)
+def test_options_come_before_all_commands_and_the_run_resumes(script: Path) -> None:
     text = script.read_text()
     assert "#SBATCH" not in text[text.index("set -euo") :]  # the scheduler stops reading there
-    given = orders(script)
+    given = options(script)
     assert {"--job-name", "--nodes", "--time", "--mem", "--requeue", "--open-mode", "--output"} <= set(given)
     assert given["--signal"].startswith("B:USR1@") and given["--open-mode"] == "append"
-    tasks = given.get("--ntasks-per-node", given.get("--ntasks"))
-    per_gpu = script.stem == "several-nodes"
-    assert tasks == (given["--gpus-per-node"] if per_gpu else "1")
-    assert ("--gpus-per-node" in given) == (script.stem != "cpu")
+    assert given["--ntasks-per-node"] == "1" and ("--gpus-per-node" in given) == (script.stem == "slurm")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_commands_are_ours_and_their_configs_exist(script: Path) -> None:
-    found = commands(script)
-    assert len(found) == 1
-    for words in found:
-        own, settings = split_arguments(words[1:])
-        parsed, unknown = build_parser().parse_known_args(own)
-        assert parsed.takes_settings and unknown == []
-        assert parsed.command == ("tune" if script.stem == "tune" else "audit")
-        assert (ROOT / parsed.config).is_file() and parsed.output is not None
-        if parsed.command == "audit":
-            load_config(ROOT / parsed.config, flag_settings(settings))
+@pytest.mark.parametrize("script", [*SBATCH, BY_HAND], ids=lambda script: script.stem)
+def test_examples_are_commands_of_ours(script: Path) -> None:
+    examples = re.findall(
+        rf"^#   .*{script.name} (?:run FIRST )?((?:audit|tune) .+?)(?:  +#.*)?$", script.read_text(), re.M
+    )
+    assert examples
+    for example in examples:
+        check_command(["lightleak", *shlex.split(example), "--engine", "ray", "--ray-address", "first:6379"])
 
 
-def test_the_job_goes_back_to_the_queue_before_its_time_is_up(tmp_path: Path) -> None:
-    bin_ = tmp_path / "bin"
-    stand_in(bin_, "scontrol", f'#!/usr/bin/env bash\necho "$@" >> {tmp_path}/scontrol.log\n')
-    stand_in(bin_, "srun", f"#!/usr/bin/env bash\ntouch {tmp_path}/started\nexec sleep 60\n")
-    # Its own session: the work it leaves behind, which a scheduler would end, is ended with it.
+def test_kuberay_job() -> None:
+    job = yaml.safe_load((FOLDER / "kuberay.yaml").read_text())
+    assert (job["apiVersion"], job["kind"]) == ("ray.io/v1", "RayJob")
+    check_command(shlex.split(job["spec"]["entrypoint"]))
+    cluster = job["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    containers = [group["template"]["spec"]["containers"][0] for group in groups]
+    assert len({container["image"] for container in containers}) == 1, "versions must be equal on all pods"
+    assert all(container["resources"]["limits"] == container["resources"]["requests"] for container in containers)
+    mounted = {mount["name"] for mount in containers[0]["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in groups[0]["template"]["spec"]["volumes"]}
+    release = cluster["rayVersion"]
+    assert f"rayproject/ray:{release}" in (ROOT / "docs" / "cluster.md").read_text()
+
+
+def test_by_hand_gives_ray_its_addresses(tmp_path: Path) -> None:
+    for name in ("ray", "lightleak"):
+        stand_in(tmp_path / "bin", name, f'#!/usr/bin/env bash\necho {name} "$@"\n')
+
+    def run(*words: str) -> tuple[int, str]:
+        done = subprocess.run([str(BY_HAND), *words], env=environment(tmp_path / "bin"), capture_output=True, text=True)
+        return done.returncode, done.stdout.strip()
+
+    assert run("first") == (0, "ray start --head --port=6379")
+    assert run("join", "10.0.0.1", "--num-cpus=4") == (0, "ray start --address=10.0.0.1:6379 --num-cpus=4")
+    ran = "lightleak audit c.yaml --output o --engine ray --ray-address 10.0.0.1:6379"
+    assert run("run", "10.0.0.1", "audit", "c.yaml", "--output", "o") == (0, ran)
+    assert run("stop") == (0, "ray stop")
+    assert run()[0] == 2
+
+
+def test_the_job_returns_to_the_queue_before_its_time_limit(tmp_path: Path, stand_ins: Path) -> None:
+    stand_in(stand_ins, "srun", f"#!/usr/bin/env bash\ntouch {tmp_path}/started\nexec sleep 60\n")
+    # In a session of its own, whose processes are ended with it, as a scheduler does.
     job = subprocess.Popen(
-        ["bash", str(FOLDER / "cpu.sbatch")],
-        env=environment(bin_),
+        ["bash", str(FOLDER / "slurm-cpu.sbatch"), "audit"],
+        env=environment(stand_ins),
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         text=True,
@@ -140,43 +191,34 @@ def test_the_job_goes_back_to_the_queue_before_its_time_is_up(tmp_path: Path) ->
     assert (tmp_path / "scontrol.log").read_text() == "requeue 42\n"
 
 
-def test_a_command_that_fails_fails_the_job(tmp_path: Path) -> None:
-    stand_in(tmp_path / "bin", "srun", "#!/usr/bin/env bash\nexit 3\n")
-    done = subprocess.run(["bash", str(FOLDER / "cpu.sbatch")], env=environment(tmp_path / "bin"), cwd=tmp_path)
+def test_a_command_that_fails_fails_the_job(tmp_path: Path, stand_ins: Path) -> None:
+    stand_in(stand_ins, "srun", "#!/usr/bin/env bash\nexit 3\n")
+    done = subprocess.run(["bash", str(FOLDER / "slurm-cpu.sbatch")], env=environment(stand_ins), cwd=tmp_path)
     assert done.returncode == 3
 
 
 @pytest.mark.slow
-def test_two_tasks_share_one_run_which_is_that_of_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stand_in(tmp_path / "bin", "srun", SRUN)
+def test_a_job_on_two_nodes_gives_the_results_of_one_process(tmp_path: Path, stand_ins: Path) -> None:
+    stand_in(stand_ins, "ray", RAY)
     config = tmp_path / "tiny.yaml"
     config.write_text(yaml.safe_dump(AUDIT))
-    script = ["bash", str(FOLDER / "cpu.sbatch"), str(config)]
-    for run in (1, 2):  # the second time as after a requeue: the same command, nothing left to do
-        done = subprocess.run(
-            [*script, "runs/shared"],
-            env=environment(tmp_path / "bin"),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        folder = tmp_path / "runs" / "shared"
-        results = json.loads((folder / "results.json").read_text())
-        if run == 1:
-            first = results
-            written = {file.name: file.stat().st_mtime_ns for file in (folder / "units").iterdir()}
-    assert results == first
-    assert {file.name: file.stat().st_mtime_ns for file in (folder / "units").iterdir()} == written
-    sessions = json.loads((folder / "environment.json").read_text())["sessions"]
-    assert sorted(entry["ranks"]["rank"] for entry in sessions) == [0, 0, 1, 1]
-    assert {entry["ranks"]["launcher"] for entry in sessions} == {"srun"}
-
-    for name in [name for name in os.environ if name.startswith(OF_LAUNCHERS)]:
-        monkeypatch.delenv(name)
-    single = run_audit(load_config(config), tmp_path / "runs" / "alone", console=Console(file=io.StringIO()))
-    assert [numbers(row) for row in results["rows"]] == [numbers(row) for row in single["rows"]]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    done = subprocess.run(
+        ["bash", str(FOLDER / "slurm-cpu.sbatch"), "audit", str(config), "--output", "runs/cluster"],
+        env=environment(stand_ins, port),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    started = (stand_ins / "ray.log").read_text()
+    assert started == f"symmetric-run --address 127.0.0.1:{port} --min-nodes 2 --num-cpus=1 --num-gpus=0"
+    results = json.loads((tmp_path / "runs" / "cluster" / "results.json").read_text())
+    alone = run_audit(load_config(config), tmp_path / "runs" / "alone", console=Console(file=io.StringIO()))
+    assert [numbers(row) for row in results["rows"]] == [numbers(row) for row in alone["rows"]]
 
 
 def numbers(row: dict[str, Any]) -> dict[str, Any]:

@@ -275,10 +275,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
 
 MISSING_PACKAGES: list[tuple[str, str, str]] = [
     # A package that is not installed, a use that needs it, the extra that brings it.
-    ("pytorch_tabular", f"{AUDIT} --target.network gandalf --target.options {{}}", "lightleak[gandalf]"),
     ("opacus", f"{AUDIT} --defense.name dp_sgd --defense.options.noise_multiplier 1", "lightleak[dp]"),
-    ("optuna", TUNE, "lightleak[tuning]"),
-    ("xgboost", f"{PARTIES} --attacks provfl_b", "lightleak[provfl]"),
 ]
 
 

@@ -15,6 +15,7 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
+from lightleak.data.schema import ColumnKind
 
 FACTS = Facts(
     "answers the commonest value of every column",  # the line of `lightleak list attacks`
@@ -53,13 +54,15 @@ class CommonestValue(UpdateAttack):
     def _guess(self, update: ClientUpdate) -> Reconstruction:
         self.check(update)
         began = time.perf_counter()
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         marginals = Marginals.from_dict(update.marginals)
         n = update.facts.n_rows
         row = {
             name: values[max(range(len(values)), key=marginals.probabilities[name].__getitem__)]
             for name, values in marginals.values.items()
         }
+        whole = [column.name for column in encoder.schema.columns if column.kind is ColumnKind.INTEGER]
+        row |= {name: round(row[name]) for name in whole}  # the value of a number is the lower edge of its bin
         rows = encoder.schema.validate(pd.DataFrame([row] * n), require_label=False)
         return Reconstruction(
             attack=self.name,

@@ -19,6 +19,7 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.private_files import private_files
+from lightleak.core.results import kind_name
 from lightleak.data.column import MissingPolicy
 from lightleak.data.described_inputs import describe_inputs
 from lightleak.data.encoder import Encoding, TableEncoder
@@ -29,11 +30,11 @@ from lightleak.data.user_table import load_table
 from lightleak.experiments.captures import find_captures
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
-from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.leakage_callback import LeakageCallback
 from lightleak.experiments.load import kind_of
 from lightleak.experiments.load import load_config as load_audit
 from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.registry import KINDS
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.terminal import print_results
@@ -106,10 +107,11 @@ class Leakage:
         return pd.DataFrame([_flat(group) for group in self.results["summary"]])
 
     def __str__(self) -> str:
-        if any(row.get("kind") for row in self.results["rows"]) or "study" in self.results:
+        kind = KINDS.get(kind_name(next((row.get("kind") for row in self.results["rows"]), None)))
+        if "study" in self.results or kind is None:
             return f"{len(self.results['rows'])} results; report: {self.report}"
         text = io.StringIO()
-        print_results(update_tables(self.results), self.results, Console(file=text, width=TERMINAL, color_system=None))
+        print_results(kind.tables(self.results), self.results, Console(file=text, width=TERMINAL, color_system=None))
         return text.getvalue().rstrip()
 
 

@@ -17,9 +17,8 @@ from lightleak.data.datamodule import TableDataModule
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
-from lightleak.defenses.horizontal.clipping import Clipping
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.defenses.horizontal.quantization import Quantization
+from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.rounding import Clipping, Quantization
 from lightleak.protocols.fedsgd import require_replay
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.classifier import TabularClassifier

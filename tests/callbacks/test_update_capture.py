@@ -20,7 +20,7 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.partition import partition_iid
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.protocols.local_training import LocalTraining

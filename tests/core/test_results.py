@@ -54,6 +54,14 @@ def without_unknown(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
+def test_every_key_that_a_run_writes_is_in_the_schema(file: Path) -> None:
+    schema = results_schema()["$defs"]
+    for raw in golden(file)["rows"]:
+        kind = kind_name(raw.get("kind", "value" if "metric" in raw and "attack" not in raw else None))
+        assert set(raw) <= set(schema[kind]["properties"])
+
+
+@pytest.mark.parametrize("file", GOLDEN, ids=lambda file: file.stem)
 def test_every_golden_row_is_read_and_written_back(file: Path) -> None:
     for index, raw in enumerate(golden(file)["rows"]):
         row = read_row(raw, f"row {index}")

@@ -1,5 +1,9 @@
 """What holds for every dataset of the registry, and what goes wrong with a clear message."""
 
+import hashlib
+from importlib import resources
+from pathlib import Path
+
 import pandas as pd
 import pytest
 
@@ -37,7 +41,7 @@ def test_every_card_says_where_the_table_comes_from(name: str) -> None:
     assert card.title and card.license and card.citation and card.notes
     assert set(card.sha256) <= set(card.files)
     assert all(len(digest) == 64 for digest in card.sha256.values())
-    assert bool(card.files) == bool(card.urls)
+    assert bool(card.urls) or not card.files
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,24 +87,38 @@ def test_an_option_of_the_wrong_value_is_refused(name, options, message) -> None
         load_dataset(name, **options)
 
 
-def test_a_wrong_checksum_is_refused_with_both_and_loaded_on_demand(tmp_path) -> None:
-    folder = tmp_path / "german"
+ADULT = "39, {}, 77516, Bachelors, 13, Never-married, Sales, Not-in-family, White, Male, 2174, 0, 40, United-States, "
+
+
+def made_adult(data_dir: Path, workclass: str) -> None:
+    """Twenty made rows in the form of Adult's two files."""
+    folder = data_dir / "adult"
     folder.mkdir()
-    row = "A11 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201"
-    (folder / "german.data").write_text("".join(f"{row} {1 + i % 2}\n" for i in range(10)))
-    with pytest.raises(DataError, match=r"german\.data: expected SHA-256 b21f3d81.*, got [0-9a-f]{64}; fetch it again"):
-        load_dataset("german", tmp_path)
-    table = load_dataset("german", tmp_path, verify=False)
-    assert len(table.train) + len(table.test) == 10
+    lines = [ADULT.format(workclass) + ("<=50K", ">50K")[i % 2] for i in range(10)]
+    (folder / "adult.data").write_text("\n".join(lines))
+    (folder / "adult.test").write_text("|1x3 Cross validator\n" + ".\n".join(lines) + ".\n")
+
+
+def test_a_wrong_checksum_is_refused_with_both_and_loaded_on_demand(tmp_path) -> None:
+    made_adult(tmp_path, "State-gov")
+    with pytest.raises(DataError, match=r"adult\.data: expected SHA-256 5b002646.*, got [0-9a-f]{64}; fetch it again"):
+        load_dataset("adult", tmp_path)
+    table = load_dataset("adult", tmp_path, verify=False)
+    assert (len(table.train), len(table.test)) == (10, 10)
 
 
 def test_an_unknown_category_names_column_expected_and_got(tmp_path) -> None:
-    folder = tmp_path / "german"
-    folder.mkdir()
-    row = "A19 6 A34 A43 1169 A65 A75 4 A93 A101 4 A121 67 A143 A152 2 A173 1 A192 A201 1\n"
-    (folder / "german.data").write_text(row * 10)
-    with pytest.raises(DataError, match=r"column 'checking_account': expected one of \['below 0 DM'.*got \['A19'\]"):
-        load_dataset("german", tmp_path, verify=False)
+    made_adult(tmp_path, "State-gouv")
+    with pytest.raises(DataError, match=r"column 'workclass': expected one of \['Private'.*got \['State-gouv'\]"):
+        load_dataset("adult", tmp_path, verify=False)
+
+
+def test_german_is_the_file_of_uci_and_needs_no_folder(tmp_path) -> None:
+    file = resources.files("lightleak.data.datasets") / "german.data"
+    # The SHA-256 of UCI's german.data.
+    assert hashlib.sha256(file.read_bytes()).hexdigest().startswith("b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc97")
+    table = load_dataset("german", tmp_path)
+    assert (len(table.train), len(table.test)) == (800, 200)
 
 
 def test_a_file_that_is_no_table_gives_one_error(tmp_path) -> None:

@@ -1,14 +1,11 @@
 """Encoded columns and their importance."""
 
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.inspection import permutation_importance
 
-from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import derive_seed
 from lightleak.data import feature_selection
 from lightleak.data.feature_selection import encoded_columns, encoded_frame, encoded_matrix, importances
@@ -135,9 +132,3 @@ def test_importance_depends_on_the_seed_and_not_on_the_order_of_rows(parts, kind
     found, _ = importances(*parts, config, seed=0)
     assert np.array_equal(found, importances(*shuffled, config, seed=0)[0])
     assert not np.array_equal(found, importances(*parts, config, seed=1)[0])
-
-
-def test_without_scikit_learn_the_extra_is_named(parts, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(UnsupportedError, match=r"scikit-learn: pip install 'lightleak\[inversion\]'"):
-        importances(*parts, TaskConfig(), seed=0)

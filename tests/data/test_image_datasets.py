@@ -15,7 +15,6 @@ from lightleak.data.image_scale import ImageScale
 
 @pytest.fixture(scope="module")
 def digits() -> ImageDataset:
-    pytest.importorskip("sklearn")
     return load_image_dataset()
 
 

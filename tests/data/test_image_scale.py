@@ -38,7 +38,6 @@ def test_what_lies_outside_is_cut_and_the_bounds_are_black_and_white() -> None:
 
 
 def test_fitted_rows_are_standard() -> None:
-    pytest.importorskip("sklearn")
     digits = load_digits_images()
     scale = ImageScale.fit(digits)
     rows = scale.encode(digits.pixels.double() / 255)

@@ -22,7 +22,8 @@ def numbers(images: LabeledImages) -> list[int]:
 
 
 def test_the_digits_are_those_of_scikit_learn() -> None:
-    datasets = pytest.importorskip("sklearn.datasets")
+    from sklearn import datasets
+
     found, digits = datasets.load_digits(), load_digits_images()
     assert digits.shape == (1, 8, 8) and digits.names == tuple("0123456789")
     assert digits.labels.tolist() == found.target.tolist()

@@ -148,7 +148,7 @@ def test_explicit_lists_are_kept_in_schema_order() -> None:
     [
         ([["f0"], ["f1", "f9"]], r"unknown: \['f9'\]"),
         ([["f0"], ["f0", "f1", "f2"]], r"named twice: \['f0'\]"),
-        ([["f0"], ["f1"]], r"held by no party: \['f2'\]"),
+        ([["f0"], ["f1"]], r"of no party: \['f2'\]"),
         ([["f0", "f1", "f2"], []], "at least one column, got an empty list"),
     ],
 )

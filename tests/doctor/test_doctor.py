@@ -2,10 +2,12 @@
 
 import errno
 import hashlib
+import importlib
 import io
 import json
 import os
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from rich.console import Console
 from lightleak import doctor
 from lightleak.cli import main
 from lightleak.data.datasets import DATASETS, Dataset, Download
-from lightleak.doctor import attack, devices, install, launcher, memory, storage, tables
+from lightleak.doctor import attack, cluster, devices, install, memory, storage, tables
 from lightleak.doctor.finding import Facts, Finding, State, has_problem
 
 OK, NOTE, PROBLEM = State.OK, State.NOTE, State.PROBLEM
@@ -57,12 +59,6 @@ def test_extra(version: str | None, state: State, said: str) -> None:
     (finding,) = install.extras(groups, {"opacus": version}.get)
     assert (finding.check, finding.state) == ("extra dp", state) and said in finding.found
     assert ("dp]" in finding.fix) == (state is not OK)
-
-
-def test_gandalf_says_what_it_would_bring_down() -> None:
-    groups = {"gandalf": needs("pytorch-tabular>=1.2")}
-    (finding,) = install.extras(groups, {"pandas": "3.0.1", "torchmetrics": "1.8"}.get)
-    assert finding.state is NOTE and "pandas<3 (here 3.0.1)" in finding.found and "torchmetrics" not in finding.found
 
 
 @pytest.mark.parametrize(("pandas", "metrics", "bad"), [("3.0", "1.9", 2), ("2.3", "1.9.0", 1), ("2.3", "1.8", 0)])
@@ -176,17 +172,11 @@ def test_a_product_that_comes_out_wrong(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("available", "in_group", "processes", "state"),
-    [
-        (8 * GIB, None, 1, OK),
-        (8 * GIB, 2 * GIB, 1, NOTE),
-        (64 * GIB, GIB // 2, 1, PROBLEM),
-        (7 * GIB, None, 8, PROBLEM),
-        (None, None, 1, NOTE),
-    ],
+    ("available", "in_group", "state"),
+    [(8 * GIB, None, OK), (8 * GIB, 2 * GIB, NOTE), (64 * GIB, GIB // 2, PROBLEM), (None, None, NOTE)],
 )
-def test_memory(available: int | None, in_group: int | None, processes: int, state: State) -> None:
-    assert memory.memory(64 * GIB, in_group, available, in_group, processes).state is state
+def test_memory(available: int | None, in_group: int | None, state: State) -> None:
+    assert memory.memory(64 * GIB, in_group, available, in_group).state is state
 
 
 # Tables
@@ -274,10 +264,6 @@ def _not_supported(*_: Any, **__: Any) -> None:
     raise OSError(errno.ENOTSUP, "Operation not supported")
 
 
-def _open_twice(path: Any, flags: int, mode: int = 0o777, _open: Callable[..., int] = os.open) -> int:
-    return _open(path, flags & ~os.O_EXCL, mode)
-
-
 def _stat_with(**changed: Any) -> Callable[..., os.stat_result]:
     true = Path.stat
 
@@ -294,13 +280,12 @@ def _stat_with(**changed: Any) -> Callable[..., os.stat_result]:
     [
         (storage.os, "symlink", _not_supported, "journal"),
         (storage.os, "symlink", lambda *_: None, "journal"),
-        (storage.os, "open", _open_twice, "claims"),
-        (storage.os, "utime", _not_supported, "heartbeat"),
-        (Path, "stat", _stat_with(mtime=1), "heartbeat"),
+        (storage, "FileLock", lambda *_, **__: nullcontext(), "lock"),
+        (storage, "FileLock", _not_supported, "lock"),
         (Path, "stat", _stat_with(mode=0o055), "owner only"),
         (Path, "replace", _not_supported, "rename"),
     ],
-    ids=["no links", "links twice", "creates twice", "no touching", "old times", "no permissions", "no renaming"],
+    ids=["no links", "links twice", "locks twice", "no locks", "no permissions", "no renaming"],
 )
 def test_a_file_system_that_lacks_something(
     where: Any, name: str, broken: Any, check: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -316,20 +301,9 @@ def test_free_space(free: int, state: State, tmp_path: Path) -> None:
     assert storage.free_space(free, tmp_path).state is state
 
 
-@pytest.mark.parametrize(
-    ("kind", "nodes", "state"),
-    [
-        ("ext4", 1, OK),
-        ("ext4", 2, PROBLEM),
-        ("tmpfs", 1, NOTE),
-        ("nfs4", 4, NOTE),
-        ("fuse.sshfs", 1, NOTE),
-        ("unheard-of", 4, OK),
-        (None, 1, OK),
-    ],
-)
-def test_kind_of_file_system(kind: str | None, nodes: int, state: State) -> None:
-    assert storage.shared(kind, nodes).state is state
+@pytest.mark.parametrize(("kind", "state"), [("ext4", OK), ("tmpfs", NOTE), ("nfs4", OK), (None, OK)])
+def test_kind_of_file_system(kind: str | None, state: State) -> None:
+    assert storage.is_kept(kind).state is state
 
 
 def test_the_deepest_and_latest_mount_counts(tmp_path: Path) -> None:
@@ -338,60 +312,50 @@ def test_the_deepest_and_latest_mount_counts(tmp_path: Path) -> None:
     assert storage.file_system(tmp_path, "") is None
 
 
-# Launcher
+# Cluster
 
-TORCHRUN = {"RANK": "9", "WORLD_SIZE": "16", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "8"}
-SRUN = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1", "SLURM_NNODES": "1", "SLURM_STEP_ID": "0"}
-
-
-@pytest.mark.parametrize("variables", [{}, TORCHRUN, SRUN])
-def test_variables_that_fit(variables: dict[str, str]) -> None:
-    found = launcher.place(variables, 0, 64)
-    assert [finding.state for finding in found] == [OK]
+HERE = {"python": "3.12.1", "torch": "2.13.0"}
+NODE = cluster.Node("10.0.0.1", 16, 2, "H100", HERE, 3.0)
 
 
-@pytest.mark.parametrize(
-    "variables",
-    [
-        {**TORCHRUN, "RANK": "16"},
-        {**TORCHRUN, "LOCAL_RANK": "8"},
-        {**TORCHRUN, "RANK": "one"},
-        {**SRUN, "SLURM_PROCID": "2"},
-        {"RANK": "0"},
-        {"WORLD_SIZE": "2"},
-        {"RANK": "0", "WORLD_SIZE": "2"},
-        {**SRUN, "RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
-        {**SRUN, **TORCHRUN},
-    ],
-)
-def test_variables_that_contradict_each_other(variables: dict[str, str]) -> None:
-    found = launcher.place(variables, 0, 64)
-    assert {finding.state for finding in found} == {PROBLEM} and all(finding.fix for finding in found)
+def test_a_cluster_whose_nodes_agree() -> None:
+    found = cluster.judge([NODE, replace(NODE, name="10.0.0.2")], HERE)
+    assert states(found) == {"nodes": OK, "versions": OK, "10.0.0.1": OK, "10.0.0.2": OK}
+    assert "2 nodes, 32 CPUs, 4 GPUs" in found[0].found and "torch 2.13.0" in found[1].found
+    assert "2 GPUs H100" in found[2].found
 
 
-def test_one_torchrun_on_each_node_of_srun_is_meant_to() -> None:
-    assert not has_problem(launcher.place({**SRUN, **TORCHRUN, "SLURM_NNODES": "2", "SLURM_LOCALID": "0"}, 8, 64))
+def test_a_cluster_with_another_version_and_a_node_that_runs_nothing() -> None:
+    other = replace(NODE, name="10.0.0.2", versions={**HERE, "torch": "2.12.0"})
+    broken = replace(NODE, name="10.0.0.3", versions=None, error="ModuleNotFoundError: No module named 'lightleak'")
+    found = cluster.judge([NODE, other, broken], HERE)
+    assert states(found) == {"nodes": OK, "versions": PROBLEM, "10.0.0.1": OK, "10.0.0.2": OK, "10.0.0.3": PROBLEM}
+    assert found[1].found == "torch is 2.12.0 on 10.0.0.2, 2.13.0 here"
+    assert "No module named 'lightleak'" in found[-1].found and "ray start" in found[-1].fix
 
 
-def test_a_job_whose_tasks_were_not_started() -> None:
-    (finding,) = launcher.place({"SLURM_NTASKS": "8", "SLURM_JOB_NAME": "bash"}, 0, 8)
-    assert finding.state is NOTE and "srun lightleak" in finding.fix
+def test_no_cluster_is_examined_unless_asked_for() -> None:
+    assert cluster.check(Facts(None, Path(), {})) == []
 
 
-@pytest.mark.parametrize(
-    ("variables", "gpus", "cores", "noted"),
-    [
-        (TORCHRUN, 4, 64, {"devices"}),
-        (TORCHRUN, 8, 64, set()),
-        ({**TORCHRUN, "OMP_NUM_THREADS": "16"}, 8, 64, {"threads"}),
-        (SRUN, 1, 64, set()),
-        ({**SRUN, "SLURM_CPUS_PER_TASK": "4", "OMP_NUM_THREADS": "4"}, 2, 4, set()),
-        ({**SRUN, "OMP_NUM_THREADS": "4"}, 2, 4, {"threads"}),
-    ],
-)
-def test_processes_devices_and_cores(variables: dict[str, str], gpus: int, cores: int, noted: set[str]) -> None:
-    found = launcher.place(variables, gpus, cores)
-    assert {finding.check for finding in found if finding.state is NOTE} == noted and not has_problem(found)
+def test_a_cluster_that_is_not_there() -> None:
+    (finding,) = cluster.check(Facts(None, Path(), {}, "ray", "127.0.0.1:1"))
+    assert finding.state is PROBLEM and "127.0.0.1:1" in finding.found and "ray start --head" in finding.fix
+
+
+@pytest.mark.slow
+def test_a_pack_runs_on_every_node_of_a_cluster() -> None:
+    ray = pytest.importorskip("ray")
+    nodes = importlib.import_module("ray.cluster_utils").Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
+    try:
+        nodes.add_node(num_cpus=1)
+        found = cluster.check(Facts(None, Path(), {}, "ray", nodes.address))
+    finally:
+        ray.shutdown()
+        nodes.shutdown()
+    assert [finding.state for finding in found] == [OK] * 4, found
+    assert found[0].found == "2 nodes, 2 CPUs, 0 GPUs"
+    assert all("a pack ran in" in finding.found for finding in found[2:])
 
 
 # Attack
@@ -437,6 +401,8 @@ def test_end_to_end_for_real() -> None:
 
 # The command
 
+RAY = ["--ray-address", "host:6379"]
+
 GOOD = Finding("install", "python", OK, "3.12.1")
 BAD = Finding("storage", "folder", PROBLEM, "nothing can be written in [bold]/here[/bold] " * 6, "chmod u+w /here")
 
@@ -452,8 +418,8 @@ def test_command(
     asked: list[Any] = []
     monkeypatch.setattr(doctor, "examine", lambda *facts: asked.append(facts) or findings)
     file = tmp_path / "doctor.json"
-    assert main(["doctor", "--data", "d", "--output", "o", "--json", str(file)]) == code
-    assert asked == [(Path("d"), Path("o"))]
+    assert main(["doctor", "--data", "d", "--output", "o", "--json", str(file), *RAY]) == code
+    assert asked == [(Path("d"), Path("o"), "ray", "host:6379")]
     content = json.loads(file.read_text())
     assert content["problems"] == code and content["findings"] == [finding.to_dict() for finding in findings]
     assert all(one["mend"] == one["fix"] for one in content["findings"])
@@ -477,4 +443,4 @@ def test_a_check_that_breaks_is_a_problem_and_the_others_go_on(monkeypatch: pyte
     found = doctor.examine()
     broken = {finding.topic for finding in found if "cannot be examined" in finding.found}
     assert broken == {"install", "devices"} and GOOD in found
-    assert {finding.topic for finding in found} >= {"memory", "data", "storage", "launcher"}
+    assert {finding.topic for finding in found} >= {"memory", "data", "storage"}

@@ -1,34 +1,26 @@
-"""Results depend on a unit and its seed alone: not on packs or what else is attacked (ranks and
-workers: test_campaign_ranks.py)."""
+"""Results depend on a unit and its seed alone: not on packs or what else is attacked (workers: test_engine.py)."""
 
 import json
-import subprocess
-import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock, call
 
 import pytest
 import torch
-from lightning.pytorch.utilities import rank_zero_only
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.core.claims import Claims
-from lightleak.core.errors import LightLeakError, ObservationError, UsageError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments import campaign, packing
-from lightleak.experiments.campaign import finished_rows, run_lane, run_units
+from lightleak.experiments.campaign import PackError, finished_rows, run_packs, run_units
 from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.kind import stored_units
-from lightleak.experiments.kinds.updates.plan import audit_units, plan_units
+from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.unit import Unit, run_pack, scored, unit_file, unscored, without_nan
@@ -127,7 +119,7 @@ def test_attacks_run_on_one_thread_whatever_was_set_before(
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        run_units(partial(_units, several), tmp_path, CPU)
+        run_units(_units(several), tmp_path, LocalEngine(CPU))
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
@@ -154,282 +146,70 @@ def test_a_pack_keeps_what_was_kept_before(tmp_path: Path, several: AuditConfig)
     assert [row["unit"] for row in finished_rows(pack[1:], tmp_path)] == [unit.id for unit in pack[1:]]
 
 
-def in_threads(
-    work: Callable[..., None],
-    arguments: Sequence[tuple[Any, ...]],
-    told: Callable[[int, Any], None],
-    ended: Callable[[int, int], None],
-    idle: Callable[[], None],
-) -> list[int]:
-    """Stands in for worker processes, which take seconds to start; test_campaign_ranks.py runs real ones."""
-    with ThreadPoolExecutor(len(arguments)) as pool:
-        jobs = [pool.submit(work, *given, partial(told, i)) for i, given in enumerate(arguments)]
-    for job in jobs:
-        job.result()
-    return [0 for _ in jobs]
-
-
-def test_workers_share_the_packs_and_tell_their_progress(
-    tmp_path: Path, several: AuditConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[float] = []
-
-    @contextmanager
-    def bar(noun: str, total: float, quiet: bool, units: int, done: int) -> Iterator[Any]:
-        assert (noun, units, done) == ("attacks", 12, 0)
-        report = Mock(side_effect=told.append)
-        yield report
-        assert report.finished.call_args == call(12)
-        assert sum(told) == pytest.approx(total)
-
-    monkeypatch.setattr(campaign, "run_in_processes", in_threads)
-    monkeypatch.setattr(campaign, "progress_bar", bar)
-    monkeypatch.setattr(campaign, "run_pack", told_pack)
-    rows = run_units(partial(_units, several), tmp_path, CPU, workers=2)
-    assert [row["unit"] for row in rows] == [unit.id for unit in _units(several)]
-
-
-def told_pack(pack: list[Unit], folder: Path, device: torch.device, kept: Any, report: Callable[[float], None]) -> None:
-    for unit in pack:
-        report(unit.cost)
-        unit_file(folder, unit.id).write_text(json.dumps({"unit": unit.id}))
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_a_pack_that_fails_stops_the_run_with_its_error(
-    tmp_path: Path,
-    tiny: Any,
-    save_captures: Callable[..., list[Path]],
-    workers: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    damaged, _ = save_captures(tmp_path / "captures")
-    (damaged / "truth" / "truth.safetensors").write_bytes(b"damaged")
-    plan = partial(stored_units, tiny(attacks=["random"]), tmp_path / "captures")
-    monkeypatch.setattr(campaign, "run_in_processes", in_threads)
-    with pytest.raises(ObservationError, match="is not a safetensors file"):
-        run_units(plan, tmp_path / "run", CPU, workers=workers, quiet=True)
-    assert not list((tmp_path / "run").rglob("*.part"))
-    assert not list((tmp_path / "run" / "claims").iterdir())
-
-
-def test_workers_that_are_all_ended_end_the_run_with_an_error(
-    tmp_path: Path, several: AuditConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(campaign, "run_in_processes", lambda *_: [-9, -9])
-    with pytest.raises(LightLeakError, match="every worker of this process was ended; 4 packs are not done"):
-        run_units(partial(_units, several), tmp_path, CPU, workers=2, quiet=True)
-
-
-@dataclass
-class Toy:
-    """A pack of two units that writes down who ran it."""
+@dataclass(frozen=True)
+class Toy(Pack):
+    """A pack of two units."""
 
     name: str
-    cost: float = 1.0
-    act: Callable[[], object] = lambda: None
+    cost: float = 1.0  # type: ignore[misc]
+    act: Callable[[str], object] = lambda name: None
 
     @property
     def ids(self) -> Sequence[str]:
         return [f"{self.name}-0", f"{self.name}-1"]
 
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
-        self.act()
+        self.act(self.name)
         report(self.cost)
         for id in self.ids:
-            unit_file(folder, id).write_text("{}")
+            unit_file(folder, id).write_text(json.dumps({"unit": id}))
 
 
-@dataclass
-class Ran:
-    """Names of packs in the order in which they were begun."""
-
-    names: list[str]
-
-    def pack(self, name: str, cost: float = 1.0, act: Callable[[], object] = lambda: None) -> Toy:
-        return Toy(name, cost, lambda: (self.names.append(name), act()))
-
-
-@pytest.fixture
-def ran(tmp_path: Path) -> Ran:
-    (tmp_path / "units").mkdir()
-    return Ran([])
+def test_the_costliest_pack_comes_first_and_what_is_done_not_at_all(tmp_path: Path) -> None:
+    ran: list[str] = []
+    packs = [Toy(name, cost, ran.append) for name, cost in [("a", 1), ("b", 5), ("c", 3), ("d", 5), ("e", 9)]]
+    run_packs(packs[4:], tmp_path, LocalEngine(CPU), quiet=True)
+    unit_file(tmp_path, "c-0").write_text('{"kept": 1}')  # half of a pack: it runs whole
+    ran.clear()
+    ids = run_packs(packs, tmp_path, LocalEngine(CPU), quiet=True)
+    assert ran == ["b", "d", "c", "a"]
+    assert [row.get("unit") for row in campaign.rows_of(ids, tmp_path)] == [id if id != "c-0" else None for id in ids]
+    assert not (tmp_path / "work").exists()
 
 
-def run_toys(packs: Sequence[Toy], folder: Path, told: Callable[[int, float], None] = lambda *_: None) -> None:
-    run_lane(packs, folder, CPU, told)
+def test_a_pack_that_fails_is_named_and_does_not_stop_the_others(tmp_path: Path) -> None:
+    def fail(name: str) -> None:
+        if name in ("b", "d"):
+            raise ObservationError(f"{name} is damaged")
+
+    packs = [Toy(name, 1.0, fail) for name in "abcd"]
+    with pytest.raises(PackError) as failed:
+        run_packs(packs, tmp_path, LocalEngine(CPU), quiet=True)
+    assert str(failed.value) == (
+        "2 of 4 packs failed: b-0 to b-1 (2 units): ObservationError: b is damaged; "
+        "d-0 to d-1 (2 units): ObservationError: d is damaged"
+    )
+    assert isinstance(failed.value.__cause__, ObservationError)
+    assert [row["unit"] for row in campaign.rows_of(["a-0", "b-0", "c-1"], tmp_path)] == ["a-0", "c-1"]
+    run_packs([Toy(name) for name in "abcd"], tmp_path, LocalEngine(CPU), quiet=True)
+    assert len(list((tmp_path / "units").iterdir())) == 8
 
 
-def test_the_costliest_pack_comes_first_and_what_is_done_not_at_all(tmp_path: Path, ran: Ran) -> None:
-    packs = [ran.pack(name, cost) for name, cost in [("a", 1), ("b", 5), ("c", 3), ("d", 5), ("e", 9)]]
-    packs[4].run(tmp_path, CPU, lambda _: None)
-    unit_file(tmp_path, "c-0").write_text("{}")  # half of a pack: it runs whole
-    ran.names.clear()
-    told: list[tuple[int, float]] = []
-    run_toys(packs, tmp_path, lambda *told_of: told.append(told_of))
-    assert ran.names == ["b", "d", "c", "a"]
-    assert told == [(1, 5), (3, 5), (2, 3), (0, 1)]
-
-
-def test_lanes_run_every_pack_once_and_all_return_when_all_are_done(tmp_path: Path, ran: Ran) -> None:
-    packs = [ran.pack(f"p{i}", i % 7, lambda: time.sleep(0.002)) for i in range(60)]
-    with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(run_toys, packs, tmp_path) for _ in range(4)]
-        for job in as_completed(jobs):
-            job.result()
-            assert len(list((tmp_path / "units").iterdir())) == 120
-    assert sorted(ran.names) == sorted(pack.name for pack in packs)
-    assert not list((tmp_path / "claims").iterdir())
-
-
-def test_a_lane_waits_for_a_pack_of_another_and_takes_it_over_when_that_one_dies(tmp_path: Path, ran: Ran) -> None:
-    packs = [ran.pack("mine"), ran.pack("other", 2)]
-    claims = Claims(tmp_path / "claims")
-    with ThreadPoolExecutor(1) as pool, claims.hold("pack-other-0"):
-        job = pool.submit(run_toys, packs, tmp_path)
-        while not unit_file(tmp_path, "mine-1").is_file():
-            time.sleep(0.01)
-        file = tmp_path / "claims" / "pack-other-0.claim"
-        time.sleep(0.3)
-        assert not job.done() and ran.names == ["mine"]
-        held = json.loads(file.read_text())
-        file.write_text(json.dumps({**held, "pid": _dead_process()}))
-        job.result(60)
-    assert ran.names == ["mine", "other"]
-
-
-def _dead_process() -> int:
-    process = subprocess.Popen(["true"])
-    process.wait()
-    return process.pid
-
-
-def test_a_lane_does_not_wait_for_a_holder_whose_pack_is_done(tmp_path: Path, ran: Ran) -> None:
-    packs = [ran.pack("mine"), ran.pack("other", 2)]
-    with Claims(tmp_path / "claims").hold("pack-other-0"):
-        packs[1].run(tmp_path, CPU, lambda _: None)
-        run_toys(packs, tmp_path)
-    assert ran.names == ["other", "mine"]
-
-
-def test_a_pack_that_is_finished_before_its_claim_is_had_does_not_run_again(
-    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
+def test_a_damaged_capture_fails_the_packs_that_need_it(
+    tmp_path: Path, tiny: Any, save_captures: Callable[..., list[Path]]
 ) -> None:
-    pack, plain = ran.pack("a"), Claims.hold
-
-    def late(self: Claims, name: str) -> Any:
-        pack.run(tmp_path, CPU, lambda _: None)  # by another process, which has released it since
-        return plain(self, name)
-
-    monkeypatch.setattr(Claims, "hold", late)
-    run_toys([pack], tmp_path)
-    assert ran.names == ["a"]
+    units = [unit for unit in _stored(tiny, tmp_path, save_captures) if unit.attack == "random"]
+    damaged = tmp_path / "captures" / "e000-s000000-r0" / "truth" / "truth.safetensors"
+    assert damaged.is_file()
+    damaged.write_bytes(b"damaged")
+    with pytest.raises(PackError, match="is not a safetensors file"):
+        run_units(units, tmp_path / "run", LocalEngine(CPU), quiet=True)
+    assert not list((tmp_path / "run").rglob("*.part"))
 
 
-def test_under_its_claim_a_listing_decides_whether_a_pack_is_done(
-    tmp_path: Path, ran: Ran, several: AuditConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A network file system may go on saying that a file is missing; what is listed is there."""
-    done = ran.pack("a")
-    done.run(tmp_path, CPU, lambda _: None)
-    units = audit_units(several, tmp_path)[-2:]
-    unit_file(tmp_path, units[0].id).write_text('{"kept": 1}')
-    ran.names.clear()
-    monkeypatch.setattr(Path, "is_file", lambda self: False)
-    run_toys([done], tmp_path)
-    assert ran.names == []
-    run_pack(units, tmp_path, CPU, "nothing", lambda _: None)
-    kept, written = finished_rows(units, tmp_path)
-    assert kept == {"kept": 1} and written["unit"] == units[1].id
-
-
-def test_a_lane_that_waits_looks_at_what_others_finish(
-    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pack, looks, waits = ran.pack("other"), [], iter(range(3))
-    monkeypatch.setattr(campaign.time, "sleep", lambda _: next(waits))  # a fourth is an error
-
-    def look() -> None:
-        looks.append(1)
-        if len(looks) == 3:
-            pack.run(tmp_path, CPU, lambda _: None)
-
-    with Claims(tmp_path / "claims").hold("pack-other-0"):
-        run_lane([pack], tmp_path, CPU, lambda *_: None, look)
-    assert len(looks) == 3
-
-
-def test_what_fails_in_one_lane_another_tries_when_all_else_is_done(tmp_path: Path, ran: Ran) -> None:
-    failed: list[str] = []
-
-    def fail() -> None:
-        if not failed:
-            failed.append(threading.current_thread().name)
-            raise MemoryError("full")
-
-    packs = [ran.pack("heavy", 9, fail), *(ran.pack(f"p{i}") for i in range(5))]
-    with pytest.raises(MemoryError, match="full"):
-        run_toys(packs, tmp_path)
-    assert ran.names == ["heavy"]  # it stops at once
-    ran.names.clear()
-
-    failed.clear()
-    begun = threading.Event()
-    packs[0].act = lambda: (ran.names.append("heavy"), begun.set(), time.sleep(0.05), fail())
-    with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(run_toys, packs, tmp_path)
-        begun.wait(60)
-        second = pool.submit(run_toys, packs, tmp_path)
-        assert isinstance(first.exception(60), MemoryError)
-        assert second.exception(60) is None
-    assert ran.names == ["heavy", "p0", "p1", "p2", "p3", "p4", "heavy"]
-
-
-def test_what_fails_everywhere_fails_in_every_lane_and_keeps_nobody_waiting(tmp_path: Path, ran: Ran) -> None:
-    def fail() -> None:
-        raise ObservationError("damaged")
-
-    packs = [ran.pack("bad", 9, fail), *(ran.pack(f"p{i}") for i in range(5))]
-    with ThreadPoolExecutor(3) as pool:
-        errors = [job.exception(60) for job in [pool.submit(run_toys, packs, tmp_path) for _ in range(3)]]
-    assert all(isinstance(error, ObservationError) for error in errors)
-    assert ran.names.count("bad") == 3
-
-
-def test_looks_grow_with_packs_and_not_with_packs_times_claims(
-    tmp_path: Path, ran: Ran, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    number, holds, looks = 300, [0], [0]
-    plain_hold, plain_done = Claims.hold, campaign._is_done
-
-    def counted_hold(self: Claims, name: str) -> Any:
-        holds[0] += 1
-        return plain_hold(self, name)
-
-    def counted_done(*arguments: Any) -> bool:
-        looks[0] += 1
-        return plain_done(*arguments)
-
-    monkeypatch.setattr(Claims, "hold", counted_hold)
-    monkeypatch.setattr(campaign, "_is_done", counted_done)
-    packs = [ran.pack(f"p{i}", i) for i in range(number)]
-    with ThreadPoolExecutor(3) as pool:
-        for job in [pool.submit(run_toys, packs, tmp_path) for _ in range(3)]:
-            job.result(60)
-    assert len(ran.names) == number
-    # Three lanes look at every pack once, a second time where they hold it, and at a few more while they wait.
-    assert looks[0] < 6 * number and holds[0] < 4 * number
-
-
-def test_a_lane_speaks_for_itself_to_lightning_and_the_rank_is_as_before(tmp_path: Path, ran: Ran) -> None:
-    ranks: list[int] = []
-    before = rank_zero_only.rank
-    rank_zero_only.rank = 3
-    try:
-        run_toys([ran.pack("a", 1, lambda: ranks.append(rank_zero_only.rank))], tmp_path)
-        assert ranks == [0] and rank_zero_only.rank == 3
-    finally:
-        rank_zero_only.rank = before
+def _stored(tiny: Any, folder: Path, save_captures: Callable[..., list[Path]]) -> list[Unit]:
+    save_captures(folder / "captures")
+    return stored_units(tiny(attacks=["random"]), folder / "captures")
 
 
 def test_numbers_json_has_no_word_for_become_null() -> None:
@@ -447,12 +227,6 @@ def test_cells_without_truth_have_the_columns_of_those_with(several: AuditConfig
     assert list(with_truth.columns) == list(cells.columns)
     assert list(cells["row"]) == [0] * 4 + [1] * 4 + [2] * 4
     assert (cells["true"] == "").all() and (cells["correct"] == "").all()
-
-
-def test_plan_of_a_worker_is_the_plan(several: AuditConfig, tmp_path: Path) -> None:
-    units, again = _units(several), audit_units(several, tmp_path)
-    assert [(u.id, u.facts, u.seed, u.options) for u in units] == [(u.id, u.facts, u.seed, u.options) for u in again]
-    assert len({unit.id for unit in units}) == len(units)
 
 
 def test_unknown_attack_in_a_plan_is_refused(several: AuditConfig) -> None:

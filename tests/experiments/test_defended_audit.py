@@ -18,7 +18,7 @@ from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.defenses.horizontal import DPSGD
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment

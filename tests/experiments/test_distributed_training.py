@@ -8,9 +8,7 @@ import socket
 import subprocess
 import sys
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import lightning
@@ -24,9 +22,9 @@ from torch import Tensor
 
 from lightleak.callbacks.capture_store import Capture, list_captures
 from lightleak.cli import main
-from lightleak.core.claims import Claims, Holder
-from lightleak.core.errors import DataError, UsageError
-from lightleak.core.ranks import Ranks, detect_ranks
+from lightleak.core.errors import DataError, LightLeakError, UsageError
+from lightleak.core.plugins import load_plugins
+from lightleak.core.ranks import detect_ranks
 from lightleak.experiments import launch, training
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
@@ -35,6 +33,7 @@ from lightleak.protocols.fedsgd import require_replay
 from lightleak.targets.classifier import TabularClassifier
 
 SCRIPT = Path(__file__).with_name("train_together.py")
+WITNESS = Path(__file__).with_name("witness.py")
 EPOCHS, BATCH, STEPS = 4, 8, 7
 SEEN_SECONDS = 400
 """Far more than any of these processes takes; one that hangs fails here."""
@@ -47,7 +46,9 @@ def surroundings(**more: object) -> dict[str, str]:
     named = ("PYTEST_", "SLURM_", "LOCAL_", "RANK", "WORLD_SIZE", "MASTER_", "NODE_RANK", "GROUP_", "TORCHELASTIC")
     kept = {key: value for key, value in os.environ.items() if not key.startswith(named)}
     return (
-        kept | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} | {key: str(value) for key, value in more.items()}
+        kept
+        | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "LIGHTLEAK_PLUGINS": str(WITNESS)}
+        | {key: str(value) for key, value in more.items()}
     )
 
 
@@ -134,14 +135,15 @@ def captures_of(root: Path) -> list[Capture]:
 
 
 @pytest.mark.slow
-def test_both_processes_know_their_place_and_see_all_captures(whole: Path, left: Left) -> None:
+def test_both_processes_know_their_place_and_one_runs_the_audit(whole: Path, left: Left) -> None:
     expected = [
         f"e{e:03d}-s{s:06d}-r{r}" for e, s in ((0, 0), (0, 1), (1, 7), (1, 8), (3, 21), (3, 22)) for r in (0, 1)
     ]
     for rank, one in enumerate(left):
         assert one["place"] == [rank, 2]
-        assert one["seen"] == expected
-        assert not one["group"]  # nothing is left that could wait for the other
+    assert [folder.name for folder in list_captures(whole / "run" / "captures")] == expected
+    (ended,) = whole.glob("ended-*")  # the command; it started both processes for the training alone
+    assert ended.name not in {f"ended-{one['pid']}" for one in left}
     # The captures of both are attacked, once each.
     attacked = [row["unit"] for row in rows_of(whole)]
     assert len(set(attacked)) == len(attacked)
@@ -227,6 +229,8 @@ def test_a_killed_training_goes_on_under_another_launcher_to_the_same_bits(
     torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
     code, said = ended(start(*torchrun, SCRIPT, tmp_path, "--alone"))
     assert code == 0, said
+    assert len(list(tmp_path.glob("ended-*"))) == 2  # the second took part in the training, and no more
+    assert len(json.loads((tmp_path / "run" / "environment.json").read_text())["sessions"]) == 2
     assert [epoch for epoch, *_ in torch.load(tmp_path / "rank-1.pt", weights_only=True)["batches"]] == [
         epoch for epoch in (2, 3) for _ in range(STEPS)
     ]
@@ -373,100 +377,17 @@ def test_one_gpu_is_the_one_of_this_lane(settings: dict[str, Any], device: str, 
     assert (chosen["accelerator"], chosen["devices"]) == expected
 
 
-@pytest.mark.usefixtures("trainer_rank")
-def test_a_program_that_cannot_be_started_again_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name not in surroundings()]:
-        monkeypatch.delenv(name)
-    monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setitem(sys.modules, "__main__", ModuleType("__main__"))
-    with pytest.raises(UsageError, match=r"devices 2 starts this program again.*a notebook"):
-        make_trainer({"devices": 2}, "cpu", logger=False, enable_checkpointing=False)
-    make_trainer({}, "cpu", logger=False, enable_checkpointing=False)
-
-
-class Started:
-    """Stands in for a process that `together` starts."""
-
-    def __init__(self, environments: list[dict[str, str]], env: dict[str, str]) -> None:
-        environments.append(env)
-        self.returncode, self.was_killed = 0, False
-
-    def poll(self) -> None:
-        return None
-
-    def kill(self) -> None:
-        self.was_killed = True
-
-    def wait(self, timeout: float) -> None:
-        pass
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_after_a_failed_training_a_process_is_alone_again(monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
-    monkeypatch.setattr(os, "environ", surroundings())
-    monkeypatch.setattr(launch, "detect_ranks", lambda: detect_ranks(os.environ))
-    environments: list[dict[str, str]] = []
-    monkeypatch.setattr(launch.subprocess, "Popen", lambda words, env: Started(environments, env))
-    before, places = dict(os.environ), launch.Places(3, 1, None)  # type: ignore[arg-type]
-    with pytest.raises(ZeroDivisionError) if fails else nullcontext(), launch.together(places):
-        assert detect_ranks(os.environ).world == 3
-        _ = 1 / (not fails)
-    assert (os.environ == before) is fails
-    assert detect_ranks(os.environ).world == (1 if fails else 3)
-    # Each of the others knows its place and who started it; the one that did knows no parent.
-    assert [detect_ranks(environment).rank for environment in environments] == [1, 2]
-    assert {environment[launch.PARENT] for environment in environments} == {str(os.getpid())}
-    assert not launch.is_companion()
-
-
-def test_a_started_process_ends_when_its_parent_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    parents = iter([7, 7, 1])
-    ended: list[int] = []
-    monkeypatch.setattr(launch, "POLL_SECONDS", 0.0)
-    monkeypatch.setattr(os, "getppid", lambda: next(parents))
-    monkeypatch.setattr(os, "_exit", ended.append)
-    launch._end_with(7)
-    assert ended == [1] and next(parents, None) is None
-
-
-@pytest.mark.usefixtures("trainer_rank")
-def test_a_second_command_that_waited_starts_nobody(
-    tmp_path: Path, config: AuditConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(training, "check_started", lambda _: None)
-    monkeypatch.setattr(training, "detect_ranks", Ranks)
-    monkeypatch.setattr(training, "together", lambda _: pytest.fail("processes were started"))
-    (tmp_path / training.TRAINING_FILE).write_text("{}")
-    train(config, prepare_experiment(config), tmp_path, Console(file=io.StringIO()))
-
-
-@pytest.mark.usefixtures("trainer_rank")
-@pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize(
-    ("holder", "is_refused"), [(None, False), ("", True), ("torchrun 6", True), ("torchrun 7", False)]
+    ("work", "error", "message"),
+    [("fail", DataError, "damaged"), ("die", LightLeakError, "a process of the training ended .* with code -9")],
 )
-def test_processes_of_a_launcher_are_refused_while_another_command_trains(
-    tmp_path: Path,
-    config: AuditConfig,
-    monkeypatch: pytest.MonkeyPatch,
-    rank: int,
-    holder: str | None,
-    is_refused: bool,
+def test_how_a_training_ended_is_reported(
+    monkeypatch: pytest.MonkeyPatch, work: str, error: type[Exception], message: str
 ) -> None:
-    torchrun_of(monkeypatch, 2, rank)
-    monkeypatch.setattr(training, "launch_name", lambda: "torchrun 7")
-    claims = Claims(tmp_path / training.CLAIMS)
-    if holder is not None:
-        (claims.folder / "training.claim").write_text(json.dumps(vars(Holder(launch=holder))))
-    reached: list[int] = []
-    monkeypatch.setattr(training, "together", lambda _: reached.append(rank) or nullcontext())
-    monkeypatch.setattr(Claims, "wait_for", lambda *_: nullcontext())
-    for name in ("_train", "see_each_others_files"):
-        monkeypatch.setattr(training, name, lambda *_: None)
-    said = pytest.raises(UsageError, match=r"another command trains in .*start this one again when")
-    with said if is_refused else nullcontext():
-        train(config, prepare_experiment(config), tmp_path, Console(file=io.StringIO()))
-    assert reached == ([] if is_refused else [rank])
+    monkeypatch.setenv("LIGHTLEAK_PLUGINS", str(WITNESS))
+    load_plugins()
+    with pytest.raises(error, match=message):
+        launch.run_on_devices(getattr(sys.modules[WITNESS.stem], work))
 
 
 SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1", "SLURM_NTASKS": "2", "SLURM_NODEID": "0"}

@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.folder import begin_folder
+from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.run import resume_audit, run_audit
 from lightleak.targets.checkpoints import LastCheckpoint
 
@@ -136,8 +136,11 @@ def test_a_run_of_which_every_file_is_cut_is_made_again(run: Path, resumed: Any,
 def test_what_says_what_a_folder_is_about_is_not_made_again(tmp_path: Path) -> None:
     saved = tmp_path / "reproduction.json"
     saved.write_text("{")
-    with pytest.raises(UsageError, match=r"reproduction\.json is damaged, and says what .* is about; choose another"):
-        begin_folder(tmp_path, saved, "reproduction", lambda: None)
+    with (
+        pytest.raises(UsageError, match=r"reproduction\.json is damaged, and says what .* is about; choose another"),
+        opened_folder(tmp_path, saved, "reproduction", lambda: None),
+    ):
+        pass
     assert saved.is_file() and not set_aside(tmp_path)
 
 

@@ -152,7 +152,7 @@ def test_any_project_is_watched_and_trains_as_without(
     fit: Fit, encoder: TableEncoder, project: type[Project], tmp_path: Path
 ) -> None:
     plain = fit(project).lightning_module.state_dict()
-    watch = LeakageCallback(encoder, QUICK, report=tmp_path / "run")
+    watch = LeakageCallback(encoder, QUICK, output=tmp_path / "run")
     trainer = fit(project, watch)
     for name, value in trainer.lightning_module.state_dict().items():
         assert torch.equal(value, plain[name]), name
@@ -177,7 +177,7 @@ def test_attacks_that_do_not_apply_are_left_out_on_the_first_batch_and_listed(
     fit: Fit, encoder: TableEncoder, tmp_path: Path
 ) -> None:
     plain = fit(Wrapped).lightning_module.state_dict()
-    watch = LeakageCallback(encoder, {**QUICK, "exact": {}}, report=tmp_path / "run", epochs=[1])
+    watch = LeakageCallback(encoder, {**QUICK, "exact": {}}, output=tmp_path / "run", epochs=[1])
     steps: list[int] = []
     seen: list[str] = []
 
@@ -211,7 +211,7 @@ def test_batch_statistics_are_recorded_for_an_attack_that_knows_them(fit: Fit, e
 def test_an_attack_that_fails_later_keeps_what_it_found_and_ends_nothing(
     fit: Fit, encoder: TableEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = LeakageCallback(encoder, QUICK, report=tmp_path / "run")
+    watch = LeakageCallback(encoder, QUICK, output=tmp_path / "run")
     attack, runs = watch.monitors[0].attack, []
 
     def fail_from_the_second_on(*args: Any) -> Any:
@@ -236,7 +236,7 @@ def test_a_report_that_cannot_be_written_ends_nothing(
 
     monkeypatch.setattr("lightleak.experiments.leakage_callback.run_updates", fail)
     with pytest.warns(UserWarning, match="no report was written to .*: no space left"):
-        fit(Wrapped, LeakageCallback(encoder, QUICK, report=tmp_path / "run"), epochs=1)
+        fit(Wrapped, LeakageCallback(encoder, QUICK, output=tmp_path / "run"), epochs=1)
 
 
 @pytest.mark.parametrize("form", ["classes", "numbers", "column"])
@@ -276,7 +276,7 @@ def test_batches_of_any_form_are_read_by_a_function(
 
 
 def test_another_loss_is_found_out_and_left_out(fit: Fit, encoder: TableEncoder, tmp_path: Path) -> None:
-    watch = LeakageCallback(encoder, QUICK, report=tmp_path / "run", max_captures=1)
+    watch = LeakageCallback(encoder, QUICK, output=tmp_path / "run", max_captures=1)
     with pytest.warns(UserWarning, match="was not captured: .* must take the mean cross-entropy"):
         trainer = fit(Weighted, watch, epochs=1)
     assert not watch.captured and NAME not in trainer.callback_metrics
@@ -301,7 +301,7 @@ def test_another_loss_is_told_once_and_recorded_no_more(fit: Fit, encoder: Table
 
 
 def test_a_report_on_some_of_the_steps_says_so(fit: Fit, encoder: TableEncoder, tmp_path: Path) -> None:
-    watch = LeakageCallback(encoder, QUICK, per_epoch=6, report=tmp_path / "run")
+    watch = LeakageCallback(encoder, QUICK, per_epoch=6, output=tmp_path / "run")
     warned = told(fit, watch, SometimesWeighted, epochs=2)
     assert len(warned) == 2 and warned[1].startswith("6 of 12 recorded steps were left out")
     assert len(watch.captured) == 6
@@ -359,9 +359,9 @@ def test_what_cannot_be_watched_is_refused_before_the_first_batch(
     narrow = describe_inputs(torch.randn(9, 4))
     with pytest.raises(UnsupportedError, match=r"must take encoded rows \[n, 4\]"):
         fit(Wrapped, LeakageCallback(narrow, QUICK))
-    fit(Wrapped, LeakageCallback(encoder, QUICK, report=tmp_path / "run"), epochs=1)
+    fit(Wrapped, LeakageCallback(encoder, QUICK, output=tmp_path / "run"), epochs=1)
     with pytest.raises(UsageError, match="holds the report of an earlier training"):
-        fit(Wrapped, LeakageCallback(encoder, QUICK, report=tmp_path / "run"), epochs=1)
+        fit(Wrapped, LeakageCallback(encoder, QUICK, output=tmp_path / "run"), epochs=1)
 
 
 def test_the_network_is_the_only_child_that_holds_all_or_the_module() -> None:
@@ -376,3 +376,8 @@ def test_no_warning_where_all_is_well(fit: Fit, encoder: TableEncoder) -> None:
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message=".*was not captured.*")
         fit(Wrapped, LeakageCallback(encoder, QUICK), epochs=1)
+
+
+def test_the_run_folder_is_called_output_and_its_old_name_is_accepted(encoder: TableEncoder, tmp_path: Path) -> None:
+    with pytest.warns(DeprecationWarning, match="is now output"):
+        assert LeakageCallback(encoder, QUICK, report=tmp_path).output == tmp_path

@@ -32,7 +32,7 @@ def main(out: Path) -> None:
     torch.manual_seed(2)
     x = torch.randn(32, 3)
     watch = lightleak.LeakageCallback(
-        lightleak.describe_inputs(x), {"inverting_gradients": {"steps": 3}}, report=out / "run", per_epoch=2
+        lightleak.describe_inputs(x), {"inverting_gradients": {"steps": 3}}, output=out / "run", per_epoch=2
     )
     trainer = lightning.Trainer(
         accelerator="cpu",

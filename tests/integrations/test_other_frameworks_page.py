@@ -52,7 +52,9 @@ def test_labels_are_restored_as_the_page_and_the_error_say(
     flags: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     run()
-    Path("mine.yaml").write_text("data: {name: fair}\nworkers: 1\nattacks: {tableak_fedavg: {steps: 2, restarts: 1}}\n")
+    Path("mine.yaml").write_text(
+        "data: {name: german}\nworkers: 1\nattacks: {tableak_fedavg: {steps: 2, restarts: 1}}\n"
+    )
     command = ["attack", "mine.yaml", "--capture", "captures", "--output", "run"]
     assert main(command) == 2
     said = capsys.readouterr().err

@@ -1,10 +1,7 @@
 """Without the frameworks every module imports, and what needs one says which extra brings it."""
 
-import re
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
 
 import pytest
 
@@ -25,17 +22,3 @@ def test_a_missing_framework_is_named_with_its_extra(monkeypatch: pytest.MonkeyP
     nvflare_filter._capture_filter.cache_clear()
     with pytest.raises(UnsupportedError, match=r"needs NVFlare \(nvflare\): pip install 'lightleak\[nvflare\]'"):
         _ = nvflare_filter.CaptureFilter
-
-
-def test_flowers_environment_differs_only_in_what_flower_holds_back() -> None:
-    root = Path(__file__).parents[2]
-
-    def pins(name: str) -> dict[str, str]:
-        lines = (root / name).read_text("utf-8").splitlines()
-        return dict(line.lower().split("==") for line in lines if line and not line.startswith("#"))
-
-    ours, flowers = pins("constraints.txt"), pins("constraints-flower.txt")
-    needed = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
-    names = [re.split(r"[^A-Za-z0-9_-]", line)[0].lower() for line in needed]
-    assert {name for name in names if ours[name] != flowers[name]} == {"packaging", "rich"}
-    assert "flwr" in flowers and "flwr" not in ours

@@ -7,14 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 EXTRAS = {
-    "gandalf": "pytorch_tabular",
-    "provfl": "xgboost",
-    "inversion": "sklearn",
-    "tuning": "optuna",
-    "tracking": "mlflow",
+    "cluster": "ray",
     "dp": "opacus",
-    "images": "PIL",
+    "tracking": "mlflow",
+    "flower": "flwr",
     "nvflare": "nvflare",
+    "images": "PIL",
+    "scores": "sdmetrics",
 }
 """One package of every extra in ``all``."""
 

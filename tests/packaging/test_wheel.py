@@ -8,6 +8,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,10 +44,25 @@ def test_the_sdist_holds_what_a_packager_needs(built: Path) -> None:
     assert {*needed, "src/lightleak/py.typed", "tests/packaging/smoke.py", "configs/quickstart.yaml"} <= names
 
 
-def test_all_is_every_extra_of_users_but_flower() -> None:
+def test_all_is_every_extra_of_users() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     (everything,) = extras["all"]
     chosen = set(everything.removeprefix("lightleak[").removesuffix("]").split(","))
-    assert chosen == set(extras) - {"all", "dev", "docs", "flower"}
+    assert chosen == set(extras) - {"all", "dev", "docs"}
     code = (ROOT / "tests" / "packaging" / "smoke.py").read_text()
     assert all(f'    "{extra}": ' in code for extra in chosen), "the smoke test imports a package of every extra"
+
+
+def test_one_set_of_pins_satisfies_every_default_and_optional_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#"))
+    pins = {canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines)}
+    optional = [line for needs in project["optional-dependencies"].values() for line in needs]
+    needs = [Requirement(line) for line in [*project["dependencies"], *optional]]
+    unmet = [str(need) for need in needs if need.name != "lightleak" and not need.specifier.contains(_pin(need, pins))]
+    assert not unmet
+
+
+def _pin(need: Requirement, pins: dict[str, str]) -> str:
+    """The pinned version; xgboost is pinned under the name of its CPU build."""
+    return pins["xgboost-cpu" if need.name == "xgboost" else canonicalize_name(need.name)]

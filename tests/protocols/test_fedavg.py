@@ -16,9 +16,8 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.layout import EncodedLayout
 from lightleak.data.marginals import Marginals
-from lightleak.defenses.horizontal.defense import UpdateDefense
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.defenses.horizontal.no_defense import NoDefense
+from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols import fedsgd
 from lightleak.protocols.client_training import run_client
 from lightleak.protocols.fedavg import client_update, replay, require_replay
@@ -60,8 +59,6 @@ def test_one_epoch_of_one_batch_is_fedsgd(
     encoder: TableEncoder, rows: Rows, client: Client, name: str, training_mode: bool
 ) -> None:
     """-delta / learning rate is the gradient, up to the rounding of the weights (about 1e-8 of weights below 1)."""
-    if name == "gandalf":
-        pytest.importorskip("pytorch_tabular")
     training = LocalTraining(epochs=1, batch_size=20, learning_rate=0.5)
     update, truth = client(range(20), training, name=name, training_mode=training_mode)
     spec = NetworkSpec(name, 2, encoder.layout)

@@ -18,7 +18,7 @@ from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.layout import EncodedLayout
 from lightleak.data.partition import partition_dirichlet, partition_iid
 from lightleak.defenses.horizontal.defense import UpdateDefense
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols.client_training import row_order
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging, Round

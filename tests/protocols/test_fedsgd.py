@@ -30,8 +30,6 @@ def norm_layer(network: torch.nn.Module) -> torch.nn.Module:
 def test_update_is_the_gradient_of_the_mean_loss(
     encoder: TableEncoder, rows: Rows, name: str, training_mode: bool
 ) -> None:
-    if name == "gandalf":
-        pytest.importorskip("pytorch_tabular")
     spec = spec_of(encoder, name)
     network = build_network(spec, seed=1)
     inputs, labels = rows[0][:8], rows[1][:8]

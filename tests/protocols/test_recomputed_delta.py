@@ -11,7 +11,7 @@ import torch
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import replay, require_replay
 from lightleak.protocols.local_training import LocalTraining

@@ -9,7 +9,8 @@ import pytest
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
 from lightleak.core.results import flat as flat_settings
-from lightleak.report.budget import BASELINES, FILE_NAME, NOTHING_FOLLOWS, PROOFS_ALONE, WORK, budget, registered
+from lightleak.report.attacks import FILE_NAME, WORK, registered
+from lightleak.report.budget import BASELINES, NOTHING_FOLLOWS, PROOFS_ALONE, budget
 
 
 def published(attack: str) -> dict[str, str]:
@@ -77,7 +78,7 @@ def test_all_of_a_composed_attacks_stages_must_be_known() -> None:
     assert budget([Found("audit_max", whole)]).is_weak
 
 
-def test_the_file_of_published_budgets_is_current() -> None:
+def test_the_file_of_titles_and_published_budgets_is_current() -> None:
     """``python -m lightleak.cards`` writes it."""
     shipped = json.loads(files("lightleak.report").joinpath(FILE_NAME).read_text(encoding="utf-8"))
     assert shipped == registered()

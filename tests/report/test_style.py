@@ -2,6 +2,7 @@
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -114,3 +115,13 @@ def test_no_rule_gives_text_a_colour_of_its_own() -> None:
         if not value.startswith(("var(--", "inherit", "rgb(var(--tone))")) and "@page" not in selector
     ]
     assert [rule for rule in own if "@bottom" not in rule[0]] == []
+
+
+def test_every_class_of_the_style_sheet_is_used() -> None:
+    folder = files("lightleak.report")
+    sources = [path for path in Path(str(folder)).rglob("*") if path.suffix in (".py", ".j2")]
+    source = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    classes = {name for selector, _ in RULES for name in re.findall(r"\.([a-z][\w-]*)", selector)}
+    numbered = re.compile(r"(heat|shade|s)\d")
+    unused = [one for one in classes if not re.search(rf"[\"'\s]{one}[\"'\s]", source) and not numbered.fullmatch(one)]
+    assert unused == []

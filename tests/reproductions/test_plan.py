@@ -1,6 +1,8 @@
 """``--plan``: what would be run is printed, and nothing is."""
 
+import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,9 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.reproductions import plan
+from lightleak.reproductions.fedavg.preset import PRESETS
 from lightleak.reproductions.paper.values import load_paper_table
+from lightleak.reproductions.reproduction import CPU, Place, Work
 from lightleak.reproductions.settings import Selection
 
 
@@ -40,3 +44,39 @@ def test_facts_need_no_run_and_an_empty_selection_is_refused(capsys: pytest.Capt
     assert "nothing is run" in printed("tableak-table7", capsys)
     with pytest.raises(UsageError, match="nothing of tableak-table7 is left"):
         printed("tableak-table7", capsys, dataset="german")
+
+
+def steps(each: float, at: Place) -> list[dict[str, float]]:
+    for _ in range(10):
+        time.sleep(each)
+        at.report(1.0)
+    return [{"value": 1.0}]
+
+
+def test_a_long_pack_is_timed_by_the_progress_of_its_beginning(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    found = plan.pack_seconds(Work(["slow"], partial(steps, 0.2), 10.0), tmp_path, CPU, seconds=0.5)
+    assert 2.0 <= found < 3.0 and time.perf_counter() - began < 1.5
+    assert plan.pack_seconds(Work(["quick"], partial(steps, 0.01), 10.0), tmp_path, CPU, seconds=5.0) < 1.0
+
+
+@pytest.mark.parametrize("name", ["fedavg-table2", "fedavg-fig8", "thesis-table5.2", "tableak-fig13"])
+def test_work_of_every_sort_has_an_estimate(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "PROBE_SECONDS", 0.2)
+    if name == "tableak-fig13":
+        table = load_paper_table(name)
+        drawn = tuple(replace(cell, dataset="synthetic-d1-c1") for cell in table.drawn[:2])
+        monkeypatch.setattr(plan, "load_paper_table", lambda name: replace(table, drawn=drawn))
+    out = printed(name, capsys, batches=1)
+    assert "time  " in out and "left out" not in out
+
+
+def test_a_table_after_a_training_is_estimated_without_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "PROBE_SECONDS", 0.2)
+    monkeypatch.setitem(PRESETS, "digits", replace(PRESETS["digits"], rows=4, steps=3, clients_per_round=2))
+    out = printed("fedavg-table7", capsys, batches=1, attacks=("fedavg_fedsgd",))
+    assert out.count("attacks on images") > 1 and "trainings" in out and "time  " in out

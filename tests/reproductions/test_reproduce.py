@@ -15,6 +15,7 @@ from lightleak.experiments import campaign
 from lightleak.experiments.clients import Federation
 from lightleak.experiments.unit import run_pack
 from lightleak.reproductions import reproduce as module
+from lightleak.reproductions.comparison import load_comparison
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.reproduce import RUN_FILE, list_reproductions, reproduce
 from lightleak.reproductions.settings import Selection
@@ -31,7 +32,7 @@ def cell(mean: float = 60.0, std: float | None = 5.0, **coordinates: Any) -> Pap
 
 
 TABLE = PaperTable(
-    "made-table1",
+    "tableak-made1",
     "Nobody, 2026",
     "p. 1",
     "A made table",
@@ -44,16 +45,18 @@ TABLE = PaperTable(
         cell(attack="random", batch_size=3, metric="rmse", unit="deviations", mean=1.0),
     ),
     table=1,
-    run="fedsgd",
+    run="tableak.fedsgd.GradientAttacks",
 )
 
 
 @pytest.fixture(autouse=True)
 def made_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "load_paper_table", lambda name: {"made-table1": TABLE, "made-table2": FEDERATED}[name])
+    monkeypatch.setattr(
+        module, "load_paper_table", lambda name: {"tableak-made1": TABLE, "tableak-made2": FEDERATED}[name]
+    )
 
 
-def run(folder: Path, console: Console, name: str = "made-table1", **selection: Any) -> list[Any]:
+def run(folder: Path, console: Console, name: str = "tableak-made1", **selection: Any) -> list[Any]:
     return reproduce(name, Selection(**{"batches": 2, **selection}), folder, "cpu", 1, ["lightleak", "x"], console)
 
 
@@ -80,11 +83,30 @@ def test_folder_holds_results_and_comparison(tmp_path: Path, silent: Console) ->
         assert one.ours.mean == pytest.approx(scale * (part[0][name] + part[1][name]) / 2)
         assert {row["target"] for row in part} == {"mlp-3"} and {row["seed"] for row in part} == {0}
     page = (tmp_path / "run" / "comparison.md").read_text()
-    assert page.startswith("# made-table1: A made table")
+    assert page.startswith("# tableak-made1: A made table")
     assert "Made by `lightleak x`" in page and "| paper | ours |" in page
     assert "Random is that of the published code" in page and "GradInversion" not in page
     assert (tmp_path / "run" / "environment.json").is_file()
     assert not (tmp_path / "run" / "reconstructions").exists()
+
+
+def test_every_cell_is_a_typed_row_with_both_values(tmp_path: Path, silent: Console) -> None:
+    compared = run(tmp_path / "run", silent)
+    rows = load_comparison(tmp_path / "run")
+    assert [(row.table, row.paper, row.page, row.metric) for row in rows] == [
+        ("tableak-made1", "Nobody, 2026", "p. 1", one.cell.metric) for one in compared
+    ]
+    for row, one in zip(rows, compared, strict=True):
+        assert (row.value, row.n, row.low, row.high) == (one.ours.mean, 2, one.ours.low, one.ours.high)
+        assert row.printed == one.cell.mean and row.printed_error == pytest.approx(5 / math.sqrt(50))
+        assert row.cell["batch_size"] == one.cell.batch_size and row.attack == one.cell.attack
+        own = [
+            r
+            for r in rows_of(tmp_path / "run")
+            if r["attack"] == row.attack and r["labels"] == (one.cell.labels or "true")
+        ]
+        own = [r for r in own if r["batch_size"] == one.cell.batch_size]
+        assert row.seconds == pytest.approx(sum(r["seconds"] for r in own))
 
 
 def test_more_batches_and_attacks_add_to_a_folder(
@@ -144,7 +166,7 @@ def test_a_folder_takes_one_reproduction(tmp_path: Path, silent: Console) -> Non
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(UsageError, match="is not empty and holds no reproduction"):
         run(tmp_path / "mine", silent)
-    assert json.loads((tmp_path / "run" / RUN_FILE).read_text()) == {"name": "made-table1", "seeds": [0]}
+    assert json.loads((tmp_path / "run" / RUN_FILE).read_text()) == {"name": "tableak-made1", "seeds": [0]}
 
 
 @pytest.mark.parametrize(
@@ -160,14 +182,14 @@ def test_a_selection_of_nothing_is_refused(
 ) -> None:
     # The made baselines name no labels and so fit any: the selection must leave them out by another key.
     selection = {"attacks": ("tableak",), **selection}
-    with pytest.raises(UsageError, match="nothing of made-table1 is left to run with .*" + told.split(",")[0]):
+    with pytest.raises(UsageError, match="nothing of tableak-made1 is left to run with .*" + told.split(",")[0]):
         run(tmp_path / "run", silent, **selection)
     assert not (tmp_path / "run").exists()
 
 
 FEDERATED = replace(
     TABLE,
-    name="made-table2",
+    name="tableak-made2",
     cells=tuple(
         cell(attack="random", dataset="synthetic-d1-c1", batch_size=32, training_epochs=epoch) for epoch in (1, 2)
     ),
@@ -175,7 +197,7 @@ FEDERATED = replace(
 
 
 def test_epochs_are_rounds_of_the_federation(tmp_path: Path, silent: Console) -> None:
-    compared = run(tmp_path / "run", silent, name="made-table2", batches=2)
+    compared = run(tmp_path / "run", silent, name="tableak-made2", batches=2)
     rows = rows_of(tmp_path / "run")
     assert [(row["source"], row["epoch"], row["batch_size"]) for row in rows] == [
         ("training", e, 32) for e in (1, 1, 2, 2)
@@ -187,7 +209,7 @@ def test_epochs_are_rounds_of_the_federation(tmp_path: Path, silent: Console) ->
 def test_more_batches_than_clients_are_refused(tmp_path: Path, silent: Console) -> None:
     limit = Federation.clients
     with pytest.raises(UsageError, match=f"--batches must be at most {limit}, the clients of the federation; got 51"):
-        run(tmp_path / "run", silent, name="made-table2", batches=limit + 1)
+        run(tmp_path / "run", silent, name="tableak-made2", batches=limit + 1)
 
 
 def test_rank_correlation_is_over_batches() -> None:
@@ -203,9 +225,11 @@ def test_rank_correlation_is_over_batches() -> None:
 
 
 def test_list_prints_name_and_title(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(module, "paper_tables", lambda: ("made-table1", "made-table2"))
+    monkeypatch.setattr(module, "paper_tables", lambda: ("tableak-made1", "tableak-made2"))
     list_reproductions(Console(width=300))
-    assert capsys.readouterr().out.splitlines() == [f"{name:20}A made table" for name in ("made-table1", "made-table2")]
+    assert capsys.readouterr().out.splitlines() == [
+        f"{name:20}A made table" for name in ("tableak-made1", "tableak-made2")
+    ]
 
 
 def test_unknown_name_is_refused_with_the_closest(

@@ -2,9 +2,11 @@
 
 import json
 import pickle
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +14,19 @@ import pytest
 import torch
 
 from lightleak.core.errors import DataError
+from lightleak.experiments.engine import LocalEngine
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table, paper_tables
-from lightleak.reproductions.reproduce import KINDS, reproduction_of, reproductions
-from lightleak.reproductions.reproduction import CPU, Report, Reproduction, Rows, Stage, Work, run_stages
+from lightleak.reproductions.reproduce import reproduction_class, reproduction_of, reproductions
+from lightleak.reproductions.reproduction import CPU, Place, Reproduction, Row, Stage, Work, run_stages
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.tableak.studies import NetworkAccuracy
+from lightleak.reproductions.tableak.trainings import NetworkAccuracy
+from lightleak.reproductions.thesis.tables import ReleasedAudits
 
 TABLE = PaperTable("made", "Nobody", "p. 1", "Made", "m", "count", (PaperCell("m", "count", 3.0),), table=1)
 
 
-def square(number: int, folder: Path, device: torch.device, report: Report) -> list[dict[str, Any]]:
-    report(1.0)
+def square(number: int, at: Place) -> list[dict[str, Any]]:
+    at.report(1.0)
     return [{"dataset": "made", "metric": "m", "value": number**2}]
 
 
@@ -50,8 +54,11 @@ class Squares(Reproduction):
             Stage(sums),
         ]
 
-    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        return [row["value"] for row in rows]
+    def where(self, cell: PaperCell) -> Row:
+        return {"metric": "m"}
+
+    def column(self, cell: PaperCell) -> str:
+        return "value"
 
 
 def test_stages_build_on_each_other_and_missing_data_is_noted(tmp_path: Path) -> None:
@@ -85,16 +92,19 @@ def test_a_study_is_the_same_on_two_processes(tmp_path: Path, data_dir: Path) ->
     cell = PaperCell("test_accuracy", "percent", 80.0, dataset="german", network="linear")
     table = replace(load_paper_table("tableak-table9"), cells=(cell,))
     selection = Selection(batches=2, data_folder=str(data_dir))
-    alone, together = (
-        run_stages(NetworkAccuracy(table, selection), tmp_path / str(workers), workers, quiet=True)
-        for workers in (1, 2)
-    )
-    assert alone == together
+    alone = run_stages(NetworkAccuracy(table, selection), tmp_path / "alone", quiet=True)
+    with LocalEngine(CPU, 2) as engine:
+        assert run_stages(NetworkAccuracy(table, selection), tmp_path / "together", engine, quiet=True) == alone
 
 
-def test_every_table_names_a_kind_that_there_is() -> None:
+def test_every_table_names_a_class_and_every_class_is_used() -> None:
     named = {load_paper_table(name).run for name in paper_tables()}
-    assert named == set(KINDS)
+    found = {reproduction_class(str(name)) for name in named}
+    assert all(issubclass(one, Reproduction) and not isabstract(one) for one in found)
+    modules = {one.__module__ for one in found}
+    defined = {one for name in modules for one in vars(sys.modules[name]).values() if isinstance(one, type)}
+    concrete = {one for one in defined if issubclass(one, Reproduction) and not isabstract(one)}
+    assert concrete - found <= {ReleasedAudits}
 
 
 @pytest.mark.parametrize("name", [name for name in reproductions() if not name.startswith("tableak-table")])
@@ -106,6 +116,6 @@ def test_plans_travel_to_worker_processes_and_their_units_differ(name: str, tmp_
     for stage in reproduction_of(table, Selection(batches=1, data_folder=str(tmp_path)), CPU).stages():
         plan = partial(stage.plan, tmp_path)
         ids = [pack.ids for pack in plan(CPU)]
-        assert ids == [pack.ids for pack in pickle.loads(pickle.dumps(plan))(CPU)]
+        assert ids == [pickle.loads(pickle.dumps(pack)).ids for pack in plan(CPU)]
         units = [unit for pack in ids for unit in pack]
         assert len(set(units)) == len(units) > 0

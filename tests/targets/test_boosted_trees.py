@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import xgboost
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -15,8 +16,6 @@ from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets.boosted_trees import MAX_DEPTH, BoostedTrees, BoostedTreesConfig, check_trees, fit_boosted_trees
 from lightleak.targets.spec import NetworkSpec, build_network
-
-xgboost = pytest.importorskip("xgboost")
 
 ROWS, WIDTH, CLASSES = 400, 6, 3
 SMALL = {"rounds": 8, "depth": 4}
@@ -258,12 +257,6 @@ def test_wrong_use_is_named(fitted: BoostedTrees, rows: Tensor, labels: Tensor) 
 def test_settings_are_checked(setting: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         BoostedTreesConfig(**setting)
-
-
-def test_says_what_to_install(rows: Tensor, labels: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "xgboost", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'lightleak\[inversion\]'"):
-        fit_boosted_trees(rows, labels, CLASSES)
 
 
 def test_another_format_of_xgboost_is_noticed(rows: Tensor, labels: Tensor, monkeypatch: pytest.MonkeyPatch) -> None:

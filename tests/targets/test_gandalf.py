@@ -1,12 +1,9 @@
 """GANDALF against pytorch-tabular's own layers, and without pytorch-tabular."""
 
-import sys
-
 import pytest
 import torch
 from torch.func import vmap
 
-from lightleak.core.errors import UnsupportedError
 from lightleak.data.layout import EncodedLayout
 from lightleak.targets.gandalf import GANDALF, t_softmax
 from lightleak.targets.normalization import BatchNorm1d
@@ -38,7 +35,8 @@ def test_t_softmax_maps_over_stacked_thresholds() -> None:
 
 
 def test_t_softmax_has_values_and_derivatives_of_pytorch_tabular() -> None:
-    activations = pytest.importorskip("pytorch_tabular.models.common.layers.activations")
+    from pytorch_tabular.models.common.layers import activations
+
     scores = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
     t = torch.rand(3, 1, dtype=torch.float64, requires_grad=True)
     weights = torch.randn(3, 7, dtype=torch.float64)
@@ -54,7 +52,6 @@ def test_t_softmax_has_values_and_derivatives_of_pytorch_tabular() -> None:
 
 @pytest.mark.parametrize("training", [True, False])
 def test_one_hot_rows_give_pytorch_tabulars_logits(layout: EncodedLayout, training: bool) -> None:
-    pytest.importorskip("pytorch_tabular")
     from pytorch_tabular.models.gandalf.gandalf import GANDALFBackbone
 
     network = GANDALF(layout, n_classes=3, stages=3).train(training)
@@ -72,7 +69,6 @@ def test_one_hot_rows_give_pytorch_tabulars_logits(layout: EncodedLayout, traini
 
 
 def test_its_batch_norm_is_ours(layout: EncodedLayout) -> None:
-    pytest.importorskip("pytorch_tabular")
     network = GANDALF(layout, n_classes=2)
     norms = [module for module in network.modules() if isinstance(module, torch.nn.BatchNorm1d)]
     assert [type(norm) for norm in norms] == [BatchNorm1d]
@@ -80,7 +76,6 @@ def test_its_batch_norm_is_ours(layout: EncodedLayout) -> None:
 
 @pytest.mark.parametrize("categorical", [True, False])
 def test_layouts_of_one_kind(layout: EncodedLayout, categorical: bool) -> None:
-    pytest.importorskip("pytorch_tabular")
     from lightleak.data.layout import Block
 
     pure = EncodedLayout((Block("a", 0, 3, True), Block("b", 3, 5, True))) if categorical else layout.of_numerical(5)
@@ -88,15 +83,8 @@ def test_layouts_of_one_kind(layout: EncodedLayout, categorical: bool) -> None:
 
 
 def test_the_unknown_category_gets_no_gradient(layout: EncodedLayout) -> None:
-    pytest.importorskip("pytorch_tabular")
     network = GANDALF(layout, n_classes=2)
     network(torch.randn(4, layout.width)).sum().backward()
     for embedding in network.embedding.cat_embedding_layers:
         assert embedding.weight.grad[0].abs().max() == 0
         assert embedding.weight.grad[1:].abs().max() > 0
-
-
-def test_absence_of_pytorch_tabular_is_named(layout: EncodedLayout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pytorch_tabular.models.gandalf.gandalf", None)
-    with pytest.raises(UnsupportedError, match=r"needs pytorch-tabular.*pip install 'lightleak\[gandalf\]'"):
-        GANDALF(layout, n_classes=2)

@@ -8,7 +8,8 @@ from typing import Any
 import optuna
 import pytest
 
-from lightleak.tuning.study import JOURNAL, SharedStudy
+from lightleak.tuning.storage import JOURNAL
+from lightleak.tuning.study import Study
 
 dashboard = pytest.importorskip("optuna_dashboard")
 
@@ -24,11 +25,11 @@ def get(application: Any, path: str) -> Any:
 
 
 def test_the_dashboard_shows_every_trial_of_a_journal(tmp_path: Path, tiny_study: Any) -> None:
-    study = SharedStudy(tiny_study(), tmp_path / "study")
-    while not study.is_over:
-        with study.next_trial() as begun:
-            trial, values = begun
-            study.tell(trial, [values["attacks.tableak.learning_rate"]])
+    (tmp_path / "study").mkdir()
+    study = Study(tiny_study(), tmp_path / "study")
+    while (asked := study.ask()) is not None:
+        trial, values = asked
+        study.tell(trial.number, [values["attacks.tableak.learning_rate"]])
     backend = optuna.storages.journal.JournalFileBackend(str(tmp_path / "study" / JOURNAL))
     application = dashboard.wsgi(optuna.storages.JournalStorage(backend))
     (summary,) = get(application, "/api/studies")["study_summaries"]

@@ -9,11 +9,12 @@ import torch
 
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.load import parse_config
 from lightleak.tuning import held_out
 from lightleak.tuning.held_out import HELD_OUT_SEED, compare, held_out_tree
 from lightleak.tuning.objective import ObjectiveConfig
 from lightleak.tuning.run import run_tune
-from lightleak.tuning.trial import load_trial, trial_tree
+from lightleak.tuning.trial import trial_tree
 
 
 def test_what_is_held_out_depends_on_the_kind_of_audit() -> None:
@@ -32,8 +33,8 @@ def test_what_is_held_out_depends_on_the_kind_of_audit() -> None:
 def test_networks_and_starts_are_others_and_test_rows_the_same(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study()
     tree = trial_tree(config, {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1})
-    chosen = load_trial(tree, tmp_path / "a.yaml")
-    reported = load_trial(held_out_tree(tree, 3), tmp_path / "b.yaml")
+    chosen = parse_config(tree)
+    reported = parse_config(held_out_tree(tree, 3))
     one, other = prepare_experiment(chosen), prepare_experiment(reported)
     assert one.table.test.equals(other.table.test) and one.table.train.equals(other.table.train)
     pairs = zip(plan_units(chosen, one, tmp_path), plan_units(reported, other, tmp_path), strict=True)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from lightleak.core.errors import UsageError
-from lightleak.tuning.pruning import TrialPruning
+from lightleak.tuning.pruning import JudgedTrial, TrialPruning
 
 
 class Scripted(lightning.LightningModule):
@@ -44,8 +44,8 @@ class Scripted(lightning.LightningModule):
 class Told:
     """A trial that keeps what it is told and gives up after ``stop_at``."""
 
-    def __init__(self, stop_at: int | None = None, number: int = 0) -> None:
-        self.stop_at, self.number = stop_at, number
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at = stop_at
         self.reports: list[tuple[int, float]] = []
 
     def report(self, value: float, step: int) -> None:
@@ -132,18 +132,22 @@ def test_a_value_that_is_not_finite_prunes_and_is_not_reported(value: float) -> 
         pruning.raise_if_pruned()
 
 
-@pytest.mark.parametrize("takes_over", [False, True])
-def test_a_resumed_training_reports_no_epoch_twice(tmp_path: Path, takes_over: bool) -> None:
+def test_a_resumed_training_reports_every_epoch(tmp_path: Path) -> None:
     scores = [0.5, 0.25, 0.125, 0.0625]
-    first = Told(number=3)
-    before = Scripted(scores)
-    trainer = fit(before, TrialPruning(first, "val/score"), max_epochs=2)
+    first, second = Told(), Told()
+    trainer = fit(Scripted(scores), TrialPruning(first, "val/score"), max_epochs=2)
     trainer.save_checkpoint(tmp_path / "last.ckpt")
-    trial = Told(number=7) if takes_over else first
-    fit(Scripted(scores), TrialPruning(trial, "val/score"), max_epochs=4, resume=tmp_path / "last.ckpt")
-    # The trial that takes over is told what the other was told, each once.
-    assert trial.reports == list(enumerate(scores, start=1))
-    assert len(first.reports) == (2 if takes_over else 4)
+    fit(Scripted(scores), TrialPruning(second, "val/score"), max_epochs=4, resume=tmp_path / "last.ckpt")
+    assert first.reports == list(enumerate(scores[:2], start=1))
+    assert second.reports == list(enumerate(scores, start=1)), "Optuna ignores what it was told before"
+
+
+def test_reports_of_a_resumed_trial_are_repeated_without_a_warning() -> None:
+    trial = optuna.create_study().ask()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            JudgedTrial(trial).report(0.5, 1)
 
 
 def test_a_monitor_that_is_not_logged_is_refused_with_what_is() -> None:
@@ -165,12 +169,9 @@ def test_a_monitor_that_is_not_logged_is_refused_with_what_is() -> None:
         (Told(), {"val_check_interval": 0.5}, "val_check_interval must be 1.0 .* got 0.5 and 1"),
         (Told(), {"val_check_interval": 1}, "val_check_interval must be 1.0 .* got 1 and 1"),
         (Told(), {"val_check_interval": 2, "check_val_every_n_epoch": None}, "got 2 and None"),
-        (None, {}, "TrialPruning needs its trial on rank 0, got None"),
     ],
 )
-def test_settings_that_cannot_work_are_refused_at_the_start(
-    trial: Told | None, options: dict[str, Any], message: str
-) -> None:
+def test_settings_that_cannot_work_are_refused_at_the_start(trial: Told, options: dict[str, Any], message: str) -> None:
     model = Scripted([0.5])
     with pytest.raises(UsageError, match=message):
         fit(model, TrialPruning(trial, "val/score"), **options)

@@ -1,4 +1,4 @@
-"""A whole study by the command: what it leaves, that it is resumed, and that a killed worker costs nothing."""
+"""A whole study by the command: what it leaves, that it is resumed, and that kills cost nothing."""
 
 import json
 import os
@@ -6,10 +6,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pandas as pd
 import pytest
 import torch
@@ -18,8 +19,9 @@ from lightleak.cli import main
 from lightleak.core.errors import UsageError
 from lightleak.experiments.load import load_config
 from lightleak.tuning.config import load_tune_config
-from lightleak.tuning.run import run_tune
-from lightleak.tuning.study import RESUMED, SharedStudy
+from lightleak.tuning.run import opened_study, run_tune
+from lightleak.tuning.storage import JOURNAL, open_storage
+from lightleak.tuning.study import STUDY_NAME, WORKER
 
 
 @pytest.fixture
@@ -112,9 +114,9 @@ def test_a_study_that_cannot_be_leaves_no_folder(tmp_path: Path, tiny_study: Any
 def test_an_interrupted_study_reports_what_is_there_and_goes_on(
     tmp_path: Path, tiny_study: Any, silent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lightleak.tuning import worker
+    from lightleak.tuning import trial_pack
 
-    real, calls = worker.run_trial, []
+    real, calls = trial_pack.run_trial, []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(1)
@@ -122,7 +124,7 @@ def test_an_interrupted_study_reports_what_is_there_and_goes_on(
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(worker, "run_trial", interrupted)
+    monkeypatch.setattr(trial_pack, "run_trial", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_tune(tiny_study(), tmp_path / "study", workers=1, console=silent)
     assert [row["state"] for row in rows(tmp_path / "study")] == ["complete", "complete", "running"]
@@ -149,35 +151,63 @@ def test_one_thread_a_trial_and_the_number_is_given_back(tmp_path: Path, tiny_st
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_no_trial_and_none_is_counted_twice(tmp_path: Path, write_study: Any) -> None:
-    file = write_study(study__budget={"restart_steps": 3000}, study__trials=6, study__held_out=0)
-    folder = tmp_path / "study"
+def test_kills_cost_no_trial_and_none_is_counted_twice(tmp_path: Path, write_study: Any, silent: Any) -> None:
+    """First a worker is killed, then the driver; the resumed study is that of one process without a kill."""
+    file = write_study(
+        study__budget={"restart_steps": 3000}, study__trials=5, study__held_out=0, study__sampler="random"
+    )
+    folder, whole = tmp_path / "study", tmp_path / "whole"
     arguments = [sys.executable, "-m", "lightleak", "tune", str(file), "--output", str(folder), "--workers", "2"]
     process = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        victim = _kill_a_worker_in_a_trial(load_tune_config(file), folder)
-        output, _ = process.communicate(timeout=240)
+        killed = _worker_in_a_trial(folder)
+        os.kill(killed, signal.SIGKILL)
+        assert _worker_in_a_trial(folder, other_than=killed) and process.poll() is None
     finally:
         process.kill()
-    assert process.returncode == 0, output
-    study = SharedStudy(load_tune_config(file), folder)
-    assert Counter(trial.state.name for trial in study.trials) == {"COMPLETE": 6}
-    (resumed,) = [trial for trial in study.trials if trial.user_attrs.get(RESUMED)]
-    assert not resumed.user_attrs["worker"].endswith(f" {victim}")
+        process.wait()
+    for place in (folder, whole):
+        run_tune(load_tune_config(file), place, workers=1, console=silent)
+    assert [row["state"] for row in rows(folder)] == ["complete"] * 5
+    compared = ("trial", "parameters", "values", "is_best")
+    found, expected = ([{key: row[key] for key in compared} for row in rows(place)] for place in (folder, whole))
+    assert found == expected
 
 
-def _kill_a_worker_in_a_trial(config: Any, folder: Path) -> int:
-    """End one of the workers by SIGKILL while it is in a trial; its process id."""
+def _worker_in_a_trial(folder: Path, other_than: int = 0) -> int:
+    """Process id of a worker that runs a trial."""
     until = time.monotonic() + 200
     while time.monotonic() < until:
-        if (folder / "journal.log").is_file():
-            for trial in SharedStudy(config, folder).trials:
-                if trial.state.name == "RUNNING" and "worker" in trial.user_attrs and trial.params:
-                    pid = int(trial.user_attrs["worker"].split()[-1])
-                    os.kill(pid, signal.SIGKILL)
-                    return pid
+        if (folder / JOURNAL).is_file():
+            with suppress(KeyError):  # no study yet
+                study = optuna.load_study(study_name=STUDY_NAME, storage=open_storage(str(folder / JOURNAL)))
+                running = [trial.user_attrs for trial in study.trials if trial.state.name == "RUNNING"]
+                pids = {int(attributes[WORKER].split()[-1]) for attributes in running if WORKER in attributes}
+                if pids - {other_than}:
+                    return min(pids - {other_than})
         time.sleep(0.05)
     raise AssertionError("no worker began a trial")
+
+
+def test_a_study_in_use_is_refused_with_its_holder(tmp_path: Path, tiny_study: Any, silent: Any) -> None:
+    with (
+        opened_study(tmp_path / "study", tiny_study()),
+        pytest.raises(UsageError, match=f"in use by process {os.getpid()}"),
+    ):
+        run_tune(tiny_study(), tmp_path / "study", workers=1, console=silent)
+
+
+@pytest.mark.slow
+def test_a_study_on_ray_is_that_of_this_machine(tmp_path: Path, write_study: Any, silent: Any) -> None:
+    for engine in ("local", "ray"):
+        changes = {"study__pruner": "median", "study__report_every": 1, "study__trials": 3, "study__held_out": 0}
+        config = load_tune_config(write_study(**changes), {"engine": engine})
+        run_tune(config, tmp_path / engine, workers=1, console=silent)
+    local, ray = (json.loads((tmp_path / engine / "results.json").read_text()) for engine in ("local", "ray"))
+    for found in (local, ray):
+        for row in found["rows"]:
+            assert row.pop("seconds") > 0 and row.pop("worker")
+    assert local == ray and all(row["intermediate"] for row in ray["rows"])
 
 
 @pytest.mark.parametrize(("redact", "kept"), [(True, {"observation", "last.ckpt"}), ("all", set())])

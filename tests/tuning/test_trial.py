@@ -12,29 +12,30 @@ from lightleak.core.errors import UsageError
 from lightleak.experiments import campaign
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.load import parse_config
 from lightleak.tuning import budget as budgets
 from lightleak.tuning import trial as trials
 from lightleak.tuning.budget import steps_within, with_steps
 from lightleak.tuning.config import BudgetConfig
 from lightleak.tuning.held_out import held_out_tree
-from lightleak.tuning.trial import check_trial, load_trial, run_trial, settled, trial_folder, trial_tree
+from lightleak.tuning.trial import check_trial, run_trial, trial_folder, trial_tree, with_measured_steps
 
 VALUES = {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1}
 
 
-def clients(tree: dict[str, Any], file: Path) -> list[torch.Tensor]:
+def clients(tree: dict[str, Any], folder: Path) -> list[torch.Tensor]:
     """Rows of the fresh clients of an audit, one tensor each."""
-    config = load_trial(tree, file)
-    units = plan_units(config, prepare_experiment(config), file.parent / "none")
+    config = parse_config(tree)
+    units = plan_units(config, prepare_experiment(config), folder / "none")
     return [truth.inputs for unit in units if unit.attack == "random" for _, truth in [unit.observe()] if truth]
 
 
 def test_validation_and_held_out_clients_share_no_row(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study(initial__batches=30, data__options={"n_discrete": 2, "n_continuous": 2, "n_rows": 300})
     tree = trial_tree(config, VALUES)
-    validation = torch.cat(clients(tree, tmp_path / "a.yaml"))
-    held_out = torch.cat(clients(held_out_tree(tree, 30), tmp_path / "b.yaml"))
-    seed = torch.cat(clients(held_out_tree({**tree, "seed": 5}, 30), tmp_path / "c.yaml"))
+    validation = torch.cat(clients(tree, tmp_path))
+    held_out = torch.cat(clients(held_out_tree(tree, 30), tmp_path))
+    seed = torch.cat(clients(held_out_tree({**tree, "seed": 5}, 30), tmp_path))
     for others in (held_out, seed):  # continuous columns tell rows apart
         assert not (validation[:, None] == others[None]).all(-1).any()
     assert len(torch.unique(held_out, dim=0)) > 60, "clients of the held-out rows draw from most of them"
@@ -64,7 +65,7 @@ def test_a_budget_of_seconds_counts_what_steps_cost(
 
     config = tiny_study(study__budget={"seconds": 12.0})
     tree = trial_tree(config, VALUES)
-    loaded = load_trial(tree, tmp_path / "t.yaml")
+    loaded = parse_config(tree)
     unit = plan_units(loaded, prepare_experiment(loaded), tmp_path / "none")[0]
     monkeypatch.setattr(budgets.ATTACKS, "get", lambda _: Attack)
     monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
@@ -72,14 +73,12 @@ def test_a_budget_of_seconds_counts_what_steps_cost(
     assert steps_within(unit, 0.1, torch.device("cpu")) == 1
 
 
-def test_measured_steps_are_kept_for_whoever_goes_on(
-    tmp_path: Path, tiny_study: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_steps_are_measured_once(tmp_path: Path, tiny_study: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     config = tiny_study(study__budget={"seconds": 1.0})
     tree = trial_tree(config, VALUES)
     for measured in (17, 99):
         monkeypatch.setattr(trials, "steps_within", lambda *_, n=measured: n)
-        assert settled(config.study, tree, tmp_path / "trial")["attacks"]["tableak"]["steps"] == 17
+        assert with_measured_steps(config.study, tree, tmp_path / "trial")["attacks"]["tableak"]["steps"] == 17
 
 
 @pytest.mark.parametrize("initial", [{"batch_sizes": [4, 5], "batches": 2}, {"batches": 0}])
@@ -96,30 +95,35 @@ def test_folders_are_told_apart_by_settings_alone(tmp_path: Path, tiny_study: An
     assert trial_folder(tmp_path, trial_tree(config, {**VALUES, "attacks.tableak.restarts": 4})) != one
 
 
-def test_the_pruner_is_told_the_mean_so_far_and_stops_the_trial(tmp_path: Path, tiny_study: Any) -> None:
+class Told:
+    """A trial that keeps what is reported, and is pruned at a step."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.stop_at = stop_at
+        self.reports: list[tuple[int, float]] = []
+
+    def report(self, value: float, step: int) -> None:
+        self.reports.append((step, value))
+
+    def should_prune(self) -> bool:
+        return self.reports[-1][0] == self.stop_at
+
+
+def test_the_mean_so_far_is_reported_and_a_pruned_trial_stops(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study(study__report_every=1, study__pruner="median", initial__batches=4)
-    tree = trial_tree(config, VALUES)
-    told: list[tuple[int, float]] = []
-    (value,) = run_trial(config.study, tree, tmp_path / "whole", lambda *report: told.append(report))
-    assert [step for step, _ in told] == [1, 2, 3], "after the last client there is nothing to be saved"
+    tree, trial = trial_tree(config, VALUES), Told()
+    (value,) = run_trial(config.study, tree, tmp_path / "whole", trial)
+    assert [step for step, _ in trial.reports] == [1, 2, 3], "after the last client there is nothing to be saved"
     accuracies = [
         json.loads((tmp_path / "whole" / "units" / f"tableak-initial-b4-{i:03d}.json").read_text())["cell_accuracy"]
         for i in range(4)
     ]
     means = [sum(accuracies[:n]) / n for n in (1, 2, 3, 4)]
-    assert [mean for _, mean in told] == pytest.approx(means[:3]) and value == pytest.approx(means[3])
-
-    class Stopped(Exception):
-        pass
-
-    def stop(step: int, value: float) -> None:
-        if step == 2:
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        run_trial(config.study, tree, tmp_path / "stopped", stop)
+    assert [mean for _, mean in trial.reports] == pytest.approx(means[:3]) and value == pytest.approx(means[3])
+    with pytest.raises(TrialPruned):
+        run_trial(config.study, tree, tmp_path / "stopped", Told(stop_at=2))
     assert len(list((tmp_path / "stopped" / "units").iterdir())) == 4, "two clients, two attacks"
-    (again,) = run_trial(config.study, tree, tmp_path / "stopped", lambda *_: None)
+    (again,) = run_trial(config.study, tree, tmp_path / "stopped")
     assert again == value, "what was stopped goes on to the same value"
 
 
@@ -128,9 +132,9 @@ def test_a_trial_that_was_killed_does_only_what_is_left(
 ) -> None:
     config = tiny_study()
     tree = trial_tree(config, VALUES)
-    first = run_trial(config.study, tree, tmp_path / "trial", lambda *_: None)
+    first = run_trial(config.study, tree, tmp_path / "trial")
     monkeypatch.setattr(campaign, "run_pack", lambda *_: pytest.fail("nothing is left to do"))
-    assert run_trial(config.study, tree, tmp_path / "trial", lambda *_: None) == first
+    assert run_trial(config.study, tree, tmp_path / "trial") == first
 
 
 TRAINED = {
@@ -144,7 +148,7 @@ TRAINED = {
 def test_a_training_and_the_attack_on_it_are_judged_together(tmp_path: Path, tiny_study: Any) -> None:
     both = [{"metric": "val/accuracy"}, {"metric": "leakage", "direction": "minimize", "where": {"attack": "tableak"}}]
     config = tiny_study(**TRAINED, study__objectives=both)
-    accuracy, leakage = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", lambda *_: None)
+    accuracy, leakage = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial")
     assert 0 <= accuracy <= 1 and -1 <= leakage <= 1
     assert len(list((tmp_path / "trial" / "captures").iterdir())) == 2
 
@@ -152,39 +156,28 @@ def test_a_training_and_the_attack_on_it_are_judged_together(tmp_path: Path, tin
 def test_captures_beside_fresh_clients_judge_nothing(tmp_path: Path, tiny_study: Any) -> None:
     """They come from all training rows, the held-out clients' among them."""
     config = tiny_study(training={"epochs": 1, "batch_size": 16}, capture={"epochs": [0], "per_epoch": 2})
-    run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", lambda *_: None)
+    run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial")
     assert len(list((tmp_path / "trial" / "captures").iterdir())) == 2
     assert all("initial" in file.name for file in (tmp_path / "trial" / "units").iterdir())
 
 
 def test_a_pruned_training_is_not_taken_for_a_finished_one(tmp_path: Path, tiny_study: Any) -> None:
-    class Trial:
-        number, stops = 3, True
-
-        def __init__(self) -> None:
-            self.told: list[int] = []
-
-        def report(self, value: float, step: int) -> None:
-            self.told.append(step)
-
-        def should_prune(self) -> bool:
-            return self.stops
-
     config = tiny_study(**{**TRAINED, "training": {"epochs": 3, "batch_size": 16}}, study__objectives="val/accuracy")
-    tree, first, second = trial_tree(config, VALUES), Trial(), Trial()
+    tree, first, second = trial_tree(config, VALUES), Told(stop_at=1), Told()
     with pytest.raises(TrialPruned):
-        run_trial(config.study, tree, tmp_path / "trial", lambda *_: None, first)
-    assert first.told == [1] and not (tmp_path / "trial" / "training.json").exists()
-    second.stops, second.number = False, 4
-    (value,) = run_trial(config.study, tree, tmp_path / "trial", lambda *_: None, second)
-    assert second.told == [1, 2, 3], "the second of the same settings goes on, and tells what the first had reached"
-    (whole,) = run_trial(config.study, tree, tmp_path / "whole", lambda *_: None)
+        run_trial(config.study, tree, tmp_path / "trial", first)
+    assert [step for step, _ in first.reports] == [1] and not (tmp_path / "trial" / "training.json").exists()
+    (value,) = run_trial(config.study, tree, tmp_path / "trial", second)
+    assert [step for step, _ in second.reports] == [1, 2, 3], (
+        "the second of the same settings goes on, and tells what the first had reached"
+    )
+    (whole,) = run_trial(config.study, tree, tmp_path / "whole")
     assert value == whole
 
 
 def test_a_training_alone_attacks_nothing(tmp_path: Path, tiny_study: Any) -> None:
     config = tiny_study(**TRAINED, study__objectives="val/loss")
-    (loss,) = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial", lambda *_: None)
+    (loss,) = run_trial(config.study, trial_tree(config, VALUES), tmp_path / "trial")
     assert loss > 0 and not (tmp_path / "trial" / "units").exists()
 
 

@@ -139,7 +139,7 @@ class RandomBaseline(UpdateAttack):
         return math.inf if chosen == "modal" else float(chosen)
 
     def _tables(self, update: ClientUpdate) -> tuple[TableEncoder, Marginals]:
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         if update.marginals is None:
             return encoder, statistics_marginals(encoder)
         marginals = Marginals.from_dict(update.marginals)

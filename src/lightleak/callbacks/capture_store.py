@@ -71,7 +71,7 @@ def load_update(folder: Path) -> ClientUpdate:
         if is_image_state(update.encoder):
             ImageScale.from_state(update.encoder)
             return update
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         if spec.layout != encoder.layout:
             raise ObservationError("the columns of the network (layout) are not those of the encoder (schema)")
         if update.marginals is not None:

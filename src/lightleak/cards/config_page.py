@@ -8,6 +8,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from lightleak.cards.docstrings import read_docstring
 from lightleak.cards.markdown import as_cell, as_table
 from lightleak.cards.settings import default_of, in_yaml
+from lightleak.core.bounds import Bounds, bounds_of
 from lightleak.experiments.registry import KINDS
 from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
@@ -79,7 +80,8 @@ def keys_of(config: Any, prefix: str = "") -> Iterator[Key]:
         if is_dataclass(hint):
             yield from keys_of(default if is_dataclass(default) else hint, f"{name}.")
             continue
-        yield Key(name, type_of(hint), in_yaml(default), meanings.get(field.name, ""))
+        kind_words = limited(type_of(hint), bounds_of(field))
+        yield Key(name, kind_words, in_yaml(default), meanings.get(field.name, ""))
         entries = [part for part in get_args(hint) if is_dataclass(part)]
         for entry in entries:
             yield from keys_of(entry, f"{name}[].")
@@ -101,6 +103,20 @@ def type_of(hint: Any) -> str:
     if origin is dict or is_dataclass(hint):
         return "mapping"
     return WORDS.get(hint, "text")
+
+
+def limited(kind: str, bounds: Bounds | None) -> str:
+    """Return a type in words with the limits that its field declares.
+
+    >>> limited("whole number", Bounds(ge=0)), limited("list of text", Bounds(choices=("C1", "C2"), distinct=True))
+    ('whole number, at least 0', 'list of `C1` or `C2`, distinct')
+    """
+    if bounds is None:
+        return kind
+    if bounds.choices and "text" in kind:
+        kind = kind.replace("text", " or ".join(f"`{choice}`" for choice in bounds.choices))
+    extra = [bounds.words(), "distinct" if bounds.distinct else "", "not empty" if bounds.some else ""]
+    return ", ".join([kind, *filter(None, extra)])
 
 
 def _old_names() -> str:

@@ -39,6 +39,8 @@ def _run(arguments: list[str], console: Console, termination: Termination) -> in
             raise UsageError(unknown_word(rest[0], arguments, parsed))
         folder = parsed.output_folder(parsed) if hasattr(parsed, "output_folder") else None
         command = parsed.command
+        if folder is not None and command != "audit" and not detect_ranks().leads:
+            return DONE  # a launcher's first process does the work
         with private_files() if folder is not None else nullcontext():
             code = parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
         return DONE if code is None else int(code)

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.errors import UsageError
+from lightleak.core.results import FILE_NAME, NONE, read_results
 from lightleak.report.intervals import Estimate, estimate, paired_difference
 
 Row = Mapping[str, Any]
-
-RESULTS = "results.json"
 
 CONDITION = (
     *("dataset", "target", "evaluation", "protocol", "batch_size", "local_epochs", "local_batches"),
@@ -35,7 +34,7 @@ KEYS = ("unit", *CONDITION, *REPETITION, AVERAGED)
 """Columns of the CSV file that name an observation."""
 
 METHOD = ("attack", "label", "variant", "labels", "latent_search", "setting")
-"""Keys that tell one attack of the run from another."""
+"""Keys that distinguish the attacks of a run."""
 
 WITHOUT_COLUMN = {"class": "all"}
 """Value of a key that the CSV file has no column for, where a run has rows for each of several."""
@@ -57,7 +56,7 @@ class Compared:
     Attributes:
         condition: what all its observations share, of the keys in `CONDITION`.
         method: name of the user's method.
-        attack: the attack of the run, with what tells it from others of the same name.
+        attack: the attack of the run, with what distinguishes it from others of the same name.
         metric: name of the score.
         own: mean of the user's method.
         ours: mean of the attack, on the same observations.
@@ -123,15 +122,9 @@ def compare_with(folder: Path, file: Path) -> list[Compared]:
 
 
 def _read_rows(folder: Path) -> list[Row]:
-    try:
-        rows = json.loads((folder / RESULTS).read_text(encoding="utf-8"))["rows"]
-    except FileNotFoundError as error:
-        raise UsageError(f"{folder} is no run folder: it has no {RESULTS}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{folder / RESULTS} cannot be read: {type(error).__name__}: {error}") from error
-    found: list[Row] = [row for row in rows if isinstance(row, dict) and row.get("attack") not in (None, "none")]
+    found: list[Row] = [row.to_dict() for row in read_results(folder) if row.attack != NONE]
     if not found:
-        raise UsageError(f"{folder / RESULTS} has no row of an attack; name the folder of an audit")
+        raise UsageError(f"{folder / FILE_NAME} has no row of an attack; name the folder of an audit")
     return found
 
 
@@ -223,7 +216,7 @@ def _matched(line: _Line, rows: Sequence[Row]) -> list[Row]:
     if differing:
         raise UsageError(
             f"line {line.number} ({said}) matches several observations, which differ in {', '.join(differing)}: add "
-            f"{'this column' if len(differing) == 1 else 'columns that tell them apart'}"
+            f"{'this column' if len(differing) == 1 else 'columns that distinguish them'}"
         )
     return found
 
@@ -247,7 +240,7 @@ def _some(values: Sequence[str], most: int = 8) -> str:
 
 
 def _by_attack(matched: Iterable[Row], rows: Iterable[Row]) -> dict[str, list[Row]]:
-    """Return the rows of one observation by attack; the name says what tells it from others in the same condition."""
+    """Return the rows of one observation by attack, with what distinguishes it from others in the same condition."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in matched:
         groups[_values(row, METHOD)].append(row)

@@ -5,6 +5,7 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +14,9 @@ from rich.table import Table
 from lightleak.cli.arguments import PDF
 from lightleak.cli.exit_codes import DONE, FAILED
 from lightleak.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from lightleak.experiments.settings import EngineName
 
 
 def report(
@@ -63,7 +67,8 @@ def doctor(
     if parsed.json is not None:
         _check_file("--json", parsed.json, (".json",), "findings", are_findings)
     with console.status("examining; imports take the longest"):
-        findings = examine(parsed.data, parsed.output)
+        engine: EngineName = "ray" if parsed.ray_address else parsed.engine
+        findings = examine(parsed.data, parsed.output, engine, parsed.ray_address)
     print_findings(findings, console)
     if parsed.json is not None:
         write_findings(findings, parsed.json)

@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
     attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_attack_folder)
 
-    tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to join or resume")
+    tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to resume")
     tune.add_argument("config", type=_config, help="YAML config with searches in place of values and a section 'study'")
     tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
     tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
@@ -84,10 +84,12 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--workers", type=int, default=0, help="attacks run at once on a CPU (default: one per core)"
     )
+    reproduce.add_argument("--engine", choices=["local", "ray"], default="local", help="where attacks run")
+    reproduce.add_argument("--ray-address", help="Ray cluster (default: RAY_ADDRESS, or Ray on this machine)")
     reproduce.add_argument("--data", help="folder with one subfolder of raw files per dataset")
     reproduce.add_argument("--output", type=_path, help="run folder (default: runs/<name>)")
     reproduce.add_argument(
-        "--plan", action="store_true", help="print what would be run and the time of attacks; run nothing"
+        "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
     )
     reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduce_folder)
 
@@ -152,6 +154,10 @@ def build_parser() -> argparse.ArgumentParser:
     doctor.add_argument(
         "--output", type=_path, default=Path("runs"), metavar="FOLDER", help="where runs are to be kept"
     )
+    doctor.add_argument(
+        "--engine", choices=["local", "ray"], default="local", help="ray: check the nodes of a Ray cluster as well"
+    )
+    doctor.add_argument("--ray-address", help="of the cluster (default: RAY_ADDRESS, or Ray on this machine)")
     doctor.add_argument("--json", type=_path, metavar="FILE", help="write the findings to this .json file as well")
     doctor.set_defaults(run=pages.doctor, takes_settings=False)
 

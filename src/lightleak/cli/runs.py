@@ -23,12 +23,10 @@ def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: li
     if parsed.config is None and parsed.resume is None:
         raise UsageError("audit needs either a config or --resume DIR; see lightleak audit --help")
     if parsed.resume is not None:
-        if rest:
-            raise UsageError(f"--resume takes its settings from the run folder; remove {rest[0]!r}")
         if parsed.output is not None:
             raise UsageError("--resume continues in its own folder; remove --output")
-        config = resumed_config(folder)
-        if parsed.config is not None and load_config(parsed.config) != config:
+        config = resumed_config(folder, flag_settings(rest))
+        if parsed.config is not None and load_config(parsed.config) != resumed_config(folder):
             raise UsageError(f"{folder} holds a run of another config than {parsed.config}; leave the config out")
     else:
         config = load_config(parsed.config, flag_settings(rest))
@@ -92,7 +90,8 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
     if parsed.plan:
         describe_reproduction(parsed.name, selection, parsed.device, parsed.workers, console)
         return
-    reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console)
+    where = (parsed.engine, parsed.ray_address)
+    reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console, *where)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
 
 

@@ -155,10 +155,11 @@ class Expectation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpdateRow(Row):
-    """One attack on one update that a client sent.
+class ClientRow(Row):
+    """What rows about updates of clients say.
 
     Attributes:
+        setting: name of the setting in a paper's table.
         labels: what the attack knew of the labels: ``true`` or ``restored``.
         source: ``initial`` (a fresh client against the untrained network), ``given`` (against the weights that a user's
             own module had) or ``training`` (captured while the target trained, in ``epoch``).
@@ -166,21 +167,23 @@ class UpdateRow(Row):
         batch_index: number of the update; attacks on the same update share it.
         local_epochs: passes of a FedAvg client over its rows.
         local_batches: its steps in each.
+        local_batch_size: rows of one step.
         n_clients: clients averaged into the update.
         epsilon: what differential privacy the whole training grants.
         release_epsilon: what it grants for one update whose batch is known to the server.
         delta: the probability with which it may fail.
         column_accuracy: share of right cells by column.
         row_status: by row of the reconstruction, what the attack knew of it without the truth.
+        row_digits: by row of the reconstruction, whether its numbers are certified as well.
         certified_rows: number of certified rows.
+        certified_wrong: certified rows that equal no true row in categories and label.
+        certified_digits_wrong: rows with certified numbers that equal no true row.
         certificate_residual: part of the update that the rows leave unexplained.
         expected: what was expected before any work.
         feasibility: ranks and equations behind ``expected``.
         reconstruction: path of the reconstructed rows, relative to the run folder.
     """
 
-    KIND: ClassVar[str] = "updates"
-    ALIASES: ClassVar[tuple[str, ...]] = ("horizontal", "gradient inversion")
     METRICS: ClassVar[Mapping[str, Share]] = {
         "cell_accuracy": SHARE,
         "categorical_accuracy": SHARE,
@@ -191,30 +194,46 @@ class UpdateRow(Row):
         "bottom25_categorical": SHARE,
         "top25_numerical": SHARE,
         "bottom25_numerical": SHARE,
+        "mean_entropy_categorical": SHARE,
+        "mean_entropy_numerical": ANY,
         "label_count_error": POSITIVE,
+        "loss": ANY,
         "certified_share": SHARE,
         "certified_digits_share": SHARE,
         "certified_accuracy": SHARE,
         "certified_exact": SHARE,
     }
 
+    setting: str | None = None
     labels: str | None = None
     source: str | None = None
     batch_size: int | None = json_field(low=0, default=None)
     batch_index: int | str | None = None
     local_epochs: int | None = None
     local_batches: int | None = None
+    local_batch_size: int | None = None
     n_clients: int | None = None
     epsilon: float | None = json_field(low=0, default=None)
     release_epsilon: float | None = json_field(low=0, default=None)
     delta: float | None = json_field(low=0, high=1, default=None)
     column_accuracy: Mapping[str, float] = field(default_factory=dict)
     row_status: tuple[RowStatus, ...] = ()
+    row_digits: tuple[bool, ...] = ()
     certified_rows: int | None = json_field(low=0, default=None)
+    certified_wrong: int | None = json_field(low=0, default=None)
+    certified_digits_wrong: int | None = json_field(low=0, default=None)
     certificate_residual: float | None = json_field(low=0, default=None)
     expected: Outcome | None = None
     feasibility: Expectation = field(default_factory=Expectation)
     reconstruction: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateRow(ClientRow):
+    """One attack on one update that a client sent."""
+
+    KIND: ClassVar[str] = "updates"
+    ALIASES: ClassVar[tuple[str, ...]] = ("horizontal", "gradient inversion")
 
     @property
     def on_fedavg(self) -> bool:
@@ -249,6 +268,8 @@ class VerticalRow(Row):
         label: name of the attack in the config.
         variant: how it was carried out, such as ``passive``, ``MR`` or ``LR+MR``.
         adversary: ``C1`` (active party) or ``C2`` (passive party).
+        parties: number of parties.
+        capture: name of the capture, where one was attacked.
         true_fraction: share of the victim's records with the property, before a defense.
         trained_fraction: the same among the records that were trained on.
         estimated_fraction: the estimate of an adversary who does not know the defense.
@@ -258,20 +279,31 @@ class VerticalRow(Row):
         informed_low: lower end of its interval.
         informed_high: upper end.
         prior: share among the auxiliary rows.
+        covers_truth: whether the attack's own interval contains the truth, for one who does not know the defense.
         own_columns_error: how far off the adversary's own columns alone are in the same training.
         by_kind: estimate by kind of intermediate result.
         informed_by_kind: the same of an adversary who knows the defense.
         auc: AUC of the target on its test rows.
         accuracy: its accuracy.
+        training_seconds: wall time of its training.
         defense_name: name of the defense, without its strength.
+        details: what else the attack says of its estimate, by name.
     """
 
     KIND: ClassVar[str] = "vertical"
+    METRICS: ClassVar[Mapping[str, Share]] = {
+        "absolute_error": POSITIVE,
+        "trained_error": POSITIVE,
+        "informed_error": POSITIVE,
+        "learned_from_exchange": ANY,
+    }
 
     property_name: str = json_field(key="property")
     label: str | None = None
     variant: str = ""
     adversary: str = ""
+    parties: int | None = json_field(low=2, default=None)
+    capture: str | None = None
     true_fraction: float | None = json_field(low=0, high=1, default=None)
     trained_fraction: float | None = json_field(low=0, high=1, default=None)
     estimated_fraction: float | None = None
@@ -281,12 +313,15 @@ class VerticalRow(Row):
     informed_low: float | None = None
     informed_high: float | None = None
     prior: float | None = json_field(low=0, high=1, default=None)
+    covers_truth: bool | None = json_field(key="covered", default=None)
     own_columns_error: float | None = json_field(low=0, default=None)
     by_kind: Mapping[str, float] = field(default_factory=dict)
     informed_by_kind: Mapping[str, float] = field(default_factory=dict)
     auc: float | None = json_field(low=0, high=1, default=None)
     accuracy: float | None = json_field(low=0, high=1, default=None)
+    training_seconds: float | None = None
     defense_name: str | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def is_informed(self) -> bool:
@@ -355,6 +390,7 @@ class ReleasedRow(Row):
         bridge: how the generator's output reaches the target.
         class_name: the class, or ``all``.
         samples: rows made and judged.
+        excluded_classes: private classes that the attack makes no rows for.
     """
 
     KIND: ClassVar[str] = "released-model"
@@ -363,13 +399,19 @@ class ReleasedRow(Row):
         "pair_trends_score": SHARE,
         "inversion_loss": POSITIVE,
         "inversion_loss_searched": POSITIVE,
+        "inversion_loss_start": POSITIVE,
         "exact_match_rate": SHARE,
         "gower_distance": POSITIVE,
         "fit_seconds": POSITIVE,
         "real_rows_accuracy": SHARE,
         "real_rows_accuracy_class": SHARE,
         "disjoint_real_rows_accuracy": SHARE,
+        "real_rows_accuracy_pooled": SHARE,
         "target_test_accuracy": SHARE,
+        "target_train_accuracy": SHARE,
+        "attack_accuracy_low": SHARE,
+        "attack_accuracy_high": SHARE,
+        "exact_match_rate_with_label": SHARE,
         "condition_accuracy": SHARE,
         "public_condition_accuracy": SHARE,
         **{f"{beside}{name}": ANY for name in _JUDGED for beside in ("", "public_", "over_public_")},
@@ -387,6 +429,7 @@ class ReleasedRow(Row):
     bridge: str | None = None
     class_name: str = json_field(key="class", default=ALL)
     samples: int | None = json_field(low=0, default=None)
+    excluded_classes: int | None = json_field(low=0, default=None)
 
     @property
     def name(self) -> str:
@@ -395,42 +438,29 @@ class ReleasedRow(Row):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FrontierRow(Row):
+class FrontierRow(ClientRow):
     """One training under a defense (its attack is ``none``), or one attack on a client under it.
 
     Attributes:
         training: how the target is trained, in one phrase.
         label_setting: what attacks know of the labels in this frontier.
-        labels: what this attack knew of them.
-        batch_size: rows behind an update.
-        batch_index: number of the client; None for a training.
         defense_label: name of its curve.
         defense_option: which setting of the defense is varied.
         defense_words: the defense and its strength in one line.
         accuracy: accuracy of the trained network on the test rows.
         auroc: area under its ROC curve.
-        epsilon: what differential privacy the training grants.
-        release_epsilon: what it grants for one update whose batch is known to the server.
-        delta: of both.
     """
 
     KIND: ClassVar[str] = "defense-frontier"
     ALIASES: ClassVar[tuple[str, ...]] = ("defence-frontier",)
-    METRICS: ClassVar[Mapping[str, Share]] = UpdateRow.METRICS
 
     training: str | None = None
     label_setting: str | None = None
-    labels: str | None = None
-    batch_size: int | None = json_field(low=0, default=None)
-    batch_index: int | str | None = None
     defense_label: str | None = None
     defense_option: str | None = None
     defense_words: str = ""
     accuracy: float | None = json_field(low=0, high=1, default=None)
     auroc: float | None = json_field(low=0, high=1, default=None)
-    epsilon: float | None = json_field(low=0, default=None)
-    release_epsilon: float | None = json_field(low=0, default=None)
-    delta: float | None = json_field(low=0, high=1, default=None)
 
     @property
     def is_training(self) -> bool:
@@ -481,13 +511,26 @@ class TrialRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class ValueRow(Row):
-    """One number of a reproduced table that no attack gave, such as a count of weights or a network's accuracy.
+    """One number of a reproduced table: one that no attack gave, or in ``comparison.json`` our value for a printed one.
 
     Attributes:
-        metric: what the number is.
-        value: the number, unless it is a key of its own.
+        metric: name of the number.
+        value: the number, unless it has a key of its own; None where nothing was measured.
         column: column of the table, such as a layer.
         property_name: the property that it is about.
+        paper: authors, title and venue of the paper.
+        table: name of the reproduction.
+        page: section of the paper that shows the table.
+        cell: coordinates of the cell in the table.
+        value_unit: unit of the numbers in the row.
+        printed: the paper's value.
+        printed_error: its standard error, from the deviation over the paper's runs.
+        std: standard deviation of our measurements.
+        n: number of our measurements.
+        low: lower end of our 95% interval.
+        high: its upper end.
+        agrees: whether the two values agree; None where that cannot be judged.
+        measured_on: the data that replace the paper's.
     """
 
     KIND: ClassVar[str] = "value"
@@ -497,11 +540,30 @@ class ValueRow(Row):
     value: float | None = None
     column: str | None = None
     property_name: str | None = json_field(key="property", default=None)
+    paper: str | None = None
+    table: str | None = None
+    page: str | None = None
+    cell: Mapping[str, Any] = field(default_factory=dict)
+    value_unit: str | None = None
+    printed: float | None = None
+    printed_error: float | None = json_field(low=0, default=None)
+    std: float | None = json_field(low=0, default=None)
+    n: int | None = json_field(low=0, default=None)
+    low: float | None = None
+    high: float | None = None
+    agrees: bool | None = None
+    measured_on: str | None = None
 
 
 def row_kinds() -> dict[str, type[Row]]:
     """Classes of rows by the name of their kind, earlier names included."""
-    return {name: kind for kind in Row.__subclasses__() for name in (kind.KIND, *kind.ALIASES)}
+    return {name: kind for kind in _row_classes(Row) for name in (kind.KIND, *kind.ALIASES)}
+
+
+def _row_classes(base: type[Row]) -> Iterator[type[Row]]:
+    for kind in base.__subclasses__():
+        yield from (kind,) if kind.KIND else ()
+        yield from _row_classes(kind)
 
 
 def kind_name(name: object) -> str:
@@ -597,7 +659,7 @@ def load_results(folder: Path | str) -> "pd.DataFrame":
 
 def results_schema() -> dict[str, Any]:
     """JSON Schema of ``results.json``."""
-    kinds = {kind.KIND: kind for kind in Row.__subclasses__()}
+    kinds = {kind.KIND: kind for kind in _row_classes(Row)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "results.json of LightLeak",

@@ -25,15 +25,36 @@ def build_table(card: DatasetCard, schema: TableSchema, train: pd.DataFrame, tes
 
 
 def cut_table(
-    card: DatasetCard, schema: TableSchema, frame: pd.DataFrame, train: np.ndarray, test: np.ndarray
+    card: DatasetCard,
+    schema: TableSchema,
+    frame: pd.DataFrame,
+    train: np.ndarray,
+    test: np.ndarray,
+    group: str | None = None,
 ) -> Table:
     """A table whose parts are rows of one frame, given by position; bounds as in `build_table`.
+
+    Args:
+        card: of the dataset.
+        schema: of the frame.
+        frame: all rows.
+        train: positions of the training rows.
+        test: positions of the test rows.
+        group: a column outside the schema that the parts keep: whose row it is.
 
     Raises:
         DataError: a row does not fit the schema; missing values are counted over all rows.
     """
-    frame = schema.validate(frame)
-    return _bounded_table(card, schema, frame.iloc[train], frame.iloc[test])
+    valid = schema.validate(frame)
+    table = _bounded_table(card, schema, valid.iloc[train], valid.iloc[test])
+    if group is None or group in schema.names:
+        return table
+    groups = frame[group].to_numpy()
+    return replace(
+        table,
+        train=table.train.assign(**{group: groups[train]}),
+        test=table.test.assign(**{group: groups[test]}),
+    )
 
 
 def split_table(

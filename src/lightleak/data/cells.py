@@ -48,7 +48,7 @@ def in_order(categories: Sequence[str]) -> list[str]:
 def infer_column(cells: pd.Series, max_categories: int = MAX_INFERRED_CATEGORIES) -> Column:
     """The column these cells make: whole numbers integer, other numbers continuous, booleans and strings categorical.
 
-    Whole numbers beyond 2**53, which float64 does not tell apart, are continuous.
+    Whole numbers beyond 2**53, which float64 does not distinguish, are continuous.
 
     Raises:
         DataError: infinity, a constant column, or more than ``max_categories`` strings.

@@ -11,7 +11,7 @@ MOST_CODES = 30
 """Distinct values above which whole numbers are taken for measurements. Codebooks rarely list more for one question."""
 
 ROWS_PER_CODE = 10
-"""Rows per distinct value below which a column is too short to tell codes from measurements of few people."""
+"""Rows per distinct value below which a column is too short to distinguish codes from measurements of few people."""
 
 SPREAD = 4
 """Codes lie close together: they span fewer whole numbers than this many times their distinct values. The slack is for

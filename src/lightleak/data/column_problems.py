@@ -24,12 +24,12 @@ MOSTLY = 0.9
 """Share of the cells that must read as dates for a column to hold dates; the rest are then taken for typing errors."""
 
 LOOKED_AT = 1000
-"""Cells that are read to tell dates from other text: enough for the share above, and quick on millions of rows."""
+"""Cells that are read to recognize dates in text: enough for the share above, and quick on millions of rows."""
 
 FEW = 20
 """Distinct values up to here say nothing about a column: a table of 30 rows may well hold 20 professions."""
 
-ROWS_TO_TELL = 50
+LEAST_NUMBERED_ROWS = 50
 """Rows from which whole numbers that all differ look like a running number; the ages of 20 people may all differ."""
 
 SPREAD = 2
@@ -39,7 +39,7 @@ DECIMAL_COMMA = re.compile(r"\s*[-+]?\d+(,\d+)?\s*")
 """A number with a decimal comma, or a whole one, which such a column may hold as well."""
 
 MOSTLY_DISTINCT = 0.5
-"""Share of distinct values above which text is no category: one that nearly every row has alone tells nothing."""
+"""Share of distinct values above which text is no category: one that occurs in a single row carries no information."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,11 @@ def numbers_its_rows(cells: pd.Series) -> bool:
     (True, False)
     """
     present = cells.dropna()
-    if not pd.api.types.is_numeric_dtype(cells) or pd.api.types.is_bool_dtype(cells) or len(present) < ROWS_TO_TELL:
+    if (
+        not pd.api.types.is_numeric_dtype(cells)
+        or pd.api.types.is_bool_dtype(cells)
+        or len(present) < LEAST_NUMBERED_ROWS
+    ):
         return False
     if not present.is_unique or not (present % 1 == 0).all():
         return False

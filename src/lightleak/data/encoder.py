@@ -1,7 +1,7 @@
 """Encode a table as tensors and decode it: one-hot categories, scaled numbers, and the statistics a server knows."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 import pandas as pd
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.core.errors import DataError, ObservationError
+from lightleak.core.remembered import Remembered
 from lightleak.data.binary_table import bit_blocks, holds_bits, is_binary
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.data.quantiles import rank_of, value_at
@@ -22,6 +23,22 @@ ROUNDING = 1e-4
 
 _STATISTICS = ("shift", "scale", "lower", "upper", "deviation")
 _KNOTS = "knots."
+
+
+_READ: "Remembered[TableEncoder]" = Remembered(most=256)
+"""Encoders of observations."""
+
+
+class Observation(Protocol):
+    """What carries an encoder: its facts, and its statistics as tensors."""
+
+    @property
+    def encoder(self) -> Mapping[str, Any]:
+        """As `TableEncoder.to_state` returns it."""
+
+    @property
+    def encoder_tensors(self) -> Mapping[str, Tensor]:
+        """As `TableEncoder.to_state` returns them."""
 
 
 class TableEncoder(nn.Module):
@@ -287,6 +304,16 @@ class TableEncoder(nn.Module):
         if self.includes_attacked is not None:
             facts["includes_attacked"] = self.includes_attacked
         return facts, tensors | knots
+
+    @classmethod
+    def of(cls, observation: Observation, device: torch.device | str = "cpu") -> "TableEncoder":
+        """Return the encoder that an observation carries; errors as for `from_state`.
+
+        It is built once for each device, shared by all who read the same observation or one that was made of it by
+        `dataclasses.replace`, and must not be changed.
+        """
+        parts = observation.encoder, observation.encoder_tensors
+        return _READ.get(parts, lambda: cls.from_state(*parts).to(device), str(device))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "TableEncoder":

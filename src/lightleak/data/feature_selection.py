@@ -1,4 +1,4 @@
-"""Encoded columns of a table, and the most important of them for telling classes apart (thesis Sec. 4.4.2.1)."""
+"""Encoded columns of a table, and the most important of them for distinguishing classes (thesis Sec. 4.4.2.1)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.cells import check_cells
 from lightleak.data.schema import Column, TableSchema, require_columns
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 NO_YES = ("no", "yes")
 # Permutation importance: an accuracy on 4,000 rows has a standard error of 0.8 points at most. One permutation of many
-# rows tells as much as several of few, and a forest answers it faster: 0.05 s per column.
+# rows says as much as several of few, and a forest answers it faster: 0.05 s per column.
 PERMUTED_ROWS = 4000
 
 
@@ -116,9 +115,6 @@ def importances(
 
     Returns:
         ``[d]`` importances; facts, JSON-ready.
-
-    Raises:
-        UnsupportedError: scikit-learn is not installed.
     """
     forest = _forest(config, derive_seed(seed, "feature-forest") % 2**32)
     (rows, classes), (held_out, true) = (_in_canonical_order(*part) for part in (train, validation))
@@ -136,12 +132,8 @@ def importances(
 
 
 def _forest(config: TaskConfig, state: int) -> "RandomForestClassifier":
-    try:
-        from sklearn.ensemble import RandomForestClassifier
-    except ImportError as error:
-        raise UnsupportedError(
-            "choosing features by importance needs scikit-learn: pip install 'lightleak[inversion]'"
-        ) from error
+    from sklearn.ensemble import RandomForestClassifier
+
     return RandomForestClassifier(config.trees, min_samples_leaf=config.leaf_rows, random_state=state)
 
 

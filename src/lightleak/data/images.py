@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import DataError, UnsupportedError
+from lightleak.core.errors import DataError
 from lightleak.core.seeds import generator
 
 TEST_FRACTION = 0.1
@@ -99,15 +99,9 @@ def to_pixels(images: Tensor) -> Tensor:
 
 
 def load_digits_images() -> LabeledImages:
-    """The 1,797 handwritten digits that scikit-learn brings along: ``[1797, 1, 8, 8]``, 17 levels of gray.
+    """The 1,797 handwritten digits in scikit-learn: ``[1797, 1, 8, 8]``, 17 levels of gray."""
+    from sklearn.datasets import load_digits
 
-    Raises:
-        UnsupportedError: scikit-learn is not installed.
-    """
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise UnsupportedError("the digits need scikit-learn: pip install 'lightleak[inversion]'") from error
     found = load_digits()
     pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
     names = tuple(str(name) for name in found.target_names)

@@ -138,7 +138,7 @@ def _explicit(schema: TableSchema, lists: Sequence[Sequence[str]]) -> tuple[tupl
     unknown = sorted(set(named) - set(schema.names))
     repeated = sorted({name for name in named if named.count(name) > 1})
     absent = [name for name in schema.names if name not in named]
-    for problem, names in (("unknown", unknown), ("named twice", repeated), ("held by no party", absent)):
+    for problem, names in (("unknown", unknown), ("named twice", repeated), ("of no party", absent)):
         if names:
             raise UsageError(f"the parties' columns must cover every feature once; {problem}: {names}")
     if not all(lists):

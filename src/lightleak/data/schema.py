@@ -41,7 +41,7 @@ class TableSchema:
         if repeated:
             raise DataError(f"column names must differ from each other; repeated: {repeated}")
         if not self.columns:
-            raise DataError("a schema needs at least one feature column besides the label")
+            raise DataError("a schema needs at least one feature column in addition to the label")
         if self.label.is_numerical:
             raise DataError(f"label {self.label.name!r} must be categorical, got {self.label.kind}")
         missing = [name for name in self.sensitive if name not in names]

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import Section, bounded, one_of
 
 SplitRule = Literal["class", "in_distribution"]
 Importance = Literal["impurity", "permutation"]
 
 
 @dataclass(frozen=True)
-class TaskConfig:
+class TaskConfig(Section):
     """How a table becomes a task.
 
     Attributes:
@@ -38,31 +38,20 @@ class TaskConfig:
     lightleak.core.errors.UsageError: task.private_classes must be at least 2, got 1
     """
 
-    private_classes: int = 20
-    features: int = 50
-    importance: Importance = "impurity"
-    split: SplitRule = "class"
-    test_fraction: float = 0.05
-    judge_fraction: float = 0.25
-    validation_fraction: float = 0.2
-    public_fraction: float = 0.5
-    min_frequency: float = 0.005
-    group: str | None = None
-    trees: int = 50
-    leaf_rows: int = 5
+    section = "task"
 
-    def __post_init__(self) -> None:
-        for name, lowest in (("private_classes", 2), ("features", 1), ("trees", 1), ("leaf_rows", 1)):
-            if getattr(self, name) < lowest:
-                raise UsageError(f"task.{name} must be at least {lowest}, got {getattr(self, name)}")
-        for name, allowed in (("importance", get_args(Importance)), ("split", get_args(SplitRule))):
-            if getattr(self, name) not in allowed:
-                raise UsageError(f"task.{name} must be one of {', '.join(allowed)}, got {getattr(self, name)!r}")
-        for name in ("test_fraction", "judge_fraction", "validation_fraction", "public_fraction"):
-            if not 0.0 < getattr(self, name) < 1.0:
-                raise UsageError(f"task.{name} must be above 0 and below 1, got {getattr(self, name)}")
-        if not 0.0 <= self.min_frequency < 0.5:
-            raise UsageError(f"task.min_frequency must be at least 0 and below 0.5, got {self.min_frequency}")
+    private_classes: int = bounded(20, ge=2)
+    features: int = bounded(50, ge=1)
+    importance: Importance = one_of("impurity", get_args(Importance))
+    split: SplitRule = one_of("class", get_args(SplitRule))
+    test_fraction: float = bounded(0.05, gt=0, lt=1)
+    judge_fraction: float = bounded(0.25, gt=0, lt=1)
+    validation_fraction: float = bounded(0.2, gt=0, lt=1)
+    public_fraction: float = bounded(0.5, gt=0, lt=1)
+    min_frequency: float = bounded(0.005, ge=0, lt=0.5)
+    group: str | None = None
+    trees: int = bounded(50, ge=1)
+    leaf_rows: int = bounded(5, ge=1)
 
     @property
     def private_shares(self) -> tuple[float, float, float, float]:

@@ -95,17 +95,8 @@ def load_table(
         citation="",
         notes="Schema inferred from the table." if given is None else "Schema given by the user.",
     )
-    parts = holdout(len(frame), test_fraction, seed)
-    table = cut_table(card, schema, frame, *parts)
-    if given is None:
-        table = replace(table, possible_codes=possible_codes(frame, schema))
-    if group is None or group in schema.names:
-        return table
-    train, test = (
-        part.assign(**{group: frame[group].to_numpy()[rows]})
-        for part, rows in zip((table.train, table.test), parts, strict=True)
-    )
-    return replace(table, train=train, test=test)
+    table = cut_table(card, schema, frame, *holdout(len(frame), test_fraction, seed), group=group)
+    return table if given is not None else replace(table, possible_codes=possible_codes(frame, schema))
 
 
 def _given(schema: TableSchema | Path | str, label: str, sensitive: Sequence[str]) -> TableSchema:
@@ -210,7 +201,7 @@ def _with_points(frame: pd.DataFrame, texts: Collection[str]) -> pd.DataFrame:
 
 
 def _require_distinct(names: Iterable[object], title: str) -> None:
-    """Raise `DataError` for repeated names of columns, which pandas would tell apart by a number."""
+    """Raise `DataError` for repeated names of columns, to which pandas would append a number."""
     if repeated := sorted(str(name) for name, n in Counter(names).items() if n > 1):
         raise DataError(f"column names of {title!r} must differ from each other; repeated: {repeated}; rename them")
 

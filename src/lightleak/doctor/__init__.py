@@ -19,25 +19,32 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lightleak import __version__
-from lightleak.doctor.finding import Check, Facts, Finding, State, has_problem
+from lightleak.doctor.finding import Check, EngineName, Facts, Finding, State, has_problem
 
 __all__ = ["Finding", "State", "examine", "has_problem", "print_findings", "write_findings"]
 
 SCHEMA_VERSION = 1
-TOPICS = ("install", "devices", "memory", "tables", "storage", "launcher", "attack")
+TOPICS = ("install", "devices", "memory", "tables", "storage", "cluster", "attack")
 WIDTH = 100
 STYLES = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "bold red"}
 
 
-def examine(data: Path | None = None, output: Path = Path("runs")) -> list[Finding]:
+def examine(
+    data: Path | None = None,
+    output: Path = Path("runs"),
+    engine: EngineName = "local",
+    ray_address: str | None = None,
+) -> list[Finding]:
     """Examine this machine; takes the time of some imports.
 
     Args:
         data: folder with one subfolder per dataset; ``None``: where every command looks.
         output: folder that runs would be written to; it need not exist.
+        engine: ``ray`` examines a Ray cluster as well.
+        ray_address: of the cluster; None takes ``RAY_ADDRESS``, or starts Ray on this machine.
     """
-    facts = Facts(data, output, dict(os.environ))
-    # Two of them wait for processes of their own.
+    facts = Facts(data, output, dict(os.environ), engine, ray_address)
+    # Some of them wait for other processes.
     with ThreadPoolExecutor(max_workers=2) as pool:
         return [finding for findings in pool.map(partial(guarded, facts=facts), TOPICS) for finding in findings]
 

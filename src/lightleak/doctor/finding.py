@@ -4,7 +4,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+EngineName = Literal["local", "ray"]
 
 
 class State(StrEnum):
@@ -20,7 +22,7 @@ class Finding:
     """One line of the doctor's table.
 
     Attributes:
-        topic: install, devices, memory, data, storage, launcher or attack.
+        topic: install, devices, memory, data, storage, cluster or attack.
         check: which part of the topic.
         state: a note needs no action, a problem does.
         found: what was found.
@@ -70,11 +72,15 @@ class Facts:
         data: folder with one subfolder per dataset; ``None``: where every command looks.
         output: folder that runs would be written to; it need not exist.
         variables: the environment.
+        engine: ``ray`` to examine a cluster as well.
+        ray_address: of the cluster; None takes ``RAY_ADDRESS``, or starts Ray on this machine.
     """
 
     data: Path | None
     output: Path
     variables: Mapping[str, str]
+    engine: EngineName = "local"
+    ray_address: str | None = None
 
 
 def has_problem(findings: Iterable[Finding]) -> bool:

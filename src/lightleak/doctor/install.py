@@ -33,9 +33,6 @@ MODULES = {
 }
 """Modules whose names differ from their packages."""
 
-GANDALF_PINS = {"pandas": SpecifierSet("<3"), "torchmetrics": SpecifierSet("<1.9")}
-"""Version limits of pytorch-tabular 1.2, which apply to everything else in its environment."""
-
 IMPORT_SECONDS = 300.0
 """Timeout: the first import after an installation compiles thousands of files, on a shared folder one request each."""
 
@@ -122,7 +119,7 @@ def extras(groups: Groups, version_of: VersionOf) -> list[Finding]:
             text = "; ".join(_what_is_wrong(need, version_of) for need in wrong)
             findings.append(check.problem(text, line))
         elif absent:
-            text = f"not installed: {', '.join(need.name for need in absent)}{_pins_of(extra, version_of)}"
+            text = f"not installed: {', '.join(need.name for need in absent)}"
             findings.append(check.note(text, line))
         else:
             findings.append(check.ok(", ".join(f"{need.name} {version_of(need.name)}" for need in needs)))
@@ -193,17 +190,6 @@ def install_line(extra: str = "") -> str:
     if checkout() is None:
         return f"pip install '{PROJECT}[{extra}]'" if extra else f"pip install --force-reinstall {PROJECT}"
     return f'pip install -c constraints.txt -e ".[{extra}]"' if extra else "pip install -c constraints.txt -e ."
-
-
-def _pins_of(extra: str, version_of: VersionOf) -> str:
-    if extra != "gandalf":
-        return ""
-    above = [
-        f"{name}{pin} (here {version})"
-        for name, pin in GANDALF_PINS.items()
-        if (version := version_of(name)) and not pin.contains(version, prereleases=True)
-    ]
-    return f"; it would bring {' and '.join(above)}" if above else ""
 
 
 def _what_is_wrong(need: Requirement, version_of: VersionOf) -> str:

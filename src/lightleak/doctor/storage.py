@@ -1,34 +1,28 @@
-"""Check that runs can be stored in a folder, and that several processes can share it.
+"""Check that runs can be stored in a folder.
 
-The checks try what the code relies on: claims (`lightleak.core.claims`) create files exclusively and touch them,
-results are renamed into place, and Optuna's journal takes a symbolic link as its lock and appends.
+The checks try what the code relies on: permissions for the owner alone, a lock on a folder in use, results that are
+renamed into place, and Optuna's journal, which takes a symbolic link as its lock and appends.
 """
 
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from lightleak.doctor.finding import Check, Facts, Finding
 
 TOPIC = "storage"
 FOLDER, SPACE, FILE_SYSTEM = (Check(TOPIC, name) for name in ("folder", "space", "file system"))
 
-NETWORK = frozenset(("9p", "afs", "beegfs", "ceph", "cifs", "glusterfs", "gpfs", "lustre", "nfs", "nfs4"))
-NETWORK |= {"orangefs", "panfs", "pvfs2", "smb3", "smbfs", "virtiofs", "wekafs"}
-LOCAL = frozenset(
-    ("apfs", "btrfs", "exfat", "ext2", "ext3", "ext4", "f2fs", "hfs", "ntfs", "overlay", "ramfs", "tmpfs")
-)
-LOCAL |= {"vfat", "xfs", "zfs"}
 IN_MEMORY = frozenset(("tmpfs", "ramfs"))
 
 NO_SPACE_BYTES = 2**28
 LITTLE_SPACE_BYTES = 2**31
 """A run of a few hundred units with its reconstructions takes some hundred megabytes."""
-
-_COUNTS = ("SLURM_NNODES", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 
 MOUNTS = Path("/proc/self/mounts")
 
@@ -37,22 +31,7 @@ def check(facts: Facts) -> list[Finding]:
     """Check the folder that runs are written to; files of the checks are removed again."""
     folder = nearest_folder(facts.output)
     kind = file_system(folder, MOUNTS.read_text() if MOUNTS.is_file() else "")
-    return [
-        *tries(facts.output, folder),
-        free_space(shutil.disk_usage(folder).free, folder),
-        shared(kind, nodes(facts.variables)),
-    ]
-
-
-def nodes(variables: Mapping[str, str]) -> int:
-    """Return the number of nodes that take part, as far as the launcher says.
-
-    >>> nodes({"WORLD_SIZE": "16", "LOCAL_WORLD_SIZE": "8"})
-    2
-    """
-    counts = {name: int(text) for name, text in variables.items() if text.isdigit() and name in _COUNTS}
-    by_torchrun = counts.get("WORLD_SIZE", 1) // max(1, counts.get("LOCAL_WORLD_SIZE", counts.get("WORLD_SIZE", 1)))
-    return max(1, counts.get("SLURM_NNODES", 1), by_torchrun)
+    return [*tries(facts.output, folder), free_space(shutil.disk_usage(folder).free, folder), is_kept(kind)]
 
 
 def nearest_folder(path: Path) -> Path:
@@ -106,21 +85,12 @@ def file_system(folder: Path, mounts: str) -> str | None:
     return found[1] if found else None
 
 
-def shared(kind: str | None, n_nodes: int) -> Finding:
-    """Check that the kind of file system fits the number of nodes that share the folder."""
-    if kind in NETWORK or (kind or "").startswith("fuse."):
-        found = f"{kind}: looks like a network file system, which other machines may share"
-        fix = "databases such as SQLite break on it: use a journal file for studies, which is the default"
-        return FILE_SYSTEM.note(found, fix)
-    if n_nodes > 1 and kind in LOCAL:
-        fix = "name a folder that all nodes see with --output, often below /scratch or /project"
-        return FILE_SYSTEM.problem(f"{kind}: other nodes do not see it, and there are {n_nodes}", fix)
+def is_kept(kind: str | None) -> Finding:
+    """Check that the content of a file system survives a restart."""
     if kind in IN_MEMORY:
         fix = "name a folder on a disk with --output if the run is to be kept"
         return FILE_SYSTEM.note(f"{kind}: its content is lost at the next restart", fix)
-    if kind in LOCAL:
-        return FILE_SYSTEM.ok(f"{kind}: a disk of this machine alone")
-    return FILE_SYSTEM.ok(f"{kind or 'unknown'}: unclear whether other machines share it")
+    return FILE_SYSTEM.ok(kind or "unknown")
 
 
 def owner_only(folder: Path) -> str | None:
@@ -132,43 +102,34 @@ def owner_only(folder: Path) -> str | None:
     return f"others can still read a folder closed to them (mode {others:03o} is left)" if others else None
 
 
-def exclusive_creation(folder: Path) -> str | None:
-    """Return what is wrong with exclusive creation of a file."""
-    file = folder / "one.claim"
-    os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    try:
-        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        return None
-    return "a file could be created twice"
+def lock(folder: Path) -> str | None:
+    """Return what is wrong with the lock of a folder in use."""
+    file = folder / ".lock"
+    with FileLock(file):
+        try:
+            with FileLock(file, blocking=False):
+                return "a file could be locked twice"
+        except Timeout:
+            return None
 
 
-def signs_of_life(folder: Path) -> str | None:
-    """Return what is wrong with touching a file so that others see it."""
-    file = folder / "touched.claim"
-    file.write_text("")
-    os.utime(file, (1, 1))
-    os.utime(file)
-    return None if file.stat().st_mtime > 1 else "touching a file does not change its time"
-
-
-def locks(folder: Path) -> str | None:
+def journal(folder: Path) -> str | None:
     """Return what is wrong with the lock of Optuna's journal, a symbolic link that only one process may create."""
-    journal, lock = folder / "journal.log", folder / "journal.log.lock"
-    with journal.open("ab") as file:
+    log, link = folder / "journal.log", folder / "journal.log.lock"
+    with log.open("ab") as file:
         file.write(b"one\n")
         file.flush()
         os.fsync(file.fileno())
-        os.symlink(journal, lock)
+        os.symlink(log, link)
         try:
-            os.symlink(journal, lock)
+            os.symlink(log, link)
         except FileExistsError:
             pass
         else:
             return "a link could be created twice"
-        with journal.open("ab") as other:
+        with log.open("ab") as other:
             other.write(b"two\n")
-    return None if journal.read_bytes() == b"one\ntwo\n" else "what two handles append to one file is not kept"
+    return None if log.read_bytes() == b"one\ntwo\n" else "what two handles append to one file is not kept"
 
 
 def renaming(folder: Path) -> str | None:
@@ -184,9 +145,8 @@ _ELSEWHERE = "name a folder on another file system with --output"
 
 TRIALS: tuple[tuple[str, Callable[[Path], str | None], str, str], ...] = (
     ("owner only", owner_only, "folders can be closed to others", f"{_ELSEWHERE}: this one ignores permissions"),
-    ("claims", exclusive_creation, "only one process can create a file", f"{_ELSEWHERE}, or start one process"),
-    ("heartbeat", signs_of_life, "touching a file changes its time", f"{_ELSEWHERE}, or start one process"),
-    ("journal", locks, "links lock, appends are kept", f"{_ELSEWHERE}, or give studies a database (study.storage)"),
+    ("lock", lock, "only one process can lock a file", _ELSEWHERE),
+    ("journal", journal, "links lock, appends are kept", f"{_ELSEWHERE}, or give studies a database (study.storage)"),
     ("rename", renaming, "a file is replaced whole", _ELSEWHERE),
 )
 

@@ -19,6 +19,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.defenses.horizontal import TrainingDefense, UpdateDefense
 from lightleak.experiments.federation_config import ProtocolConfig
+from lightleak.experiments.pack import Shared
 from lightleak.protocols import fedavg
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import ShareLabels
@@ -28,7 +29,7 @@ from lightleak.targets.spec import NetworkSpec, build_network
 
 
 @dataclass(frozen=True)
-class Population:
+class Population(Shared):
     """Rows clients hold and what the server knows of the table.
 
     Attributes:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
 from lightleak.data.column import MissingPolicy
 from lightleak.data.encoder import Encoding
@@ -20,7 +21,7 @@ from lightleak.experiments.federation_config import (
     defense_of,
 )
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import RunConfig, at_least, write_out_labels
+from lightleak.experiments.settings import EngineName, RunConfig, write_out_labels, write_out_numbers
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
@@ -28,7 +29,7 @@ ClientRows = Literal["all", "validation", "held_out"]
 
 
 @dataclass(frozen=True)
-class TableSource:
+class TableSource(Section):
     """Which table.
 
     Attributes:
@@ -46,6 +47,8 @@ class TableSource:
             root seed.
     """
 
+    section = "data"
+
     name: str | None = None
     table: str | None = None
     label: str | None = None
@@ -57,8 +60,8 @@ class TableSource:
     missing: MissingPolicy = "refuse"
     categorical: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` unless exactly one table is named."""
+    def check(self) -> None:
+        """Require exactly one table."""
         if (self.name is None) == (self.table is None):
             raise UsageError(f"data needs either name or table, got name={self.name!r} and table={self.table!r}")
         if self.table is not None and self.label is None:
@@ -90,9 +93,9 @@ class DataConfig(TableSource):
     statistics: Literal["train", "all", "test"] = "train"
     marginals: Literal["test", "all"] = "test"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` as for `TableSource`, or for an encoding that needs the bounds of all rows."""
-        super().__post_init__()
+    def check(self) -> None:
+        """Check as `TableSource` does, and refuse an encoding that needs the bounds of all rows."""
+        super().check()
         if self.statistics == "test" and self.encoding == "quantile":
             raise UsageError(
                 "data.statistics 'test' leaves training rows beyond the bounds, which data.encoding 'quantile' cannot "
@@ -114,7 +117,7 @@ class TargetConfig:
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Section):
     """How the target is trained.
 
     Attributes:
@@ -125,24 +128,17 @@ class TrainingConfig:
         trainer: further arguments of ``lightning.Trainer`` (accelerator, devices, precision, gradient_clip_val, ...).
     """
 
-    epochs: int = 2
-    batch_size: int = 32
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    validation_fraction: float = 0.1
-    trainer: dict[str, Any] = field(default_factory=dict)
+    section = "training"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("training.epochs", self.epochs, 0)
-        at_least("training.batch_size", self.batch_size, 1)
-        if not 0 <= self.validation_fraction < 1:
-            raise UsageError(
-                f"training.validation_fraction must be at least 0 and below 1, got {self.validation_fraction}"
-            )
+    epochs: int = bounded(2, ge=0)
+    batch_size: int = bounded(32, ge=1)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    validation_fraction: float = bounded(0.1, ge=0, lt=1)
+    trainer: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class CaptureConfig:
+class CaptureConfig(Section):
     """Which updates of the training run are recorded and attacked.
 
     Attributes:
@@ -152,19 +148,15 @@ class CaptureConfig:
             leaves the defence, and ``noised`` may say so.
     """
 
-    epochs: tuple[int, ...] = (0, 1)
-    per_epoch: int = 2
-    at: Literal["raw", "clipped", "noised"] = "raw"
+    section = "capture"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("capture.per_epoch", self.per_epoch, 1)
-        for epoch in self.epochs:
-            at_least("capture.epochs", epoch, 0)
+    epochs: tuple[int, ...] = bounded((0, 1), ge=0)
+    per_epoch: int = bounded(2, ge=1)
+    at: Literal["raw", "clipped", "noised"] = "raw"
 
 
 @dataclass(frozen=True)
-class InitialConfig:
+class InitialConfig(Section):
     """Fresh clients against the untrained network: what the papers report.
 
     Attributes:
@@ -174,19 +166,15 @@ class InitialConfig:
             a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
     """
 
-    batch_sizes: tuple[int, ...] = (8, 32)
-    batches: int = 6
-    rows: ClientRows = "all"
+    section = "initial"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("initial.batches", self.batches, 0)
-        for size in self.batch_sizes:
-            at_least("initial.batch_sizes", size, 1)
+    batch_sizes: tuple[int, ...] = bounded((8, 32), ge=1)
+    batches: int = bounded(6, ge=0)
+    rows: ClientRows = "all"
 
 
 @dataclass(frozen=True)
-class MonitorConfig:
+class MonitorConfig(Section):
     """The attack that runs during training, so that leakage stands next to the validation metrics.
 
     Attributes:
@@ -195,13 +183,11 @@ class MonitorConfig:
         options: settings of the attack.
     """
 
-    attack: str | None = None
-    every: int = 1
-    options: dict[str, Any] = field(default_factory=dict)
+    section = "monitor"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("monitor.every", self.every, 1)
+    attack: str | None = None
+    every: int = bounded(1, ge=1)
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 NOT_FEDERATED = (
@@ -238,6 +224,9 @@ class AuditConfig(RunConfig):
         workers: attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A script that
             calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
             ``if __name__ == "__main__":``, because every process imports the script.
+        engine: where attacks run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
+        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
+        gpus_per_pack: GPUs that Ray reserves for a pack of attacks; below 1, packs share one.
         redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
             checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
@@ -268,13 +257,15 @@ class AuditConfig(RunConfig):
     title: str = "Gradient leakage audit"
     seed: int = 0
     device: str = "auto"
-    workers: int = 0
+    workers: int = bounded(0, ge=0)
+    engine: EngineName = "local"
+    ray_address: str | None = None
+    gpus_per_pack: float = 1.0
     redact: Redact = False
     raw_csv: bool = False
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("workers", self.workers, 0)
+    def check(self) -> None:
+        """Refuse settings that cannot work together."""
         if not self.attacks:
             raise UsageError("attacks must name at least one attack")
         if not (self.rounds and self.capture.epochs) and not (self.initial.batches and self.initial.batch_sizes):
@@ -357,8 +348,12 @@ class AuditConfig(RunConfig):
 
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:
-        """See `RunConfig.write_out`."""
+        """See `RunConfig.write_out`; ``defense: sign`` is short for ``defense: {name: sign}``."""
+        if isinstance(tree.get("defense"), str):
+            tree["defense"] = {"name": tree["defense"]}
         super().write_out(tree)
+        if isinstance(tree.get("initial"), dict):
+            write_out_numbers(tree["initial"], "batch_sizes")
         monitor = tree.get("monitor")
         of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
         write_out_labels(tree, of_monitor, *tree.get("attacks", {}).values())

@@ -1,7 +1,7 @@
-"""environment.json: with what, where and when a run was made, and what of it comes out equal elsewhere.
+"""environment.json: with what, where and when a run was made, and which results are equal elsewhere.
 
-The first process that opens a run folder describes everything. Every process, the first, one that resumes the run or
-one that joins it from another node, adds itself to ``sessions``; what stands there is never changed.
+The first process that opens a run folder describes everything. Every process, the first and each that resumes the run,
+adds itself to ``sessions``; what is there is never changed.
 """
 
 import json
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from lightleak.core.claims import Claims
 from lightleak.core.ranks import detect_ranks
 from lightleak.experiments.installed import (
     FOR_DEVELOPERS,
@@ -41,7 +40,6 @@ from lightleak.experiments.unit import write_whole
 
 SCHEMA_VERSION = 1
 FILE = "environment.json"
-CLAIM = "environment"
 
 SHOWN_VARIABLES = (
     "ATEN_CPU_CAPABILITY",
@@ -75,7 +73,7 @@ COMPARED = ("python", "system", "device", "devices", "threads", "torch", "packag
 EQUAL = (
     "Every unit of work has a seed of its own and is computed in a pack that is fixed in the plan: results are equal "
     "bit for bit on the same type of device, with the same versions and one thread per process on a CPU, whatever the "
-    "number of workers and ranks and however often the run was interrupted. On a GPU the size of a pack follows from "
+    "engine, the number of workers and however often the run was interrupted. On a GPU the size of a pack follows from "
     "the memory that was free when it was found, and is kept in packs.json: equal files give equal packs."
 )
 NOT_EQUAL = {
@@ -90,7 +88,7 @@ NOT_EQUAL = {
 def write_environment(folder: Path, device: torch.device, command: Sequence[str]) -> None:
     """Write ``environment.json`` of a run, or add this process to the ``sessions`` of the one that is there.
 
-    Safe with any number of processes, on any number of machines that see the folder. The file holds no user name, no
+    The file holds no user name, no
     name of a machine, no password of a database URL, and of the environment only `SHOWN_VARIABLES`.
 
     Args:
@@ -98,12 +96,10 @@ def write_environment(folder: Path, device: torch.device, command: Sequence[str]
         device: where the work of this process runs.
         command: the words of the command line.
     """
-    facts = describe_environment(device, command)
-    with Claims(folder / "claims").wait_for(CLAIM):
-        file = folder / FILE
-        first = json.loads(file.read_text()) if file.is_file() else {**facts, "sessions": []}
-        sessions = [*first.get("sessions", []), session(first, facts)]
-        write_whole(file, json.dumps({**first, "sessions": sessions}, indent=1))
+    facts, file = describe_environment(device, command), folder / FILE
+    first = json.loads(file.read_text()) if file.is_file() else {**facts, "sessions": []}
+    sessions = [*first.get("sessions", []), session(first, facts)]
+    write_whole(file, json.dumps({**first, "sessions": sessions}, indent=1))
 
 
 def describe_environment(

@@ -1,6 +1,7 @@
 """What a config names, made: the table, the encoder and marginals a server knows, the network's specification."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import pandas as pd
@@ -15,6 +16,7 @@ from lightleak.data.table import Table
 from lightleak.data.user_table import load_table
 from lightleak.experiments.clients import Population
 from lightleak.experiments.config import AuditConfig, ClientRows, DataConfig, TableSource
+from lightleak.experiments.pack import Shared
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.own import is_own, trust_network
 from lightleak.targets.own_check import require_auditable
@@ -25,7 +27,7 @@ VALIDATION_CLIENTS = 0.2
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Shared):
     """The parts of an audit that do not depend on any attack.
 
     Attributes:
@@ -43,7 +45,11 @@ class Experiment:
     client_rows: ClientRows = "all"
 
     def population(self) -> Population:
-        """The training rows, as fresh clients hold them."""
+        """Return the training rows as fresh clients hold them; they are encoded once."""
+        return self._population
+
+    @cached_property
+    def _population(self) -> Population:
         train = self.table.train
         if self.client_rows != "all":
             held_out, validation = holdout(len(train), VALIDATION_CLIENTS, seed=0)

@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Literal
 
+from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
-from lightleak.experiments.settings import at_least
 from lightleak.protocols.local_training import LocalTraining
 
 LabelMethod = Literal["geng", "bias", "interpolated", "geng_server", "geng_client"]
@@ -20,7 +20,7 @@ NO_DEFENSE = "none"
 
 
 @dataclass(frozen=True)
-class ProtocolConfig:
+class ProtocolConfig(Section):
     """What a client sends: the gradient of one batch (FedSGD), or what its own training did to the weights (FedAvg).
 
     Everything but the name is FedAvg's; under FedSGD it stays as it is.
@@ -43,28 +43,25 @@ class ProtocolConfig:
             batch takes which (``batches``).
     """
 
+    section = "protocol"
+
     name: Literal["fedsgd", "fedavg"] = "fedsgd"
-    local_epochs: int = 1
-    local_batch_size: int | None = None
-    local_batches: int | None = None
+    local_epochs: int = bounded(1, ge=1)
+    local_batch_size: int | None = bounded(None, ge=1)
+    local_batches: int | None = bounded(None, ge=1)
     learning_rate: float = 0.01
     momentum: float = 0.0
     weight_decay: float = 0.0
     reshuffle: bool = True
-    clients: int = 50
-    client_rows: int | None = None
-    clients_per_round: int | None = None
-    rounds: int = 5
-    aggregate: int = 1
+    clients: int = bounded(50, ge=1)
+    client_rows: int | None = bounded(None, ge=1)
+    clients_per_round: int | None = bounded(None, ge=1)
+    rounds: int = bounded(5, ge=0)
+    aggregate: int = bounded(1, ge=1)
     label_order: Literal["counts", "batches"] = "counts"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range, or settings of FedAvg under FedSGD."""
-        for name, least in (("local_epochs", 1), ("clients", 1), ("rounds", 0), ("aggregate", 1)):
-            at_least(f"protocol.{name}", getattr(self, name), least)
-        for name in ("local_batch_size", "local_batches", "client_rows", "clients_per_round"):
-            if getattr(self, name) is not None:
-                at_least(f"protocol.{name}", getattr(self, name), 1)
+    def check(self) -> None:
+        """Refuse settings that cannot work together, and settings of FedAvg under FedSGD."""
         if self.local_batch_size is not None and self.local_batches is not None:
             raise UsageError(
                 "protocol takes local_batch_size or local_batches, got both "

@@ -1,68 +1,94 @@
-"""The beginning of a run: whatever the number of processes that come at once, one says what its folder holds.
+"""The folder of a run: opened by one process at a time, and checked for damage when it is opened again.
 
-A folder that is continued is looked through first: what a full disk, a kill or a copy that broke off has damaged is set
-aside, so that the run makes it again.
+What a full disk, a kill or an interrupted copy has damaged is set aside, so that the run makes it again.
 """
 
 import json
-from collections.abc import Callable, Collection
+import os
+import socket
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from lightleak.core.claims import Claims
+from filelock import FileLock, Timeout
+
 from lightleak.core.errors import UsageError
-from lightleak.core.stored import FOLDER_MODE, is_tensor_file, set_aside
-from lightleak.experiments.campaign import CLAIMS
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, is_tensor_file, set_aside, write_whole
 from lightleak.experiments.results import RESULTS_FILE
 from lightleak.experiments.unit import unit_file
 
+LOCK_FILE, HOLDER_FILE = ".lock", ".in-use.json"
+"""The lock of a folder in use, which the system releases when its process dies, and who holds it."""
 
-def begin_folder(
-    folder: Path, saved: Path, noun: str, begin: Callable[[], object], beside: Collection[Path] = ()
-) -> None:
-    """Return when the folder is begun: created, for its owner only, and ``saved`` written by one of all processes.
+
+@contextmanager
+def opened_folder(
+    folder: Path, saved: Path, noun: str, begin: Callable[[], object], others: Collection[Path] = ()
+) -> Iterator[None]:
+    """Within the block this process alone uses the folder, which exists and says in ``saved`` what it is about.
 
     Args:
-        folder: of a run, a reproduction or a study.
+        folder: of a run, a reproduction or a study; created, readable by its owner only.
         saved: the file that says what the folder is about.
-        noun: what it holds, for the error.
-        begin: writes ``saved``, whole, after everything else.
-        beside: JSON files that say more of what it is about.
+        noun: what it holds, for errors.
+        begin: writes ``saved``, after everything else that a new folder needs.
+        others: JSON files that also say what it is about.
 
     Raises:
-        UsageError: it is a file, holds something else, cannot be made or written, or what says what it is about is
-            damaged.
+        UsageError: the folder is a file, holds something else, cannot be written, is in use by another process, or a
+            file that says what it is about is damaged.
     """
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"--output must be a folder, got the file {folder}")
-    if saved.is_file():
-        about = (saved, *beside)
-        if damaged := [file for file in about if file.suffix == ".json" and file.exists() and not _is_json(file)]:
-            raise UsageError(f"{damaged[0]} is damaged, and says what {folder} is about; choose another --output")
-        set_aside_damaged(folder, about)
-        return
-    # The first thing in a new folder are the claims of whoever made it.
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / CLAIMS).is_dir() and not saved.is_file():
+    if folder.is_dir() and not saved.is_file() and {file.name for file in folder.iterdir()} - {LOCK_FILE, HOLDER_FILE}:
         raise UsageError(f"{folder} is not empty and holds no {noun}; choose another --output")
+    with _locked(folder):
+        if saved.is_file():
+            about = (saved, *others)
+            if damaged := [file for file in about if file.suffix == ".json" and file.exists() and not _is_json(file)]:
+                raise UsageError(f"{damaged[0]} is damaged, and says what {folder} is about; choose another --output")
+            set_aside_damaged(folder, about)
+        else:
+            begin()
+        yield
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    lock, holder = FileLock(folder / LOCK_FILE, mode=FILE_MODE, blocking=False), folder / HOLDER_FILE
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        folder.chmod(FOLDER_MODE)
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            folder.chmod(FOLDER_MODE)
         with TemporaryFile(dir=folder):
             pass
+        lock.acquire()
+    except Timeout:
+        who = json.loads(holder.read_text()) if holder.is_file() and _is_json(holder) else {}
+        words = "process {pid} on {host} since {since}".format(**who) if who else "another process"
+        raise UsageError(f"{folder} is in use by {words}; wait until it ends, or choose another --output") from None
     except OSError as error:
         raise UsageError(f"--output {folder} cannot be made or written ({error.strerror}); choose another") from error
-    Claims(folder / CLAIMS).once("config", saved.is_file, begin)
+    try:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        write_whole(holder, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": now}))
+        yield
+    finally:
+        holder.unlink(missing_ok=True)
+        lock.release()
 
 
 def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:
     """Rename every file of a run that cannot be read, and the unit it belongs to, so that the run makes them again.
 
-    Looked at are the files that are written whole, which no process is in the middle of writing: JSON, reconstructions
-    and kept weights, of this run and of runs within its folder. Checkpoints are looked at when they are used.
+    Checks JSON files, reconstructions and weights of this run and of runs within its folder. Checkpoints are checked
+    when they are used.
 
     Args:
         folder: of a run, a reproduction or a study.
-        about: files that say what it is about, which nobody could make again.
+        about: files that say what it is about, which cannot be made again.
     """
     for run in (folder, *(units.parent for units in folder.glob("*/units"))):
         damaged = [file for file in run.glob("*.json") if file not in about and not _is_json(file)]

@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from rich.console import Console
 
-from lightleak.experiments.campaign import Pack, PackPlan
+from lightleak.experiments.engine import Engine
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.probe import RunPlan
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.terminal import Lines
@@ -26,30 +26,19 @@ class Stage:
     """Packs of a run; all of them end before the next stage begins.
 
     Attributes:
-        packs: what is to be done.
+        packs: the work.
         noun: what the units are called where progress is shown.
-        plan: makes the same packs in a worker process; needed where the packs themselves cannot be pickled.
         has_rows: whether the units hold rows of results.json.
     """
 
     packs: Sequence[Pack]
     noun: str
-    plan: PackPlan | None = None
     has_rows: bool = True
 
     @property
     def ids(self) -> list[str]:
         """Ids of all units, in the order of the plan."""
         return [id for pack in self.packs for id in pack.ids]
-
-    @property
-    def worker_plan(self) -> PackPlan:
-        """The plan as a worker process receives it."""
-        return self.plan or partial(_given, self.packs)
-
-
-def _given(packs: Sequence[Pack], device: torch.device) -> Sequence[Pack]:
-    return packs
 
 
 @dataclass(frozen=True)
@@ -112,8 +101,8 @@ class Kind(ABC, Generic[C, W]):
         """
 
     @abstractmethod
-    def stages(self, checked: Checked[C, W], folder: Path, device: torch.device, console: Console) -> Iterator[Stage]:
-        """The stages of a run; what belongs between two of them is done when the later one is asked for."""
+    def stages(self, checked: Checked[C, W], folder: Path, engine: Engine, console: Console) -> Iterator[Stage]:
+        """Yield the stages of a run; what belongs between two of them is done when the later one is asked for."""
 
     @abstractmethod
     def captured(self, config: C, root: Path, pass_over: bool = False) -> Captured:
@@ -126,6 +115,9 @@ class Kind(ABC, Generic[C, W]):
     @abstractmethod
     def tables(self, results: Mapping[str, Any]) -> Iterable[Lines]:
         """The results as tables for a terminal; none where nothing is finished."""
+
+    def take_part(self, checked: Checked[C, W], folder: Path) -> None:
+        """Join a training on several devices as a process that a launcher started in addition to the first."""
 
     def rows(self, rows: Rows) -> Rows:
         """Rows of results.json, from the rows of the finished units."""

@@ -1,20 +1,20 @@
-"""The processes that train one target together: who they are, how they start, and how they end with each other.
+"""The processes that train one target together: one for each device, started by a cluster or by Lightning.
 
-A cluster starts them (torchrun, srun). A command that was started by itself starts the others on its machine: each runs
-the same command again. Lightning could do that too, but it kills the whole run as soon as one of them ends with an
-error, be it long after the training.
+torchrun and srun start the whole command once for each device. A command that was started by itself trains in a program
+of its own, `lightleak.experiments.train_on_devices`, which Lightning starts again for every further device.
 """
 
-import atexit
 import os
+import pickle
+import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import lightning
@@ -27,25 +27,22 @@ from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.strategies.launchers import _MultiProcessingLauncher
-from rich.console import Console
 
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.core.ranks import detect_ranks
-from lightleak.targets.trainer import OneProcess, find_free_port, on_device, quiet_lightning
+from lightleak.experiments.pack import Knowledge
+from lightleak.targets.trainer import OneProcess, on_device, quiet_lightning
 
-TOLD = ("MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-"""Variables by which a process knows its place; Lightning sets and deletes some of them as it trains."""
-
-PARENT = "LIGHTLEAK_PARENT"
-"""Variable by which a process that `together` started knows the process that started it."""
+PROGRAM = "lightleak.experiments.train_on_devices"
 
 POLL_SECONDS = 0.5
-GRACE_SECONDS = 10.0
-"""What a process has to notice by itself that another of the training has died; then it is ended."""
 
-PATIENCE_SECONDS = 60.0
-"""How long files of another machine may take to be seen, and a process to end that another waits for."""
+PATIENCE_SECONDS = 5.0
+"""What the processes of a training have to finish their step after Ctrl-C; then they are killed."""
+
+FILES_SECONDS = 60.0
+"""How long files that another machine has written may take to be seen."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +138,7 @@ def check_started(places: Places) -> None:
             raise UsageError(
                 f"training.trainer asks for devices {devices} and num_nodes {nodes}; the launcher started "
                 f"{started[0]} processes on each of {started[1]} nodes. Make them equal, or leave both out: one "
-                "process then trains on one device, and all share the attacks"
+                "process then trains on one device"
             )
     elif nodes > 1:
         raise UsageError(
@@ -152,11 +149,6 @@ def check_started(places: Places) -> None:
         )
     elif places.strategy.root_device.type == "cpu" and devices > (cores := os.cpu_count() or 1):
         raise UsageError(f"training.trainer.devices must be at most {cores} (CPU cores), got {devices}")
-    elif devices > 1 and not hasattr(sys.modules["__main__"], "__file__"):
-        raise UsageError(
-            f"training.trainer.devices {devices} starts this program again for every further device, which cannot be "
-            "done for a notebook or an interactive Python. Put the audit into a file, or use `lightleak audit`"
-        )
 
 
 def check_one_device(settings: Mapping[str, Any], device: str) -> None:
@@ -169,14 +161,13 @@ def check_one_device(settings: Mapping[str, Any], device: str) -> None:
     places = places_of(settings, device)
     if places.world > 1:
         raise UsageError(
-            "an audit of this kind runs its trainings side by side, each on one device, and shares them among the "
-            f"processes of torchrun or srun; training.trainer asks for devices {places.devices} and num_nodes "
-            f"{places.nodes} in each"
+            "an audit of this kind runs its trainings side by side, each on one device; training.trainer asks for "
+            f"devices {places.devices} and num_nodes {places.nodes} in each"
         )
 
 
 def cluster_environment() -> ClusterEnvironment:
-    """What tells Lightning the place of this process: torchrun's or srun's variables, or those of `together`."""
+    """Return what tells Lightning the place of this process: the variables of torchrun, srun or its own launcher."""
     if TorchElasticEnvironment.detect():
         return TorchElasticEnvironment()
     ranks = detect_ranks()
@@ -184,61 +175,51 @@ def cluster_environment() -> ClusterEnvironment:
         return LightningEnvironment()
     # Lightning insists on the number that srun tells only where it was given as a flag.
     os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(ranks.local_world))
-    # A run that is requeued goes on from its last finished epoch; Lightning's own requeueing would do so in the middle.
+    # A run that is requeued resumes at its last finished epoch; Lightning's own requeueing would do so in the middle.
     return SLURMEnvironment(auto_requeue=False)
 
 
 @contextmanager
-def together(places: Places) -> Iterator[None]:
-    """Within the block this process is one of those that train together; started by itself, it starts the others.
-
-    Processes that were started go on with what the command does next, and each can still tell its place; no process
-    group is left. So a further training of the same program finds them there again: each runs the whole program. They
-    are ended where the block is left by an error, and this process is then alone, as before; and they end by themselves
-    when this process is gone, however it ended.
-
-    Raises:
-        LightLeakError: one of them ended before the block did.
-    """
-    if is_companion():
-        threading.Thread(target=_end_with, args=(int(os.environ[PARENT]),), daemon=True).start()
-    alone = {name: os.environ[name] for name in (*TOLD, "RANK") if name in os.environ}
-    companions = _Companions(places.devices) if detect_ranks().world == 1 else None
-    place = {name: os.environ[name] for name in TOLD if name in os.environ}
+def joined() -> Iterator[None]:
+    """Within the block this process trains with those that its launcher started; then the process group is left."""
     try:
         yield
-    except BaseException as error:
-        lost = isinstance(error, RuntimeError)  # what a lost connection is called differs by backend
-        if lost and companions is not None:
-            time.sleep(POLL_SECONDS)  # it is lost before the other process has quite ended
-        codes: list[int] = []
-        if companions is not None:
-            codes, place = companions.kill(), alone
-        if codes and lost:
-            raise LightLeakError(f"a process of the training ended before it was over, with code {codes[0]}") from error
-        raise
     finally:
-        if companions is not None:
-            companions.over.set()
         if torch.distributed.is_initialized():
             with suppress(RuntimeError):  # of a group whose other processes have died
                 torch.distributed.destroy_process_group()
-        if place is alone:
-            for name in TOLD:
-                os.environ.pop(name, None)
-        os.environ.update(place)
 
 
-def is_companion() -> bool:
-    """Whether `together` of another process started this one."""
-    return PARENT in os.environ
+def run_on_devices(work: Callable[..., None], *arguments: Any) -> None:
+    """Call ``work(*arguments)`` in a program that Lightning may start again for further devices, and wait for it.
 
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent is no longer the one that started it; that one was killed, or has ended."""
-    while os.getppid() == parent:
-        time.sleep(POLL_SECONDS)
-    os._exit(1)
+    Raises:
+        Exception: what ``work`` raised in the first process.
+        LightLeakError: a process died.
+        KeyboardInterrupt: passed on; what is finished is kept.
+    """
+    with TemporaryDirectory(prefix="lightleak-") as folder:
+        task = Path(folder) / "task"
+        task.write_bytes(pickle.dumps((Knowledge(), pickle.dumps((work, arguments)))))
+        # A process group of its own: whatever happens, all of its processes can be ended. It ends with its input.
+        program = subprocess.Popen([sys.executable, "-m", PROGRAM, task], stdin=subprocess.PIPE, start_new_session=True)
+        try:
+            code = program.wait()
+        except KeyboardInterrupt:
+            os.killpg(program.pid, signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                program.wait(PATIENCE_SECONDS)
+            raise
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
+            program.communicate()
+        file = task.with_suffix(".error")
+        error = pickle.loads(file.read_bytes()) if file.is_file() else None
+        if error is not None and type(error) is not RuntimeError:  # which is what a lost connection is
+            raise error
+        if code:
+            raise LightLeakError(f"a process of the training ended before it was over, with code {code}") from error
 
 
 def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
@@ -249,7 +230,7 @@ def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
         patterns: which files in it.
 
     Raises:
-        UsageError: they still do not after `PATIENCE_SECONDS`.
+        UsageError: they still do not after `FILES_SECONDS`.
     """
 
     def seen() -> set[str]:
@@ -258,58 +239,8 @@ def see_each_others_files(folder: Path, patterns: Collection[str]) -> None:
     others: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(others, seen())
     expected = set().union(*others)
-    until = time.monotonic() + PATIENCE_SECONDS
+    until = time.monotonic() + FILES_SECONDS
     while missing := expected - seen():
         if time.monotonic() > until:
             raise UsageError(f"{folder} must be a folder that all processes share; {sorted(missing)[0]} is not seen")
         time.sleep(POLL_SECONDS)
-
-
-class _Companions:
-    """The other processes of a training on this machine: each runs this process's command again.
-
-    Attributes:
-        over: set when the training is over; then one that ends is no longer missed.
-    """
-
-    def __init__(self, count: int) -> None:
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port()), "NODE_RANK": "0"}
-        place |= {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count)}
-        os.environ.update(place, LOCAL_RANK="0")
-        os.environ.pop("RANK", None)  # torchrun's: another launcher's would be wrong in all processes but one
-        self.over = threading.Event()
-        told = {**os.environ, PARENT: str(os.getpid())}
-        self._processes = [
-            subprocess.Popen([sys.executable, *sys.orig_argv[1:]], env={**told, "LOCAL_RANK": str(rank)})
-            for rank in range(1, count)
-        ]
-        threading.Thread(target=self._watch, daemon=True).start()
-        atexit.register(self._wait)
-
-    def kill(self) -> list[int]:
-        """End them at once, as what they write is whole or absent; returns the exit codes of those that had ended."""
-        codes = self._ended()
-        for process in self._processes:
-            process.kill()
-        return codes
-
-    def _ended(self) -> list[int]:
-        return [process.returncode for process in self._processes if process.poll() is not None]
-
-    def _watch(self) -> None:
-        """End this process where another died in the training and a collective operation waits for it in vain."""
-        while not self.over.wait(POLL_SECONDS):
-            if self._ended() and not self.over.wait(GRACE_SECONDS):
-                Console(stderr=True).print(
-                    f"lightleak: a process of the training ended before it was over, with code {self.kill()[0]}. "
-                    "Finished epochs are kept; run the same command again",
-                    soft_wrap=True,
-                )
-                os._exit(1)
-
-    def _wait(self) -> None:
-        for process in self._processes:
-            try:
-                process.wait(PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()

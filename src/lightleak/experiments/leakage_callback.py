@@ -58,9 +58,10 @@ class LeakageCallback(ModuleCapture):
         epochs: Collection[int] | None = None,
         per_epoch: int = 1,
         max_captures: int = 100,
-        report: Path | str | None = None,
+        output: Path | str | None = None,
         redact: Redact = False,
         seed: int = 0,
+        report: Path | str | None = None,
     ) -> None:
         """Choose what is watched.
 
@@ -76,9 +77,10 @@ class LeakageCallback(ModuleCapture):
             epochs: the epochs to look at, 0-based, in place of ``every``.
             per_epoch: updates recorded and attacked in each.
             max_captures: no more in the whole training.
-            report: folder for results and report, which must hold no run yet.
+            output: run folder for results and report, which must hold no run yet.
             redact: leave true and reconstructed values out of it; ``all`` also keeps no captures in it.
             seed: root seed of the attacks.
+            report: old name of ``output``.
 
         Raises:
             UsageError: an unknown attack or setting, settings that cannot work together, or a folder that holds a run.
@@ -102,7 +104,10 @@ class LeakageCallback(ModuleCapture):
             max_captures=max_captures,
         )
         self._checked, self._on_trial = False, False
-        self.report = None if report is None else require_path("report", report)
+        if report is not None:
+            warnings.warn("LeakageCallback(report=...) is now output=...", DeprecationWarning, stacklevel=2)
+            output = report if output is None else output
+        self.output = None if output is None else require_path("output", output)
         self.monitors = [
             LeakageMonitor(self, name, seed=seed, options=with_label_setting(self.config, name, options))
             for name, options in self.config.attacks.items()
@@ -115,8 +120,8 @@ class LeakageCallback(ModuleCapture):
         super().setup(trainer, pl_module, stage)
         if stage != "fit":
             return
-        if self.report is not None and (self.report / RESULTS_FILE).is_file():
-            raise UsageError(f"{self.report} holds the report of an earlier training; choose another folder")
+        if self.output is not None and (self.output / RESULTS_FILE).is_file():
+            raise UsageError(f"{self.output} holds the report of an earlier training; choose another folder")
         self._checked = False
         for monitor in self.monitors:
             monitor.trouble = None
@@ -128,7 +133,7 @@ class LeakageCallback(ModuleCapture):
 
     def on_fit_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Write the run folder, of the captures of all ranks; every rank must come here."""
-        if self.report is None:
+        if self.output is None:
             return
         mine = OfRank(
             self.captured,
@@ -143,9 +148,9 @@ class LeakageCallback(ModuleCapture):
             torch.distributed.all_gather_object(ranks, mine)
         if trainer.is_global_zero:
             try:
-                self._write_report(self.report, ranks)
+                self._write_report(self.output, ranks)
             except Exception as error:  # what comes after the training, such as saving the network, must not suffer
-                warnings.warn(f"no report was written to {self.report}: {error}", stacklevel=2)
+                warnings.warn(f"no report was written to {self.output}: {error}", stacklevel=2)
 
     def _begin(self, trainer: lightning.Trainer) -> None:
         """As `ModuleCapture`; until attacks are checked, a step that nobody wants is recorded for that alone."""
@@ -182,7 +187,8 @@ class LeakageCallback(ModuleCapture):
         said = f"; {left_out_words(refused, tried)}" if refused else ""
         config = replace(self.config, title=f"{self.config.title}{said}")
         left_out = {name: reason for name, reason in troubles.items() if reason is not None}
-        run_updates(observed, config, folder, (), Console(quiet=True), known, pass_over=True, left_out=left_out)
+        quiet = Console(quiet=True)
+        run_updates(observed, config, folder, (), quiet, known, pass_over=True, left_out=left_out, is_replayed=True)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ def kind_of(config: RunConfig) -> Kind[Any, Any]:
     Raises:
         UsageError: it is no config of a kind that is registered.
     """
-    name = getattr(config, "kind", None)
+    name = getattr(config, "kind", "")
     if name not in KINDS:
         raise UsageError(f"config must be one of load_config, got {type(config).__name__}")
     return KINDS[name]

@@ -104,7 +104,7 @@ class LeakageMonitor(lightning.Callback):
     def _score(self, number: int, capture: Capture, epoch: int, i: int, device: torch.device) -> dict[str, float]:
         """Attack capture ``number``, the i-th of its epoch, and keep what was found."""
         update = capture.update
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         found = self.attack.run(update, derive_seed(self.seed, "monitor", epoch, i), device)
         scores = score(found, capture.truth, encoder)
         self.found[number] = found

@@ -6,9 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from lightleak.core.devices import resolve_device
+from lightleak.experiments.engine import open_engine
 from lightleak.experiments.environment import write_environment
-from lightleak.experiments.finish import console_of_rank
 from lightleak.experiments.kind import Captured
 from lightleak.experiments.load import kind_of
 from lightleak.experiments.redaction import dropped, redact_run
@@ -26,8 +25,8 @@ def attack_captures(
 ) -> dict[str, Any]:
     """Run the config's attacks on every capture below ``root`` and write a run folder; nothing is trained.
 
-    Without truth the rows carry no accuracy, only what an attacker has: the result and how certain it is. Processes
-    share the work, and a folder is resumed, as for `lightleak.experiments.run.run_audit`.
+    Without truth the rows carry no accuracy, only what an attacker has: the result and how certain it is. A folder is
+    resumed, as for `lightleak.experiments.run.run_audit`.
 
     Args:
         config: the attacks.
@@ -63,19 +62,19 @@ def attack_captured(
         folder: the run folder.
         command: recorded in ``environment.json``.
         console: where progress goes.
-        when_open: called once the folder belongs to this run.
+        when_open: called when the folder is open.
     """
-    kind, console, device = kind_of(config), console_of_rank(console), resolve_device(config.device)
+    kind, console = kind_of(config), console or Console()
     for note in captured.notes:
         console.print(note, soft_wrap=True)
-    open_run_folder(folder, config, origin)
-    when_open()
-    if dropped(folder) is not None:
-        return finished_results(kind, config, folder, console)
-    write_environment(folder, device, command)
-    stages = captured.stages(folder, device)
-    results = run_stages(kind, config, stages, folder, device, console, captured.left_out)
-    if config.redact == "all":  # what was attacked lies elsewhere, unless this run keeps it in its own folder
-        redact_run(folder, config.redact)
+    with open_engine(config) as engine, open_run_folder(folder, config, origin):
+        when_open()
+        if dropped(folder) is not None:
+            return finished_results(kind, config, folder, console)
+        write_environment(folder, engine.device, command)
+        stages = captured.stages(folder, engine.device)
+        results = run_stages(kind, config, stages, folder, engine, console, captured.left_out)
+        if config.redact == "all":  # the captures lie elsewhere, unless this run keeps them in its own folder
+            redact_run(folder, config.redact)
     print_results(kind.tables(results), results, console)
     return results

@@ -1,8 +1,7 @@
 """Units cut into packs: what one vectorised call takes.
 
-Packs are fixed before anything runs, so that results do not depend on who runs them. How many units a GPU takes is
-found by trying, once for a run folder, and remembered there: a run that is resumed, or that other processes join,
-keeps the packs it began with.
+Packs are fixed before anything runs, so that results do not depend on where they run. How many units a GPU takes is
+found by trying, once for a run folder, and remembered there: a run that is resumed keeps the packs it began with.
 
 The trying, the share of a GPU's memory and TF32 have been tested with stand-ins for a card, never run on one.
 """
@@ -18,7 +17,6 @@ from tempfile import TemporaryDirectory
 import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
-from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
 from lightleak.experiments.unit import Unit, candidates, write_whole
 
@@ -70,8 +68,8 @@ def plan_packs(units: Iterable[Unit], device: torch.device, sizes: Mapping[str, 
 def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: Trial | None = None) -> dict[str, int]:
     """How many units of each kind one call takes on a GPU, for `plan_packs`; empty for a CPU, where nothing is tried.
 
-    The number is that of the device, however few units there are: more may come to the same folder later. What was
-    found is kept in ``folder/packs.json`` and found no second time; of several processes one does the trying.
+    The number is that of the device, however few units there are: more may come to the same folder later. The result
+    is kept in ``folder/packs.json``. Where this process has no GPU, as on the head node of a cluster, nothing is tried.
 
     Args:
         units: the plan.
@@ -85,7 +83,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
     Raises:
         UsageError: not even one unit fits into the memory of the device.
     """
-    if device.type == "cpu":
+    if device.type == "cpu" or not (fits or torch.cuda.is_available()):
         return {}
     file = folder / PACKS_FILE
     firsts: dict[str, Unit] = {}
@@ -93,19 +91,12 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
         firsts.setdefault(pack_key(unit), unit)
     tried = [key for key in firsts if _attack(firsts[key]).packs_updates]
 
-    def is_done() -> bool:
-        return _read_sizes(file).keys() >= set(tried)
-
-    def find() -> None:
-        known = _read_sizes(file)
-        for key in tried:
-            if key not in known:
-                known[key] = _find_size(firsts[key], device, fits or runs_at_once)
+    known = _read_sizes(file)
+    if missing := [key for key in tried if key not in known]:
+        known |= {key: _find_size(firsts[key], device, fits or runs_at_once) for key in missing}
         entries = [{**json.loads(key), "units": size} for key, size in known.items()]
         write_whole(file, json.dumps({"units_of_a_call": entries}, indent=1))
-
-    Claims(folder / "claims").once("packs", is_done, find)
-    return _read_sizes(file)
+    return known
 
 
 def runs_at_once(unit: Unit, number: int, device: torch.device) -> bool:

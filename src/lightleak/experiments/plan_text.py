@@ -7,8 +7,7 @@ import torch
 from rich.console import Console
 
 from lightleak.core.devices import resolve_device
-from lightleak.core.ranks import detect_ranks
-from lightleak.experiments.lanes import lanes_here
+from lightleak.experiments.engine import worker_devices
 from lightleak.experiments.load import kind_of
 from lightleak.experiments.packing import packs_without_a_run
 from lightleak.experiments.probe import PROBE_SECONDS, Estimate, Probed, estimate, makespan
@@ -44,7 +43,7 @@ def print_estimate(units: Sequence[Unit], device: torch.device, kept: Kept, work
         units: the plan.
         device: where they will run.
         kept: what will be kept of each cell.
-        workers: of the run; see `lightleak.experiments.lanes.plan_lanes`.
+        workers: of the run; see `lightleak.experiments.engine.worker_devices`.
         console: where to print.
     """
     print_probed(Probed([estimate(packs_without_a_run(units, device), device, kept)]), device, workers, console)
@@ -57,7 +56,7 @@ def print_probed(probed: Probed, device: torch.device, workers: int, console: Co
         console.print(line, soft_wrap=True, highlight=False)
     console.print()
     packs = max((sum(len(one.packs) for one in stage) for stage in probed.stages), default=0)
-    lanes = len(lanes_here(device, workers, packs)) * detect_ranks().world
+    lanes = max(1, min(len(worker_devices(device, workers)), packs))
     _print_lines([*probed.lines, *time_lines(probed, lanes, device)], console)
 
 

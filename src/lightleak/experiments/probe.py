@@ -16,7 +16,7 @@ import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.devices import one_thread, synchronize
-from lightleak.experiments.campaign import Pack
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.packing import pack_key
 from lightleak.experiments.unit import Kept, Unit, as_called, run_pack
 

@@ -1,34 +1,36 @@
 """Runs of every kind of audit: begun or resumed, stage by stage, into one folder with results and report."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import torch
 import yaml
 from rich.console import Console
 
-from lightleak.core.claims import Claims
-from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
-from lightleak.experiments.campaign import CLAIMS, rows_of, run_packs
+from lightleak.core.ranks import detect_ranks
+from lightleak.experiments.campaign import rows_of, run_packs
+from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
-from lightleak.experiments.finish import console_of_rank, leave_results
-from lightleak.experiments.folder import begin_folder
+from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.kind import Kind, Stage
 from lightleak.experiments.load import kind_of, load_config
 from lightleak.experiments.redaction import dropped, redact_run
-from lightleak.experiments.results import RESULTS_FILE
+from lightleak.experiments.results import RESULTS_FILE, write_results
 from lightleak.experiments.settings import read_settings
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import write_whole
+from lightleak.report import build_report
 
 CONFIG_FILE = "config.yaml"
 
 OFFLINE_FILE = "capture.json"
 """Names the captures that an offline attack read; a folder that holds it cannot be resumed as an audit."""
+
+PLACE = ("engine", "workers", "ray_address", "gpus_per_pack")
+"""Settings that say where a run works, not what it computes: a resumed run may change them."""
 
 
 def run_audit(
@@ -40,30 +42,40 @@ def run_audit(
 ) -> dict[str, Any]:
     """Run an audit of any kind, or what is left of one, and return the content of its ``results.json``.
 
-    Any number of processes may call it with the same config and folder and share the work (`experiments.campaign`).
+    Where torchrun or srun started several processes, the first runs the audit; the others take part in the training of
+    the target where it asks for several devices, and return an empty mapping.
 
     Args:
         config: the experiment.
         folder: the run folder; created, readable by its owner only. A folder that holds a run of the same config is
-            continued, and joined while that run is still in progress.
+            resumed.
         command: recorded in ``environment.json``.
         console: where progress goes.
         pass_over: leave attacks out that do not apply and list them with their reasons; otherwise they are errors.
 
     Raises:
-        UsageError: the folder holds another run, or the config cannot be served; before any work.
+        UsageError: the folder holds another run or is in use, or the config cannot be served; before any work.
+        PackError: packs failed; all others have run.
         KeyboardInterrupt: what is finished is kept and written.
     """
-    kind, console, device = kind_of(config), console_of_rank(console), resolve_device(config.device)
+    kind, console = kind_of(config), console or Console()
     checked = kind.check(config, pass_over)
-    open_run_folder(folder, config)
-    if dropped(folder) is not None:
-        return finished_results(kind, config, folder, console)
-    write_environment(folder, device, command)
-    stages = kind.stages(checked, folder, device, console)
-    results = run_stages(kind, config, stages, folder, device, console, checked.left_out)
-    if config.redact:
-        with Claims(folder / CLAIMS).wait_for("redaction"):
+    if not detect_ranks().leads:
+        kind.take_part(checked, folder)
+        return {}
+    if (others := detect_ranks().world - 1) > 0:
+        console.print(
+            f"the launcher's {others} other processes take part in a training on several devices alone; --engine ray "
+            "runs attacks on several machines",
+            soft_wrap=True,
+        )
+    with open_engine(config) as engine, open_run_folder(folder, config):
+        if dropped(folder) is not None:
+            return finished_results(kind, config, folder, console)
+        write_environment(folder, engine.device, command)
+        stages = kind.stages(checked, folder, engine, console)
+        results = run_stages(kind, config, stages, folder, engine, console, checked.left_out)
+        if config.redact:
             redact_run(folder, config.redact, kind.private)
     print_results(kind.tables(results), results, console)
     return results
@@ -74,7 +86,7 @@ def run_stages(
     config: Any,
     stages: Iterable[Stage],
     folder: Path,
-    device: torch.device,
+    engine: Engine,
     console: Console,
     left_out: Mapping[str, str],
 ) -> dict[str, Any]:
@@ -83,18 +95,13 @@ def run_stages(
     try:
         for stage in stages:
             ids = [*(ids or ()), *(stage.ids if stage.has_rows else ())]
-            run_packs(stage.worker_plan, folder, device, config.workers, console.quiet, stage.noun, stage.packs)
+            run_packs(stage.packs, folder, engine, stage.noun, console.quiet)
     finally:
         if ids is not None:
-            results = leave_results(
-                folder,
-                lambda: kind.rows(rows_of(ids, folder)),
-                config.redact,
-                kind.keys,
-                partial(kind.leave, folder),
-                kind.per,
-                left_out,
-            )
+            rows = kind.rows(rows_of(ids, folder))
+            results = write_results(folder, rows, kind.keys, kind.per, left_out)
+            kind.leave(folder, rows)
+            build_report(folder, redact=bool(config.redact))
     return results
 
 
@@ -111,31 +118,39 @@ def resume_audit(folder: Path, command: Sequence[str] = (), console: Console | N
     return run_audit(resumed_config(folder), folder, command, console)
 
 
-def resumed_config(folder: Path) -> Any:
+def resumed_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Any:
     """Return the config of the audit in ``folder``.
 
+    Args:
+        folder: the run folder.
+        changes: settings of `PLACE` that are changed.
+
     Raises:
-        UsageError: the folder holds no audit.
+        UsageError: the folder holds no audit, or another setting is to be changed.
     """
+    if fixed := [name for name in changes or {} if name not in PLACE]:
+        allowed = ", ".join(f"--{name.replace('_', '-')}" for name in PLACE)
+        raise UsageError(
+            f"--resume takes its settings from the run folder; remove '--{fixed[0]}' (only {allowed} may change)"
+        )
     if not (folder / CONFIG_FILE).is_file():
         raise UsageError(f"nothing to resume in {folder}: it holds no {CONFIG_FILE}; name the folder of a run")
     if (folder / OFFLINE_FILE).is_file():
         raise UsageError(f"{folder} was made by `lightleak attack`; to finish it, run the same command again")
-    return load_config(folder / CONFIG_FILE)
+    return load_config(folder / CONFIG_FILE, changes)
 
 
-def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> None:
-    """Create the folder for its owner only and write what it is about, or check that it is about the same.
-
-    Of several processes that come at once, one writes.
+@contextmanager
+def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> Iterator[None]:
+    """Within the block this process alone uses the folder, which holds a run of this config.
 
     Args:
-        folder: the run folder.
+        folder: the run folder; created, readable by its owner only.
         config: the experiment.
         capture: the captures that are attacked offline; ``None`` for an audit, which makes its own.
 
     Raises:
-        UsageError: the folder holds something else.
+        UsageError: the folder holds something else, or another process uses it.
     """
     saved, origin = folder / CONFIG_FILE, folder / OFFLINE_FILE
     read = "" if capture is None else str(capture.resolve())
@@ -145,10 +160,15 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> N
             write_whole(origin, json.dumps({"capture": read}))
         write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
 
-    begin_folder(folder, saved, "run", begin, [origin])
-    before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
-    if before != read:
-        held = f"an attack on {before}" if before else "an audit"
-        raise UsageError(f"{folder} holds {held}; choose another --output")
-    if read_settings(saved) != config.to_dict():
-        raise UsageError(f"{folder} holds a run of another config; choose another --output")
+    with opened_folder(folder, saved, "run", begin, [origin]):
+        before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
+        if before != read:
+            found = f"an attack on {before}" if before else "an audit"
+            raise UsageError(f"{folder} holds {found}; choose another --output")
+        if _without_place(read_settings(saved)) != _without_place(config.to_dict()):
+            raise UsageError(f"{folder} holds a run of another config; choose another --output")
+        yield
+
+
+def _without_place(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in settings.items() if name not in PLACE}

@@ -12,16 +12,18 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import jsonargparse
 import yaml
 
+from lightleak.core.bounds import Bounds, Section, require_within
 from lightleak.core.errors import UsageError
 from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, unwritable
 from lightleak.core.yaml_text import read_yaml as read_yaml
 
 T = TypeVar("T")
+EngineName = Literal["local", "ray"]
 
 logger = logging.getLogger(__name__)
 
@@ -82,12 +84,13 @@ def _with_new_keys(tree: Any) -> Any:
 
 
 def _renamed(old: str, new: str, value: str) -> str:
-    _note_once(old, new)
+    note_once(old, new)
     return value
 
 
 @cache
-def _note_once(old: str, new: str) -> None:
+def note_once(old: str, new: str) -> None:
+    """Note in the log that a setting has a new name; of each pair once."""
     logger.warning("the setting %r is now %r; the old name will be refused in a later version", old, new)
 
 
@@ -142,7 +145,7 @@ def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], sou
 
 
 @dataclass(frozen=True)
-class RunConfig:
+class RunConfig(Section):
     """Base of the config of a kind of audit: read from YAML or plain values, and written back.
 
     Attributes:
@@ -238,10 +241,47 @@ def write_out_names(tree: dict[str, Any], name: str) -> None:
 
 
 def write_out_seeds(tree: dict[str, Any]) -> None:
-    """``seed: 3`` is short for ``seeds: [3]``."""
-    if "seed" in tree:
+    """``seeds: 5`` is short for five seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``."""
+    number = tree.get("seeds")
+    if isinstance(number, int):
+        first = tree.pop("seed", 0)
+        require_within(Bounds(ge=1, le=MOST_SEEDS), "seeds", number)
+        tree["seeds"] = [first + i if isinstance(first, int) else first for i in range(number)]
+    elif "seed" in tree:
         tree["seeds"] = [tree.pop("seed")]
     write_out_numbers(tree, "seeds")
+
+
+def labeled_settings(section: str, value: Any, key: str) -> Any:
+    """Entries ``{name: NAME, options: {...}}``, in a list or by label, as a mapping of labels to settings with ``key``.
+
+    An entry of a list gets the label that it names, or its name. Other forms are returned unchanged.
+
+    >>> labeled_settings("defenses", ["none", {"name": "withdraw", "options": {"ratio": 0.5}}], "defense")
+    {'none': {}, 'withdraw': {'defense': 'withdraw', 'ratio': 0.5}}
+
+    Raises:
+        UsageError: two entries with the same label.
+    """
+    if isinstance(value, dict) and isinstance(value.get("name"), str):
+        value = [value]
+    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
+        entries = [entry if isinstance(entry, dict) else {"name": entry} for entry in value]
+        labels = [str(entry.get("label") or entry.get("name")) for entry in entries]
+        if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+            raise UsageError(f"{section} must have distinct names, got {twice[0]!r} twice; give one of them a label")
+        value = dict(zip(labels, entries, strict=True))
+    if not isinstance(value, dict):
+        return value
+    return {label: _flat_entry(label, entry, key) for label, entry in value.items()}
+
+
+def _flat_entry(label: str, entry: Any, key: str) -> Any:
+    if not isinstance(entry, dict) or "name" not in entry:
+        return entry
+    settings = {name: value for name, value in entry.items() if name not in ("name", "label", "options")}
+    named = {} if entry["name"] == label and not (settings or entry.get("options")) else {key: entry["name"]}
+    return named | settings | (entry.get("options") or {})
 
 
 def write_out_numbers(tree: dict[str, Any], name: str) -> None:

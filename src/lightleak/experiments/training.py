@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning
+from lightning.fabric.plugins import ClusterEnvironment
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 from lightning.pytorch.callbacks import RichProgressBar
 from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
@@ -17,15 +18,13 @@ from rich.console import Console
 from lightleak.callbacks.capture_support import check_strategy
 from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
-from lightleak.core.claims import Claims
 from lightleak.core.errors import UsageError
-from lightleak.core.ranks import detect_ranks, launch_name
+from lightleak.core.ranks import detect_ranks
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
 from lightleak.experiments.attack_settings import shares_labels, shares_statistics, with_label_setting
-from lightleak.experiments.campaign import CLAIMS
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federated_training import client_rows, federated_data, federation, update_capture
@@ -35,11 +34,11 @@ from lightleak.experiments.launch import (
     check_one_device,
     check_started,
     cluster_environment,
-    is_companion,
+    joined,
     new_trainer,
     places_of,
+    run_on_devices,
     see_each_others_files,
-    together,
 )
 from lightleak.experiments.monitor import LeakageMonitor
 from lightleak.experiments.progress import progress_bar
@@ -83,14 +82,12 @@ class Prepared:
 
 
 def trains_together(config: AuditConfig) -> bool:
-    """Whether several processes train the target, so that each of them has to call `train`.
-
-    Otherwise one process trains on one device, whatever launcher started it beside others.
+    """Whether several processes train the target.
 
     Raises:
         UsageError: a Trainer that cannot be.
     """
-    return config.rounds > 0 and _places(config).world > 1
+    return config.rounds > 0 and places_of_training(config).world > 1
 
 
 def train(
@@ -99,74 +96,59 @@ def train(
     folder: Path,
     console: Console,
     callbacks: Sequence[lightning.Callback] = (),
-    after_fit: Callable[[], object] = lambda: None,
+    after_fit: Callable[[], object] | None = None,
 ) -> None:
-    """Train the target with capture and monitor; goes on from the last finished epoch where there is a checkpoint.
+    """Train the target with capture and monitor; resumes after the last finished epoch where there is a checkpoint.
 
-    On several devices (``training.trainer.devices``, ``num_nodes``) every process of torchrun or srun calls this; where
-    the command was started by itself, it starts the others, which run it again up to here. Under DDP each is a client:
-    it takes batches of its own, of ``training.batch_size`` rows, and what is captured is its gradient before the
-    all-reduce. Strategies that shard the weights, such as FSDP, leave no process a whole gradient: they train where
-    nothing is captured (no ``capture.epochs``, no monitor). The first process writes what belongs to
-    all of them, and when this returns each sees the captures of all.
-
-    A process that is suspended for more than a minute may be replaced (`core.claims`). When it wakes it goes on
-    training and writing into the same folder, beside the one that replaced it or after it: end it instead.
+    Several devices (``training.trainer.devices``, ``num_nodes``) take a process each. Under torchrun or srun every
+    process calls this; otherwise the processes are started here (`run_on_devices`). Under DDP each is a client: it
+    takes batches of its own, of ``training.batch_size`` rows, and its gradient is captured before the all-reduce.
+    Strategies that shard the weights, such as FSDP, leave no process a whole gradient: they train where nothing is
+    captured (no ``capture.epochs``, no monitor). The first process writes what belongs to all, and when this returns,
+    it sees the captures of all.
 
     Args:
         config: the audit.
         experiment: its parts.
         folder: the run folder.
         console: where progress goes.
-        callbacks: further callbacks of the Trainer.
+        callbacks: further callbacks of the Trainer; picklable where the training takes several devices.
         after_fit: called before the training is tested and declared finished; may raise to keep it unfinished.
 
     Raises:
-        UsageError: settings that the Trainer, the defence or the capture refuses, processes that were not started, or
-            that were while another command trains in the folder.
+        UsageError: settings that the Trainer, the defense or the capture refuses, or processes that were not started.
         KeyboardInterrupt: finished epochs, their captures and their metrics are kept.
     """
-    places = _places(config)
+    places = places_of_training(config)
     if places.world == 1:
-        _train(config, experiment, folder, console, callbacks, after_fit)
+        train_as_one_of(config, experiment, folder, console, callbacks, after_fit)
         return
     check_started(places)
-    with _claim(folder):
-        if (folder / TRAINING_FILE).is_file():  # by the command that this one waited for
-            return
-        with together(places):
-            _train(config, experiment, folder, console, callbacks, after_fit)
-            see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
+    if detect_ranks().world == 1:
+        run_on_devices(_train_together, config, experiment, folder, console.quiet, callbacks, after_fit)
+    else:
+        _train_together(config, experiment, folder, console.quiet, callbacks, after_fit)
 
 
-@contextmanager
-def _claim(folder: Path) -> Iterator[None]:
-    """Within the block the training is ours: the first process holds the claim for all processes of its launch.
-
-    A command that was started by itself waits while another trains. Processes of a launcher are all there already and
-    would wait for their first one in a process group, which gives up sooner or later: they are refused instead.
-    """
-    claims, ranks = Claims(folder / CLAIMS), detect_ranks()
-    if ranks.world > 1 and not is_companion():
-        holder = claims.holder("training")
-        is_ours = holder is None or (holder.launch != "" and holder.launch == launch_name())
-        if not is_ours and claims.is_held("training"):
-            raise UsageError(
-                f"another command trains in {folder}; start this one again when that training is over, or, if it died "
-                "on another machine, in a minute"
-            )
-    with claims.wait_for("training") if ranks.leads else nullcontext():
-        yield
+def _train_together(config: AuditConfig, experiment: Experiment, folder: Path, quiet: bool, *more: Any) -> None:
+    """Train as one of several processes."""
+    console = Console(quiet=True, force_interactive=False) if quiet or not detect_ranks().leads else Console()
+    with joined():
+        train_as_one_of(config, experiment, folder, console, *more)
+        see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
 
 
-def _train(
+def train_as_one_of(
     config: AuditConfig,
     experiment: Experiment,
     folder: Path,
     console: Console,
-    further: Sequence[lightning.Callback],
-    after_fit: Callable[[], object],
+    further: Sequence[lightning.Callback] = (),
+    after_fit: Callable[[], object] | None = None,
+    environment: ClusterEnvironment | None = None,
+    trainer_settings: Mapping[str, Any] | None = None,
 ) -> None:
+    """Train as the only process or as one of several; arguments as for `train`, and two of `make_trainer`."""
     prepared = prepare_training(config, experiment)
     callbacks: list[lightning.Callback] = [*prepared.callbacks, SeedEveryEpoch(config.seed), *further]
     if _records(config):
@@ -188,11 +170,12 @@ def _train(
     with (
         progress_bar(f"{noun} of training", config.rounds, hidden) as report,
         one_training(
-            config.training.trainer,
+            config.training.trainer if trainer_settings is None else trainer_settings,
             config.device,
             config.rounds,
             callbacks,
             report,
+            environment=environment,
             logger=loggers,
             enable_checkpointing=True,
             enable_progress_bar=console.is_interactive,
@@ -201,7 +184,8 @@ def _train(
         metrics_of_all_epochs(folder) if resumed and trainer.is_global_zero else nullcontext(),
     ):
         trainer.fit(model, datamodule=data, ckpt_path=resumed, weights_only=True)
-        after_fit()
+        if after_fit is not None:
+            after_fit()
         test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
         told = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
@@ -224,7 +208,7 @@ def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
         UsageError: clients that the rows do not suffice for, a network or data that the defence refuses, or processes
             that have no gradient of their own to record.
     """
-    places = _places(config)
+    places = places_of_training(config)
     _check_places(config, places)
     if config.protocol.is_fedavg:
         return Prepared(federation(config, experiment), federated_data(config, experiment))
@@ -295,11 +279,13 @@ def data_module(config: AuditConfig, experiment: Experiment) -> TableDataModule:
     )
 
 
-def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> lightning.Trainer:
+def make_trainer(
+    settings: Mapping[str, Any], device: str, environment: ClusterEnvironment | None = None, **ours: Any
+) -> lightning.Trainer:
     """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
 
-    On one device it trains by itself, whatever launcher started this process beside others; on several the processes
-    must be those that were started, or be left to `together`.
+    On one device it trains by itself, whatever launcher started this process beside others. ``environment`` is known
+    where another program, such as Ray, has started the processes.
 
     Raises:
         UsageError: an argument the Trainer does not have, refuses, or that is the audit's own, or processes that were
@@ -307,6 +293,8 @@ def make_trainer(settings: Mapping[str, Any], device: str, **ours: Any) -> light
     """
     if taken := sorted(set(settings) & set(OURS)):
         raise UsageError(f"training.trainer cannot set {', '.join(taken)}: the audit sets them itself")
+    if environment is not None:
+        return new_trainer(settings, device, environment, **ours)
     places = places_of(settings, device)
     if places.world > 1:
         check_started(places)
@@ -374,7 +362,8 @@ class EpochReport(lightning.Callback):
         self.report(1.0)
 
 
-def _places(config: AuditConfig) -> Places:
+def places_of_training(config: AuditConfig) -> Places:
+    """Return where the target is trained."""
     return places_of(config.training.trainer, config.device)
 
 

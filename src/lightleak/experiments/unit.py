@@ -6,7 +6,8 @@ import math
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,11 +23,31 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
+from lightleak.experiments.observed import Observed as Observed
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.score import match, matched, score
 
-Observed = tuple[ClientUpdate, GroundTruth | None]
+
+@dataclass(frozen=True)
+class StoredUpdate:
+    """Observes an update that is stored on this machine.
+
+    Attributes:
+        load: reads it.
+        path: its folder.
+    """
+
+    load: Callable[[Path], Observed]
+    path: Path
+
+    def __call__(self) -> Observed:
+        """Return the observation and its truth."""
+        return self.load(self.path)
+
+
+def _returned(observed: Observed) -> Observed:
+    return observed
 
 
 @dataclass(frozen=True)
@@ -50,6 +71,12 @@ class Unit:
     facts: dict[str, Any]
     seed: int
     stream: str = ""
+
+    def shipped(self) -> "Unit":
+        """Return the unit with its observation loaded, for a machine that may not have its files."""
+        if not isinstance(self.observe, StoredUpdate):
+            return self
+        return replace(self, observe=partial(_returned, self.observe()))
 
     @property
     def cost(self) -> float:
@@ -163,9 +190,9 @@ def run_pack(
         found = called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
     except torch.OutOfMemoryError as error:
         raise LightLeakError(
-            f"{attack.name} on {len(pack)} updates ran out of the memory of {device}: where other programs "
-            f"use it, wait for them; else remove packs.json from {folder}, so that a number that fits is found anew, "
-            "or set memory_mb of the attack"
+            f"{attack.name} on {len(pack)} updates ran out of memory on {device}: if other programs use it, wait for "
+            "them; otherwise remove packs.json from the run folder, so that a number that fits is found again, or set "
+            "memory_mb of the attack"
         ) from error
     present = finished_files(folder)
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
@@ -193,7 +220,7 @@ def keep_result(
         folder: the run folder.
         kept: what is kept of each cell.
     """
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+    encoder = TableEncoder.of(update)
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
     row = {"unit": unit.id, **unit.facts, "attack": unit.attack, "seed": unit.seed}
     batch = None if truth is None else match(reconstruction, truth, encoder)

@@ -11,7 +11,7 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.cells import Cells, agreement, categorical_mask, checked_pair
 from lightleak.metrics.matched_batch import MatchedBatch
-from lightleak.metrics.score import match
+from lightleak.metrics.score import match, true_rows
 
 NAMES = (
     "certified_rows",
@@ -79,7 +79,7 @@ def certified_accuracy(
     proven = torch.tensor([certificate.status[i] == "certified" for i in order])
     claimed = categorical_mask(encoder) | torch.tensor([certificate.digits[i] for i in order]).unsqueeze(1)
     claimed = claimed & proven.unsqueeze(1)
-    wrong, digits_wrong = wrong_certificates(reconstruction, truth, encoder)
+    wrong, digits_wrong = wrong_certificates(reconstruction, truth, encoder, batch)
     return {
         "certified_accuracy": batch.hits[claimed].double().mean().item() if bool(claimed.any()) else None,
         "certified_exact": batch.equal[proven].all(-1).double().mean().item(),
@@ -88,8 +88,16 @@ def certified_accuracy(
     }
 
 
-def wrong_certificates(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> tuple[int, int]:
+def wrong_certificates(
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, batch: MatchedBatch | None = None
+) -> tuple[int, int]:
     """How many claims of a certificate no row of the batch bears out; every true row bears out one.
+
+    Args:
+        reconstruction: what the attack found.
+        truth: the rows behind the update.
+        encoder: of both.
+        batch: `match` of the two, where the caller has it; rows are assigned anew only if it leaves a claim open.
 
     Returns:
         Certified rows for which no true row of equal categories and label is left, and rows with certified digits for
@@ -101,7 +109,7 @@ def wrong_certificates(reconstruction: Reconstruction, truth: GroundTruth, encod
     """
     if reconstruction.certificate is None:
         return 0, 0
-    true, found = checked_pair(encoder, encoder.project(truth.inputs, clamp=False), reconstruction.rows)
+    true, found = checked_pair(encoder, true_rows(truth, encoder).cells, reconstruction.rows)
     pairs = agreement(encoder, Cells(true.codes[:, None], true.numbers[:, None]), found, NUMBERS_WITHIN)
     label = truth.labels[:, None].cpu() == reconstruction.labels.cpu()
     categories = pairs[..., categorical_mask(encoder)].all(-1) & label
@@ -113,6 +121,9 @@ def wrong_certificates(reconstruction: Reconstruction, truth: GroundTruth, encod
     wrong = []
     for borne_out, claimed in claims:
         fits = borne_out.double() * torch.tensor(claimed, dtype=torch.float64)
-        held = fits[torch.arange(len(fits)), match_rows(fits)].sum()
-        wrong.append(sum(claimed) - int(held))
+        rows = torch.arange(len(fits))
+        upheld = 0 if batch is None else int(fits[rows, batch.order].sum())
+        if upheld < sum(claimed):
+            upheld = int(fits[rows, match_rows(fits)].sum())
+        wrong.append(sum(claimed) - upheld)
     return wrong[0], wrong[1]

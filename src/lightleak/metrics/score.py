@@ -1,5 +1,6 @@
 """Everything a row of results.json says about one batch, and its cells one by one."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -8,6 +9,7 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.remembered import Remembered
 from lightleak.data.encoder import TableEncoder
 from lightleak.metrics.accuracy import fraction
 from lightleak.metrics.certainty import known_mean, ranked_accuracy
@@ -25,8 +27,40 @@ def match(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEnco
         UsageError: truth and encoder, or truth and reconstruction, are not of the same shape.
         DataError: the reconstruction does not fit the schema.
     """
-    true_rows = encoder.project(_encoded(truth, encoder), clamp=False)
-    return MatchedBatch.compare(encoder, true_rows, reconstruction.rows, reconstruction.uncertainty)
+    return MatchedBatch.compare(
+        encoder, true_rows(truth, encoder).cells, reconstruction.rows, reconstruction.uncertainty
+    )
+
+
+@dataclass(frozen=True)
+class TrueRows:
+    """The private rows in the table's units.
+
+    Attributes:
+        cells: category indices and numbers, as `TableEncoder.project` returns them.
+        table: the same as a table, of which only the columns of the schema are there.
+    """
+
+    cells: tuple[Tensor, Tensor]
+    table: pd.DataFrame
+
+
+_TRUE: Remembered[TrueRows] = Remembered(most=64)
+
+
+def true_rows(truth: GroundTruth, encoder: TableEncoder) -> TrueRows:
+    """Return the private rows, decoded once for all attacks on them.
+
+    Raises:
+        UsageError: truth and encoder are not of the same shape.
+    """
+
+    def decode() -> TrueRows:
+        inputs = _encoded(truth, encoder)
+        table = encoder.decode(inputs, clamp=False)
+        return TrueRows(encoder.project(inputs, clamp=False), table[list(encoder.schema.names)])
+
+    return _TRUE.get((truth, encoder), decode)
 
 
 def score(
@@ -94,13 +128,12 @@ def matched(
     batch = batch or match(reconstruction, truth, encoder)
     names = list(encoder.schema.names)
     n = len(batch.order)
-    true_rows = encoder.decode(_encoded(truth, encoder), clamp=False)
     reconstructed = reconstruction.rows.iloc[batch.order.tolist()]
     return pd.DataFrame(
         {
             "row": [row for row in range(n) for _ in names],
             "column": names * n,
-            "true": _row_by_row(true_rows[names]),
+            "true": _row_by_row(true_rows(truth, encoder).table),
             "reconstructed": _row_by_row(reconstructed[names]),
             "correct": batch.hits.flatten().tolist(),
             "entropy": batch.entropy.flatten().tolist(),

@@ -13,8 +13,7 @@ from torch.func import functional_call
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed, generator
-from lightleak.defenses.horizontal.defense import UpdateDefense
-from lightleak.defenses.horizontal.no_defense import NoDefense
+from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
 from lightleak.protocols.global_generator import fresh_generator
 from lightleak.protocols.local_pass import in_mode
 from lightleak.protocols.local_training import LocalTraining

@@ -1,24 +1,13 @@
-"""The budget of attacks against the published one: from less, nothing follows about what was not found.
+"""The budget of attacks against the published one: from less, nothing follows about what was not found."""
 
-``budgets.json`` holds the published budgets, so that a report imports no attack; ``python -m lightleak.cards`` writes
-it.
-"""
-
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Protocol
+from typing import Any, Protocol
 
-from lightleak.core.results import NONE, Row, flat
+from lightleak.core.results import NONE, Row
+from lightleak.report.attacks import WORK, registered, shipped, work
 from lightleak.report.format import attack_title
-
-FILE_NAME = "budgets.json"
-
-WORK = ("restarts", "steps", "chains", "sweeps", "iterations", "trials", "samples", "queries", "n_shadows")
-"""Settings of which more is more work, and no less is recovered on average."""
 
 BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labelled")
 """Guesses and other nulls, from which nothing about an attack's budget follows."""
@@ -38,9 +27,6 @@ WEAK_DEFENSES = (
     "No conclusion is drawn about defenses: for one, every attack must have its whole published budget, and one of "
     "them must be by optimization. What these missed, such attacks may recover. The figures are in the table."
 )
-
-Budgets = Mapping[str, Mapping[str, Mapping[str, int]]]
-"""Where a budget comes from, attack, and how much of each kind of work; settings of a stage are ``stage.name``."""
 
 
 class Spent(Protocol):
@@ -98,46 +84,16 @@ def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(lacking))
 
 
-def work(options: Mapping[str, str]) -> dict[str, int]:
-    """Settings that are amounts of `WORK`, those of stages included.
-
-    >>> work({"steps": "50", "precision": "float32", "exact.chains": "many", "exact.sweeps": "3"})
-    {'steps': 50, 'exact.sweeps': 3}
-    """
-    return {
-        name: int(text) for name, text in options.items() if name.rpartition(".")[2] in WORK and str(text).isdigit()
-    }
-
-
-def registered() -> dict[str, dict[str, dict[str, int]]]:
-    """Return the budgets of all registered attacks, by where they come from; this imports torch."""
-    from lightleak.attacks import ATTACKS
-    from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
-    from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
-
-    # The defaults of the generators for released models were tuned by a study on public rows.
-    sources = {"as published": (ATTACKS, PROPERTY_ATTACKS), "as by default": (INVERSION_ATTACKS,)}
-    return {
-        source: {name: work(flat(registry.get(name)().options())) for registry in of for name in registry}
-        for source, of in sources.items()
-    }
-
-
-@cache
-def _shipped() -> Budgets:
-    found: Budgets = json.loads(files("lightleak.report").joinpath(FILE_NAME).read_text(encoding="utf-8"))
-    return found
-
-
-def _known() -> Iterator[Budgets]:
-    yield _shipped()
+def _known() -> Iterator[Mapping[str, Any]]:
+    yield shipped()
     if "lightleak.attacks" in sys.modules:  # else nothing but the shipped attacks can be registered
         yield registered()
 
 
 def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
     """Where the usual budget of an attack comes from, empty where none is known, and the budget."""
-    found = ((source, of[attack]) for budgets in _known() for source, of in budgets.items() if attack in of)
+    sources = ((source, of) for known in _known() for source, of in known.items() if source != "titles")
+    found = ((source, of[attack]) for source, of in sources if attack in of)
     return next(found, ("", {}))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from lightleak.report.attacks import shipped
 from lightleak.report.intervals import Estimate
 
 DASH = "–"
@@ -16,41 +17,6 @@ SMALLEST_SHOWN = 0.0005
 SMALLEST_LOSS = 0.005
 """Two decimals would show a loss below it as 0.00."""
 
-ATTACKS = {
-    "tableak": "TabLeak",
-    "tableak_no_pooling": "TabLeak without pooling",
-    "tableak_no_softmax": "TabLeak without softmax",
-    "tableak_fedavg": "TabLeak for FedAvg",
-    "inverting_gradients": "Inverting Gradients",
-    "inverting_gradients_fedavg": "Inverting Gradients for FedAvg",
-    "fedavg_prior": "Dimitrov et al., epoch prior",
-    "fedavg_no_prior": "Dimitrov et al., no prior",
-    "fedavg_shared": "Dimitrov et al., shared variables",
-    "fedavg_epoch": "FedSGD-Epoch",
-    "fedavg_fedsgd": "FedSGD, on a FedAvg update",
-    "deep_gradient_leakage": "Deep Gradient Leakage",
-    "gradinversion": "GradInversion",
-    "random": "Guessing",
-    "exact": "Exact inversion",
-    "exact_joint": "Exact inversion of all rows jointly",
-    "exact_fedavg": "Exact inversion for FedAvg",
-    "audit_max": "Exact + TabLeak",
-    "provfl_b": "ProVFL-B",
-    "provfl_b_mixture": "ProVFL-B, mixture",
-    "provfl_b_discriminant": "ProVFL-B, discriminant",
-    "provfl_m": "ProVFL-M",
-    "aia": "AIA",
-    "aia_adjusted": "AIA, adjusted count",
-    "aia_raw": "AIA on own columns",
-    "aia_raw_adjusted": "Own columns alone",
-    "sm_pia": "SM-PIA",
-    "prior": "Guessing the auxiliary share",
-    "plgmi": "PLG-MI",
-    "plgmi_black_box": "PLG-MI, black box",
-    "public_pseudo_labelled": "Public rows sorted by the model",
-    "gan_without_target": "Generator without the model's loss",
-    "public_random": "Public rows at random",
-}
 METRICS = {
     "cell_accuracy": "Cells",
     "categorical_accuracy": "Categories",
@@ -296,7 +262,7 @@ def attack_title(name: str) -> str:
     >>> attack_title("tableak"), attack_title("my_attack")
     ('TabLeak', 'my attack')
     """
-    return ATTACKS.get(name, name.replace("_", " "))
+    return str(shipped()["titles"].get(name, name.replace("_", " ")))
 
 
 def protocol_title(name: str | None) -> str:

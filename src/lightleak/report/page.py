@@ -126,7 +126,6 @@ class Table:
         label: what it lists, for screen readers.
         head: headings of the columns; none for a table of names and values.
         groups: its lines.
-        over: headings above the headings, each with the number of columns that it spans.
         css: classes of the table.
         box: classes of the box.
     """
@@ -134,7 +133,6 @@ class Table:
     label: str
     head: tuple[str, ...]
     groups: tuple[Lines, ...]
-    over: tuple[tuple[str, int], ...] = ()
     css: str = ""
     box: str = ""
 
@@ -168,38 +166,8 @@ class Details:
     css: str = ""
 
 
-@dataclass(frozen=True)
-class Code:
-    """Preformatted text."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Pictures:
-    """Images by class: in each line one for every class, as a data URI."""
-
-    classes: tuple[str, ...]
-    lines: tuple[tuple[str, tuple[str, ...]], ...]
-    title: str = ""
-
-
-Block: TypeAlias = (
-    Markup
-    | Paragraph
-    | Heading
-    | Bullets
-    | Facts
-    | Tiles
-    | Legend
-    | Table
-    | Figure
-    | Panels
-    | Details
-    | Code
-    | Pictures
-)
-"""`Markup` is HTML of a template (`fill`); empty, it is left out."""
+Block: TypeAlias = str | Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details
+"""`Markup` is HTML of a template (`fill`); any other text is a paragraph."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +176,7 @@ class Section:
 
     id: str
     title: str
-    blocks: tuple[Block, ...]
+    blocks: Sequence[Block]
     css: str = ""
 
 
@@ -361,7 +329,9 @@ def _templates() -> Environment:
     macros: dict[str, Macro] = {}
 
     def draw(block: Any) -> Markup:
-        return block if isinstance(block, Markup) else Markup(macros[type(block).__name__.lower()](block))
+        if isinstance(block, str):
+            return block if isinstance(block, Markup) else Markup("<p>{}</p>").format(block)
+        return Markup(macros[type(block).__name__.lower()](block))
 
     environment.filters |= {name: one for name, one in vars(formats).items() if isfunction(one)} | {"draw": draw}
     macros |= {

@@ -1,13 +1,17 @@
-"""Comparison of a paper's cells with ours: ``comparison.md``."""
+"""Comparison of a paper's cells with ours: ``comparison.md`` for readers, ``comparison.json`` for programs."""
 
+import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
+from lightleak.core.results import NONE, SCHEMA_VERSION, ValueRow, read_rows
 from lightleak.metrics.summary import Summary
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
+COMPARISON_FILE = "comparison.json"
 TOLERANCE_POINTS = 3.0
 PAPER_BATCHES = 50
 FEWEST = 5
@@ -28,39 +32,8 @@ NOT_COMPARED = ("correlation", "distance", "seconds")
 stated."""
 DECIMALS = {"count": 0, "fraction": 4, "distance": 4}
 """Decimals of the units that papers print to a fixed number of them."""
-SHOWN = (
-    "dataset",
-    "network",
-    "property_name",
-    "adversary",
-    "attack",
-    "variant",
-    "option",
-    "value",
-    "gap",
-    "defense",
-    "noise_scale",
-    "strength",
-    "labels",
-    "local_epochs",
-    "local_batches",
-    "local_batch_size",
-    "n_clients",
-    "round",
-    "known_batch_counts",
-    "random_batches",
-    "assumed_epochs",
-    "prior_statistic",
-    "prior_distance",
-    "batch_size",
-    "training_epochs",
-    "steps",
-    "restarts",
-    "pooling",
-    "column",
-    "feature_kind",
-    "metric",
-)
+_HIDDEN = ("metric", "unit", "mean", "std", "protocol", "sigmoid_bounds")
+SHOWN = (*(field.name for field in fields(PaperCell) if field.name not in _HIDDEN), "metric")
 """Coordinates that become columns where a table varies them."""
 
 
@@ -74,6 +47,7 @@ class Compared:
         same_data: ours was measured on the paper's table; otherwise there is no criterion for agreement.
         stand_in: what ours was measured on instead, for the heads of the two columns; their difference is left out.
         is_fact: ours was read off a table or a network, not measured on samples: one value is all there is.
+        seconds: wall time of the attacks behind ours.
     """
 
     cell: PaperCell
@@ -81,6 +55,7 @@ class Compared:
     same_data: bool = True
     stand_in: str | None = None
     is_fact: bool = False
+    seconds: float = 0.0
 
     @property
     def difference(self) -> float:
@@ -97,8 +72,13 @@ class Compared:
         if not self._is_comparable or self.too_few:
             return None
         spread = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
-        paper = 1.96 * (self.cell.std or 0.0) / math.sqrt(PAPER_BATCHES)
+        paper = 1.96 * (self.printed_error or 0.0)
         return abs(self.difference) <= max(tolerance(self.cell), math.hypot(spread, paper))
+
+    @property
+    def printed_error(self) -> float | None:
+        """Standard error of the printed mean; None where the paper prints no deviation."""
+        return None if self.cell.std is None else self.cell.std / math.sqrt(PAPER_BATCHES)
 
     @property
     def too_few(self) -> bool:
@@ -109,9 +89,51 @@ class Compared:
     def _is_comparable(self) -> bool:
         return not math.isnan(self.difference) and self.cell.unit not in NOT_COMPARED and self.same_data
 
+    def row(self, table: PaperTable) -> ValueRow:
+        """Return the cell of ``table`` as a typed row with both values."""
+        cell, ours = self.cell, self.ours
+        shared = ("metric", "dataset", "protocol", "defense", "column", "property_name")
+        return ValueRow(
+            **{name: getattr(cell, name) for name in shared},
+            attack=cell.attack or NONE,
+            target=cell.network,
+            seconds=self.seconds,
+            value=ours.mean,
+            paper=table.source,
+            table=table.name,
+            page=table.page,
+            cell=cell.coordinates,
+            value_unit=cell.unit,
+            printed=cell.mean,
+            printed_error=self.printed_error,
+            std=ours.std,
+            n=ours.n,
+            low=ours.low,
+            high=ours.high,
+            agrees=self.agrees,
+            measured_on=self.stand_in,
+        )
+
+
+def comparison_json(table: PaperTable, compared: Sequence[Compared]) -> str:
+    """Return the text of `COMPARISON_FILE`."""
+    rows = [one.row(table).to_dict() for one in compared]
+    return json.dumps({"schema_version": SCHEMA_VERSION, "rows": rows}, indent=1)
+
+
+def load_comparison(folder: Path) -> tuple[ValueRow, ...]:
+    """Read the cells of a reproduction's run folder.
+
+    Raises:
+        UsageError: a row cannot be read.
+    """
+    file = folder / COMPARISON_FILE
+    rows = read_rows(json.loads(file.read_text(encoding="utf-8")), str(file))
+    return tuple(row for row in rows if isinstance(row, ValueRow))
+
 
 def tolerance(cell: PaperCell) -> float:
-    """How far from the printed value ours may lie and still agree, in the cell's unit.
+    """Return the largest difference from the printed value that counts as agreement, in the cell's unit.
 
     3 points of percentages; `ERROR_TOLERANCE` of an estimated fraction's error; `UTILITY_TOLERANCE` of a utility as a
     fraction; of every other number, what rounding hides in its last printed digit.
@@ -136,7 +158,7 @@ def _is_utility(cell: PaperCell) -> bool:
 
 
 def _half_digit(printed: float) -> float:
-    """Half a unit of the last digit the paper prints, with room for the float itself.
+    """Return half a unit of the last printed digit, with room for rounding of the float.
 
     >>> round(_half_digit(4.2), 6), round(_half_digit(33699.0), 6)
     (0.05, 0.5)
@@ -148,7 +170,7 @@ def _half_digit(printed: float) -> float:
 def markdown(
     table: PaperTable, compared: Sequence[Compared], environment: dict[str, Any], command: str, notes: Sequence[str]
 ) -> str:
-    """The comparison as a page: one line per cell, coordinates that do not vary left out of the columns."""
+    """Return the comparison as a page: one line per cell, with columns only for coordinates that vary."""
     keys = [key for key in SHOWN if any(getattr(c.cell, key) is not None for c in compared)]
     packages = environment["packages"]
     header = [*keys, *_heads(compared), "95% interval", "n", "difference", "agrees"]
@@ -173,7 +195,7 @@ def markdown(
 
 
 def _heads(compared: Sequence[Compared]) -> tuple[str, str]:
-    """Heads of the paper's column and of ours: what each was measured on, where that is not the same."""
+    """Return the heads of the paper's column and of ours, with the data of each where they differ."""
     datasets, own = {c.cell.dataset for c in compared}, {c.stand_in for c in compared}
     if len(datasets) != 1 or len(own) != 1 or None in datasets | own:
         return "paper", "ours"
@@ -232,7 +254,7 @@ def _with_deviation(mean: float, std: float | None, unit: str) -> str:
 
 
 def _number(value: float, unit: str = "percent") -> str:
-    """Two decimals below 10 and one above, none above 1000; or as `DECIMALS` says: the precision the papers print.
+    """Format a number with the precision that the papers print: see `DECIMALS`, else by magnitude.
 
     >>> _number(79.31), _number(0.394), _number(45222), _number(8.0, "count"), _number(0.0186, "fraction")
     ('79.3', '0.39', '45222', '8', '0.0186')

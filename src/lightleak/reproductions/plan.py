@@ -1,28 +1,40 @@
 """What ``lightleak reproduce --plan`` prints: cells, settings, units and configs of a reproduction, and its time."""
 
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import torch
 import yaml
 from rich.console import Console
 
-from lightleak.core.devices import resolve_device
+from lightleak.core.devices import one_thread, resolve_device
 from lightleak.core.errors import LightLeakError
-from lightleak.experiments.campaign import Pack, UpdatePack
-from lightleak.experiments.plan_text import print_estimate
+from lightleak.experiments.campaign import UpdatePack
+from lightleak.experiments.kind import Checked
+from lightleak.experiments.load import kind_of
+from lightleak.experiments.pack import Pack
+from lightleak.experiments.packing import packs_without_a_run
+from lightleak.experiments.plan_text import print_probed
+from lightleak.experiments.probe import PROBE_SECONDS, Cost, Estimate, Probed, estimate
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduce import reproduction_of
-from lightleak.reproductions.reproduction import Stage
+from lightleak.reproductions.reproduction import Reproduction, Stage
 from lightleak.reproductions.settings import Selection
 
 SHOWN_UNITS = 3
 
 
+class _EnoughError(Exception):
+    """Raised to stop the probe of a pack when its time is up."""
+
+
 def describe_reproduction(name: str, selection: Selection, device: str, workers: int, console: Console) -> None:
-    """Print what a reproduction would run, without running it; the time of attacks on updates is probed briefly.
+    """Print what a reproduction would run and what that takes, measured by short probes of every stage.
 
     Args:
         name: table or figure.
@@ -42,28 +54,33 @@ def describe_reproduction(name: str, selection: Selection, device: str, workers:
     write(f"cells     {', '.join(f'{number} {metric}' for metric, number in metrics.items())}; on {where}")
     for problem in dict.fromkeys(reproduction.problems):
         write(f"left out  {problem}")
-    units = []
-    stages = reproduction.stages()
+    stages = list(reproduction.stages())
+    share = PROBE_SECONDS / max(1, len(stages))
+    if not stages:
+        write("nothing is run: the cells are read off tables and networks")
+    probed: list[Sequence[Estimate]] = []
+    audits: dict[str, Iterator[Sequence[Estimate]]] = {}
     for stage in stages:
         with TemporaryDirectory() as folder:
             try:
                 packs = stage.plan(Path(folder), where)
+                for line in stage_lines(stage, packs, with_config=stage.place not in audits):
+                    write(line)
+                if stage.config is None:
+                    probed.append(estimated(reproduction, stage, packs, Path(folder), share))
+                else:
+                    audits[stage.place] = audits.get(stage.place) or audit_stages(stage.config, where, share)
+                    roles = {getattr(pack, "role", None) for pack in packs} - {None}
+                    found = next(audits[stage.place], ())
+                    probed.append([one for one in found if not roles or one.source in roles])
             except LightLeakError as error:
                 write(f"left out  {error}")
-                continue
-        for line in stage_lines(stage, packs):
-            write(line)
-        units += [unit for pack in packs if isinstance(pack, UpdatePack) for unit in pack.units]
-    if not stages:
-        write("nothing is run: the cells are read off tables and networks")
-    if units:
-        print_estimate(units, where, "nothing", workers, console)
-    elif stages:
-        write("time      not estimated for this kind of reproduction")
+    if any(probed):
+        print_probed(Probed(probed), where, 1 if reproduction.one_at_a_time else workers, console)
 
 
-def stage_lines(stage: Stage, packs: Sequence[Pack]) -> list[str]:
-    """A stage: how much it is, what it is, and the config that ``lightleak audit`` would take."""
+def stage_lines(stage: Stage, packs: Sequence[Pack], with_config: bool = True) -> list[str]:
+    """Describe a stage: its size, its units, and the config that ``lightleak audit`` would take."""
     ids = [id for pack in packs for id in pack.ids]
     place = f" in {stage.place}" if stage.place else ""
     lines = [f"stage     {stage.noun}{place}: {len(ids)} units in {len(packs)} packs"]
@@ -73,7 +90,57 @@ def stage_lines(stage: Stage, packs: Sequence[Pack]) -> list[str]:
     lines += [f"  {id}" for id in others[:SHOWN_UNITS]]
     if len(others) > SHOWN_UNITS:
         lines.append(f"  and {len(others) - SHOWN_UNITS} more")
-    if stage.config is not None:
+    if stage.config is not None and with_config:
         text = yaml.safe_dump(stage.config.to_dict(), sort_keys=False, default_flow_style=None, width=100)
         lines += ["config", *(f"  {line}" for line in text.splitlines())]
     return lines
+
+
+def audit_stages(config: Any, device: torch.device, seconds: float) -> Iterator[Sequence[Estimate]]:
+    """Estimate the stages of a whole audit as its own plan does."""
+    yield from kind_of(config).plan(Checked(config, None), device).probe(seconds).stages
+
+
+def estimated(
+    reproduction: Reproduction, stage: Stage, packs: Sequence[Pack], folder: Path, seconds: float
+) -> list[Estimate]:
+    """Estimate a stage in about so many seconds.
+
+    Attacks on updates are probed as in an audit's plan. Of any other work the pack of median cost is run until the time
+    is up; what it and the others take is extrapolated from the progress that it has reported.
+    """
+    device, others = reproduction.device, [pack for pack in packs if not isinstance(pack, UpdatePack)]
+    units = [unit for pack in packs if isinstance(pack, UpdatePack) for unit in pack.units]
+    found: list[Estimate] = []
+    if units:
+        found += estimate(packs_without_a_run(units, device), device, "nothing", seconds / (2 if others else 1))
+    if others:
+        if stage.rehearse is not None:
+            stage.rehearse(folder)
+        median = sorted(others, key=lambda pack: pack.cost)[len(others) // 2]
+        rate = pack_seconds(median, folder, device, seconds) / median.cost
+        for cost in dict.fromkeys(pack.cost for pack in others):
+            sizes = tuple(len(pack.ids) for pack in others if pack.cost == cost)
+            found.append(Estimate(stage.noun, 0, "", sizes, Cost(rate * cost / sizes[0], 0.0, 0, None)))
+    return found
+
+
+def pack_seconds(pack: Pack, folder: Path, device: torch.device, seconds: float) -> float:
+    """Run a pack for about so many seconds and extrapolate the time of the whole pack from its progress."""
+    began = time.perf_counter()
+    seen: list[tuple[float, float]] = []
+    (folder / "units").mkdir(parents=True, exist_ok=True)
+
+    def report(amount: float) -> None:
+        seen.append((time.perf_counter() - began, amount))
+        if seen[-1][0] > seconds:
+            raise _EnoughError
+
+    try:
+        with one_thread():
+            pack.run(folder, device, report)
+    except _EnoughError:
+        (start, done), (end, _) = seen[0], seen[-1]  # before the first report the pack is also prepared
+        later = sum(amount for _, amount in seen[1:])
+        return start + (pack.cost - done) * ((end - start) / later if later else start / done)
+    return time.perf_counter() - began

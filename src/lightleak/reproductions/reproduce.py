@@ -1,7 +1,8 @@
 """``lightleak reproduce``: run the experiments behind a paper's table and compare the paper's numbers with ours."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,48 +11,18 @@ import torch
 from rich.console import Console
 from rich.markdown import Markdown
 
-from lightleak.core.devices import resolve_device
 from lightleak.core.errors import UsageError
+from lightleak.experiments.engine import Where, open_engine
 from lightleak.experiments.environment import write_environment
-from lightleak.experiments.finish import console_of_rank
-from lightleak.experiments.folder import begin_folder
-from lightleak.experiments.settings import at_least, at_most
+from lightleak.experiments.folder import opened_folder
+from lightleak.experiments.settings import EngineName, at_least, at_most
 from lightleak.experiments.unit import write_whole
-from lightleak.reproductions.comparison import Compared, markdown
+from lightleak.reproductions.comparison import COMPARISON_FILE, Compared, comparison_json, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
 from lightleak.reproductions.reproduction import Reproduction, run_stages
 from lightleak.reproductions.settings import Selection
 
 RUN_FILE = "reproduction.json"
-
-KINDS = {
-    "fedsgd": "tableak.fedsgd.GradientAttacks",
-    "fedavg_prior_search": "tableak.prior_search.PriorSearch",
-    "noise": "tableak.noise.NoisedGradients",
-    "table_facts": "tableak.studies.TableFacts",
-    "network_accuracy": "tableak.studies.NetworkAccuracy",
-    "restart_spread": "tableak.studies.RestartSpread",
-    "provfl": "provfl.grid.SplitTrainings",
-    "provfl_seconds": "provfl.grid.AttackSeconds",
-    "provfl_facts": "provfl.table_facts.VerticalFacts",
-    "provfl_correlations": "provfl.table_facts.Correlations",
-    "norm_distances": "provfl.norm_studies.NormDistances",
-    "refined_norms": "provfl.norm_studies.RefinedNorms",
-    "two_worlds": "provfl.worlds.TwoWorlds",
-    "image_updates": "fedavg.tables.ImageTable",
-    "image_labels": "fedavg.tables.ImageLabels",
-    "defended_images": "fedavg.tables.DefendedImages",
-    "network_facts": "fedavg.network_facts.NetworkFacts",
-    "pictures": "fedavg.figures.PictureGrid",
-    "released_targets": "thesis.tables.TargetQuality",
-    "released_attacks": "thesis.tables.AttackQuality",
-    "latent_searches": "thesis.tables.LatentSearches",
-    "closest_rows": "thesis.tables.ClosestRows",
-    "inversion_weights": "thesis.tables.InversionWeights",
-    "image_targets": "thesis.images.ImageTargets",
-    "image_inversion": "thesis.images.ImageInversions",
-}
-"""The class behind each kind of reproduction that a paper's table may name (``run``)."""
 
 
 def reproduce(
@@ -62,8 +33,10 @@ def reproduce(
     workers: int = 0,
     command: Sequence[str] = (),
     console: Console | None = None,
+    engine: EngineName = "local",
+    ray_address: str | None = None,
 ) -> list[Compared]:
-    """Run a reproduction into ``folder``: ``results.json`` and ``comparison.md``.
+    """Run a reproduction into ``folder``: ``results.json``, ``comparison.md`` and ``comparison.json``.
 
     The same call resumes where it stopped; one with more batches, sizes or attacks adds to it.
 
@@ -75,21 +48,24 @@ def reproduce(
         workers: packs at once.
         command: recorded in the comparison.
         console: where progress goes.
+        engine: where packs run: ``local`` or ``ray``.
+        ray_address: of a Ray cluster.
 
     Raises:
         UsageError: no such reproduction, nothing selected, or the folder holds another one.
     """
-    console = console_of_rank(console)
+    console = console or Console()
     at_least("--workers", workers, 0)
     at_most("--workers", workers)
-    where = resolve_device(device)
-    reproduction = reproduction_of(load_paper_table(name), selection, where)
-    _open(folder, name, selection)
-    write_environment(folder, where, command)
-    compared, _, notes = run_stages(reproduction, folder, workers, console.quiet)
+    with open_engine(Where(engine, device, workers, ray_address)) as running:
+        reproduction = reproduction_of(load_paper_table(name), selection, running.device)
+        with _opened(folder, name, selection):
+            write_environment(folder, running.device, command)
+            compared, _, notes = run_stages(reproduction, folder, running, console.quiet)
     environment = json.loads((folder / "environment.json").read_text())
     page = markdown(reproduction.table, compared, environment, " ".join(command), notes)
     write_whole(folder / "comparison.md", page)
+    write_whole(folder / COMPARISON_FILE, comparison_json(reproduction.table, compared))
     console.print(Markdown(page))
     return compared
 
@@ -100,11 +76,16 @@ def reproduction_of(table: PaperTable, selection: Selection, device: torch.devic
     Raises:
         UsageError: nothing is selected, or the table cannot be run.
     """
-    if table.run not in KINDS:
+    if table.run is None:
         raise UsageError(f"nothing of {table.name} can be run; lightleak list reproductions names what can")
-    module, _, kind = KINDS[table.run].rpartition(".")
-    made: Reproduction = getattr(import_module(f"lightleak.reproductions.{module}"), kind)(table, selection, device)
-    return made
+    return reproduction_class(table.run)(table, selection, device)
+
+
+def reproduction_class(run: str) -> type[Reproduction]:
+    """The class that a paper's table names under ``run``."""
+    module, _, name = run.rpartition(".")
+    found: type[Reproduction] = getattr(import_module(f"{__package__}.{module}"), name)
+    return found
 
 
 def reproductions() -> tuple[str, ...]:
@@ -122,7 +103,8 @@ def _runnable() -> list[PaperTable]:
     return [table for table in map(load_paper_table, paper_tables()) if table.run is not None]
 
 
-def _open(folder: Path, name: str, selection: Selection) -> None:
+@contextmanager
+def _opened(folder: Path, name: str, selection: Selection) -> Iterator[None]:
     """Create the folder, or check that it holds the same reproduction, perhaps with fewer batches or attacks."""
     wanted: dict[str, Any] = {"name": name, "seeds": list(selection.seeds)}
     if selection.as_published:
@@ -130,6 +112,7 @@ def _open(folder: Path, name: str, selection: Selection) -> None:
     if selection.iterations is not None:
         wanted["iterations"] = selection.iterations
     saved = folder / RUN_FILE
-    begin_folder(folder, saved, "reproduction", lambda: write_whole(saved, json.dumps(wanted)))
-    if json.loads(saved.read_text()) != wanted:
-        raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")
+    with opened_folder(folder, saved, "reproduction", lambda: write_whole(saved, json.dumps(wanted))):
+        if json.loads(saved.read_text()) != wanted:
+            raise UsageError(f"{folder} holds another reproduction ({saved.read_text()}); choose another --output")
+        yield

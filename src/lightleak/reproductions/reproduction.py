@@ -1,57 +1,89 @@
-"""What every reproduction is: the cells of a paper's table, the work behind them, and our value for each.
+"""The base of all reproductions: the cells of a paper's table, the work behind them, and our value for each.
 
 A reproduction describes its work as stages of packs; `run_stages` runs them as every campaign runs its packs, so that
-device, workers, resume, progress and interruption are the same for all.
+device, workers, resume, progress and interruption are the same for all. A subclass says which rows are behind a cell
+(`Reproduction.where`) and in which column its number is found; comparison, notes and timing follow from that.
 """
 
 import json
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 
 from lightleak.core.errors import LightLeakError
-from lightleak.experiments.campaign import Pack, run_packs
+from lightleak.experiments.campaign import run_packs
+from lightleak.experiments.engine import Engine, LocalEngine
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
+from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.results import write_results
 from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
 from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.comparison import Compared
+from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import Selection, selected
 
 Row = dict[str, Any]
 Rows = list[Row]
-Report = Callable[[float], None]
 Outcome = tuple[list[Compared], Rows, list[str]]
 """Cells with our values, rows of ``results.json``, notes on our values."""
 
+Plan = Callable[[Path, torch.device], Sequence[Pack]]
+"""Makes packs for a run folder and a device."""
+
+AuditPlan = Callable[[Any], Sequence[Pack]]
+"""Makes packs from the config of an audit."""
+
 CPU = torch.device("cpu")
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
-"""Columns of rows that separate the groups of a summary, besides those of every audit."""
+"""Columns of rows that separate the groups of a summary, in addition to those of every audit."""
 
 
 @dataclass(frozen=True)
-class Work:
+class Place:
+    """Where a pack is computed: the run folder, the device, and a function to report progress to."""
+
+    folder: Path
+    device: torch.device
+    report: Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Work(Pack):
     """A pack whose units one function computes.
 
     Attributes:
-        ids: its units.
-        compute: given run folder, device and a function to report progress to, returns what is kept of each unit.
-        cost: relative work; the total that ``compute`` reports.
+        units: ids of its units.
+        compute: returns what is kept of each unit.
+        effort: relative work; the total that ``compute`` reports.
     """
 
-    ids: Sequence[str]
-    compute: Callable[[Path, torch.device, Report], Iterable[Any]]
-    cost: float = 1.0
+    units: Sequence[str]
+    compute: Callable[[Place], Iterable[Any]]
+    effort: float = 1.0
 
-    def run(self, folder: Path, device: torch.device, report: Report) -> None:
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its units."""
+        return self.units
+
+    @property
+    def cost(self) -> float:
+        """Its effort."""
+        return self.effort
+
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """See `Pack.inputs`: the networks that earlier stages have trained, and their scores."""
+        found = (*folder.glob("models/*"), *folder.glob("units/model-*.json"))
+        return {str(path.relative_to(folder)): path for path in found}
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Compute, and write the files of units that are not there yet."""
-        contents = self.compute(folder, device, report)
+        contents = self.compute(Place(folder, device, report))
         present = finished_files(folder)
         for id, content in zip(self.ids, contents, strict=True):
             if unit_file(folder, id).name not in present:
@@ -63,23 +95,30 @@ class Stage:
     """Packs that may run side by side, after those of the stages before it.
 
     Attributes:
-        plan: makes the packs for a folder and a device; picklable, and the same in every process.
+        plan: makes the packs for a folder and a device.
         noun: what the progress bar counts.
         place: subfolder of the run folder, itself where empty.
         reported: its rows are rows of the reproduction.
         config: the audit behind it, for ``--plan``.
         needs: a dataset whose absence is noted in the comparison instead of ending the run.
+        rehearse: writes untrained stand-ins for what earlier stages leave in a folder, so that ``--plan`` can time it.
     """
 
-    plan: Callable[[Path, torch.device], Sequence[Pack]]
+    plan: Plan
     noun: str = "attacks"
     place: str = ""
     reported: bool = True
     config: Any = None
     needs: str | None = None
+    rehearse: Callable[[Path], None] | None = None
 
 
-class Reproduction:
+def plan_of(make: AuditPlan, config: Any) -> Plan:
+    """Return the plan of a stage that runs packs of an audit."""
+    return lambda folder, device: make(config)
+
+
+class Reproduction(Shared, ABC):
     """A table or figure of a paper, or what is selected of it. Subclasses say what is run and what a cell becomes.
 
     Args:
@@ -91,12 +130,14 @@ class Reproduction:
         UsageError: nothing is selected, or something that cannot be run.
     """
 
+    noun: ClassVar[str] = "attacks"
+    """What the progress bar counts."""
+    columns: ClassVar[Mapping[str, str]] = {}
+    """Column of ``results.json`` behind a metric, where it has another name."""
     per: ClassVar[str | None] = None
     """See `lightleak.metrics.summary.summarize_rows`."""
     one_at_a_time: ClassVar[bool] = False
     """Packs would disturb each other's measured seconds."""
-    same_data: ClassVar[bool] = True
-    """Whether our values are measured on the paper's own table."""
 
     def __init__(self, table: PaperTable, selection: Selection, device: torch.device = CPU) -> None:
         self.table, self.selection, self.device = table, selection, device
@@ -110,58 +151,118 @@ class Reproduction:
         return selected(self.table, self.table.cells or self.table.drawn, self.selection)
 
     def prepare(self) -> None:
-        """Work out what is run, and raise for what would fail in the middle of it; nothing is written yet."""
+        """Plan the work and raise for anything that would fail in the middle of it; nothing is written yet."""
 
     def stages(self) -> Sequence[Stage]:
         """The work, in order."""
+        return [Stage(self.packs, self.noun)]
+
+    def packs(self, folder: Path, device: torch.device) -> Sequence[Pack]:
+        """The work of a reproduction with one stage."""
         return ()
 
+    def repeated(self, most: int) -> list[tuple[int, int]]:
+        """Return every root seed with the numbers of its batches: as many as ``--batches`` says, or ``most``."""
+        return [(seed, i) for seed in self.selection.seeds for i in range(self.selection.batches or most)]
+
     def row(self, row: Row, stage: Stage, unit: str) -> Row | None:
-        """A row of ``results.json`` from one of a finished unit; None leaves it out."""
+        """Return a row of a finished unit as a row of ``results.json``; None leaves it out."""
         return row
 
     def finish(self, rows: Rows) -> Rows:
-        """All rows of ``results.json``, from those of the stages."""
+        """Return all rows of ``results.json``, given those of the stages."""
         return rows
+
+    @abstractmethod
+    def where(self, cell: PaperCell) -> Mapping[str, Any] | None:
+        """Return the keys and values that identify the rows behind a cell; None where nothing is run for it."""
+
+    def column(self, cell: PaperCell) -> str:
+        """Return the key of ``results.json`` that holds the cell's number."""
+        return self.columns.get(cell.metric, cell.metric)
+
+    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
+        """The rows behind a cell."""
+        wanted = self.where(cell)
+        if wanted is None:
+            return []
+        return [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
 
     def values(self, cell: PaperCell, rows: Rows) -> Iterable[float]:
         """Our measurements of a cell, in its unit."""
-        raise NotImplementedError
+        found = (row.get(self.column(cell)) for row in self.behind(cell, rows))
+        return [scale(cell) * value for value in found if value is not None]
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """Our value of a cell."""
         return summarize(self.values(cell, rows))
 
+    def is_comparable(self, cell: PaperCell) -> bool:
+        """Return whether our value was measured on the paper's own data, so that agreement can be judged."""
+        return True
+
+    def stand_in(self, cell: PaperCell) -> str | None:
+        """Return the data that replace the paper's; None where they are the paper's."""
+        return None
+
+    def is_fact(self, cell: PaperCell) -> bool:
+        """Return whether the value is a fact without sampling error."""
+        return False
+
     def compare(self, rows: Rows) -> list[Compared]:
         """Compare every cell with our value."""
-        return [Compared(cell, self.measured(cell, rows), same_data=self.same_data) for cell in self.cells]
+        return [
+            Compared(
+                cell,
+                self.measured(cell, rows),
+                self.is_comparable(cell),
+                self.stand_in(cell),
+                self.is_fact(cell),
+                sum(row.get("seconds") or 0.0 for row in self.behind(cell, rows)),
+            )
+            for cell in self.cells
+        ]
+
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
+        """Return the notes of the paper's file by name: whether each applies, or the values to fill in."""
+        return {}
 
     def notes(self, rows: Rows) -> list[str]:
-        """What a reader of the comparison must know of our values."""
-        return list(self.table.ours)
+        """Return the notes below the comparison."""
+        paper, remarks = self.table.paper, self.remarks(rows)
+        filled = {name: {} if said is True else said for name, said in remarks.items() if said is not False}
+        return [*self.table.ours, *(note(paper, name, **values) for name, values in filled.items())]
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Write what belongs in the run folder besides results and comparison."""
+        """Write further files of the run folder, once all rows are known."""
 
 
 class FactTable(Reproduction):
     """A table of numbers that are read off tables or networks: there is nothing to sample and little to run."""
 
-    def fact(self, cell: PaperCell, rows: Rows) -> float | None:
-        """The number of a cell, None where it is not known; ``rows`` are those of the stages."""
-        raise NotImplementedError
+    def stages(self) -> Sequence[Stage]:
+        """Nothing."""
+        return ()
 
-    def fact_row(self, cell: PaperCell, value: float) -> Row:
-        """The row of a cell."""
-        return {"dataset": cell.dataset, "metric": cell.metric, "column": cell.column, "value": value}
+    @abstractmethod
+    def fact(self, cell: PaperCell, rows: Rows) -> float | None:
+        """Return the number of a cell, None where it is unknown; ``rows`` are those of the stages."""
+
+    def where(self, cell: PaperCell) -> Row:
+        """The row of a cell, without the value."""
+        return {"dataset": cell.dataset, "metric": cell.metric, "column": cell.column}
+
+    def column(self, cell: PaperCell) -> str:
+        """See `Reproduction.column`."""
+        return "value"
 
     def is_fact(self, cell: PaperCell) -> bool:
-        """Whether one value is all there is."""
+        """See `Reproduction.is_fact`."""
         return True
 
     def finish(self, rows: Rows) -> Rows:
-        """The facts, without those of tables that are not on this machine, which become problems."""
-        self.facts: dict[PaperCell, float] = {}
+        """Return the facts; tables that are not on this machine become problems."""
+        facts: Rows = []
         for cell in self.cells:
             try:
                 found = self.fact(cell, rows)
@@ -169,37 +270,30 @@ class FactTable(Reproduction):
                 self.problems.append(f"{cell.dataset}: {error}")
                 continue
             if found is not None:
-                self.facts[cell] = found
-        return [self.fact_row(cell, value) for cell, value in self.facts.items()]
-
-    def measured(self, cell: PaperCell, rows: Rows) -> Summary:
-        """The one value, without a spread."""
-        return one_value(self.facts[cell]) if cell in self.facts else summarize([])
-
-    def compare(self, rows: Rows) -> list[Compared]:
-        """See `Reproduction.compare`."""
-        return [replace(one, is_fact=one.ours.n > 0 and self.is_fact(one.cell)) for one in super().compare(rows)]
+                facts.append({**self.where(cell), "value": found})
+        return facts
 
 
-def one_value(value: float) -> Summary:
-    """A number without a spread."""
-    return Summary(value, math.nan, 1, math.nan, math.nan)
+def scale(cell: PaperCell) -> float:
+    """Return the factor from a share to the unit of a cell."""
+    return 100.0 if cell.unit == "percent" else 1.0
 
 
-def run_stages(reproduction: Reproduction, folder: Path, workers: int = 1, quiet: bool = False) -> Outcome:
+def run_stages(reproduction: Reproduction, folder: Path, engine: Engine | None = None, quiet: bool = False) -> Outcome:
     """Run what of a reproduction is not done yet and write its ``results.json``, also after an interruption.
 
     Args:
         reproduction: what is run.
         folder: the run folder.
-        workers: packs at once; see `lightleak.experiments.lanes.plan_lanes`.
+        engine: where packs run; this process where it is left out.
         quiet: no progress bar.
     """
     rows: Rows = []
+    engine = engine or LocalEngine(reproduction.device)
     try:
         for stage in reproduction.stages():
             try:
-                _run_stage(reproduction, stage, folder, workers, quiet, rows)
+                _run_stage(reproduction, stage, folder, engine, quiet, rows)
             except LightLeakError as error:
                 if stage.needs is None:
                     raise
@@ -212,14 +306,16 @@ def run_stages(reproduction: Reproduction, folder: Path, workers: int = 1, quiet
     return reproduction.compare(rows), rows, list(dict.fromkeys(notes))
 
 
-def _run_stage(reproduction: Reproduction, stage: Stage, folder: Path, workers: int, quiet: bool, rows: Rows) -> None:
+def _run_stage(reproduction: Reproduction, stage: Stage, folder: Path, engine: Engine, quiet: bool, rows: Rows) -> None:
     """Run a stage and add the rows of its finished units to ``rows``, whatever ends it."""
     place = folder / stage.place
     place.mkdir(parents=True, exist_ok=True)
-    plan, device = partial(stage.plan, place), reproduction.device
-    ids = [id for pack in plan(device) for id in pack.ids]
+    packs = stage.plan(place, reproduction.device)
+    ids = [id for pack in packs for id in pack.ids]
+    if reproduction.one_at_a_time:
+        engine = LocalEngine(reproduction.device)
     try:
-        run_packs(plan, place, device, 1 if reproduction.one_at_a_time else workers, quiet, stage.noun)
+        run_packs(packs, place, engine, stage.noun, quiet)
     finally:
         present = finished_files(place)
         for id in ids if stage.reported else ():

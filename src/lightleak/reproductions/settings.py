@@ -1,4 +1,4 @@
-"""What of a reproduction is run: the selection that the command line makes of a paper's cells."""
+"""Select cells of a paper's table by the flags of the command line."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 @dataclass(frozen=True)
 class Selection:
-    """What of a reproduction is run; ``None`` means all of it.
+    """Flags that narrow a reproduction; ``None`` means everything.
 
     Attributes:
         dataset: one dataset.
@@ -48,48 +48,44 @@ class Selection:
         if not self.seeds:
             raise UsageError("--seeds must be at least 1")
 
+    @property
+    def allowed(self) -> dict[str, tuple[object, ...] | None]:
+        """Values that are selected, by the word for them in messages; None means all."""
+        return {
+            "dataset": None if self.dataset is None else (self.dataset,),
+            "batch sizes": self.batch_sizes,
+            "attacks": self.attacks,
+            "labels": None if self.labels is None else (self.labels,),
+            "settings": self.settings,
+        }
+
     def chosen(self) -> str:
-        """What narrows the reproduction down, for messages.
+        """Describe the selection for messages.
 
         >>> Selection(dataset="adult", batch_sizes=(8, 16)).chosen()
         'dataset adult, batch sizes 8,16'
         """
-        sizes = self.batch_sizes and ",".join(map(str, self.batch_sizes))
-        attacks = self.attacks and ",".join(self.attacks)
-        settings = self.settings and ",".join(self.settings)
-        chosen = {
-            "dataset": self.dataset,
-            "batch sizes": sizes,
-            "attacks": attacks,
-            "labels": self.labels,
-            "settings": settings,
-        }
-        return ", ".join(f"{name} {value}" for name, value in chosen.items() if value is not None)
+        return ", ".join(f"{word} {','.join(map(str, of))}" for word, of in self.allowed.items() if of is not None)
 
     def keeps(self, cell: PaperCell) -> bool:
-        """Whether the selection contains this cell."""
-        return (
-            (self.dataset is None or cell.dataset in (None, self.dataset))
-            and (self.batch_sizes is None or cell.batch_size in (None, *self.batch_sizes))
-            and (self.attacks is None or cell.attack in (None, *self.attacks))
-            and (self.labels is None or cell.labels in (None, self.labels))
-            and (self.settings is None or setting_name(cell) in (None, *self.settings))
-        )
+        """Return whether the selection contains this cell."""
+        found = (cell.dataset, cell.batch_size, cell.attack, cell.labels, setting_name(cell))
+        return all(of is None or one in (None, *of) for one, of in zip(found, self.allowed.values(), strict=True))
 
 
 def setting_name(cell: PaperCell) -> str | None:
     """What ``--settings`` calls the setting of a cell, where its table has named ones.
 
-    That is a setting of the thesis's Table 4.3, or local epochs x batches of a FedAvg client.
+    That is a setting of the thesis's Table 4.3, or the local epochs of a FedAvg client x its batches (TabLeak) or the
+    size of its batches (Dimitrov et al.).
 
     >>> setting_name(PaperCell("cell_accuracy", "percent", 72.8, local_epochs=10, local_batches=4))
     '10x4'
     """
     if cell.option == "setting":
         return str(cell.value)
-    if cell.local_epochs is None or cell.local_batches is None:
-        return None
-    return f"{cell.local_epochs}x{cell.local_batches}"
+    batches = cell.local_batches or cell.local_batch_size
+    return None if cell.local_epochs is None or batches is None else f"{cell.local_epochs}x{batches}"
 
 
 def check_settings(cells: Iterable[PaperCell], selection: Selection) -> None:
@@ -101,7 +97,7 @@ def check_settings(cells: Iterable[PaperCell], selection: Selection) -> None:
 
 
 def offered(cells: Iterable[PaperCell]) -> str:
-    """What may be selected of these cells, for messages.
+    """List what can be selected among these cells, for messages.
 
     >>> offered([PaperCell("cell_accuracy", "percent", 90.0, dataset="adult", attack="tableak", batch_size=8)])
     'it has datasets adult; attacks tableak; batch sizes 8'
@@ -113,13 +109,16 @@ def offered(cells: Iterable[PaperCell]) -> str:
     return f"it has {'; '.join(text for text in texts if not text.endswith(' '))}"
 
 
-def selected(table: PaperTable, cells: Sequence[PaperCell], selection: Selection) -> list[PaperCell]:
-    """The cells of a table that are selected.
+def selected(
+    table: PaperTable, cells: Sequence[PaperCell], selection: Selection, asked: Selection | None = None
+) -> list[PaperCell]:
+    """Return the selected cells of a table; messages name the user's own selection, ``asked``, where it differs.
 
     Raises:
         UsageError: none is.
     """
     kept = [cell for cell in cells if selection.keeps(cell)]
     if not kept:
-        raise UsageError(f"nothing of {table.name} is left to run with {selection.chosen()}; {offered(cells)}")
+        chosen = (asked or selection).chosen()
+        raise UsageError(f"nothing of {table.name} is left to run with {chosen}; {offered(cells)}")
     return kept

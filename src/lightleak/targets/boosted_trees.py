@@ -214,12 +214,14 @@ def fit_boosted_trees(
         validation: inputs and labels that end the fit early.
 
     Raises:
-        UnsupportedError: XGBoost is not installed, or writes its trees in another way.
+        UnsupportedError: this version of XGBoost stores its trees in an unknown format.
         UsageError: rows and labels that do not fit together, or settings out of range.
     """
+    import xgboost  # takes a second
+
     layout = EncodedLayout.of_numerical(inputs.shape[-1])
     network = cast(BoostedTrees, build_network(NetworkSpec("boosted_trees", n_classes, layout, dict(fitting or {}))))
-    config, xgboost, threads = network.config, _xgboost(), torch.get_num_threads()
+    config, threads = network.config, torch.get_num_threads()
 
     def matrix(x: Tensor, y: Tensor, **more: Any) -> Any:
         fits = x.ndim == 2 and x.shape[1] == layout.width and y.shape == x.shape[:1] and len(y) > 0
@@ -253,14 +255,6 @@ def fit_boosted_trees(
     network.load_state_dict(_trees(booster))
     _check_against(booster, network, inputs[:256])
     return network
-
-
-def _xgboost() -> Any:
-    try:
-        import xgboost
-    except ImportError as error:
-        raise UnsupportedError("boosted_trees is fitted by XGBoost: pip install 'lightleak[inversion]'") from error
-    return xgboost
 
 
 def _trees(booster: Any) -> dict[str, Tensor]:

@@ -50,7 +50,7 @@ class TabularClassifier(lightning.LightningModule):
                 of the checkpoint's hyperparameters: hand it to ``load_from_checkpoint`` again.
             optimizer: settings (or their dictionary); None is plain SGD.
             loss: name of the training criterion.
-            n_classes: only for a bare module, whose specification does not tell.
+            n_classes: only for a bare module, whose specification is unknown.
             seed: initial weights depend on nothing else; None draws them from torch's global generator.
             wrap_optimizer: see the attribute; no part of the hyperparameters, so hand it over again when resuming.
 

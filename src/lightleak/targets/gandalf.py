@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightleak.core.errors import UnsupportedError
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import options
 from lightleak.targets.normalization import with_functional_normalization
@@ -79,15 +78,15 @@ class GANDALF(nn.Module):
 
         Raises:
             UsageError: an option outside its domain.
-            UnsupportedError: pytorch-tabular is not installed.
         """
         super().__init__()
         self.layout = layout
         dimensions = [(b.width + 1, min(MAX_EMBEDDING, (b.width + 2) // 2)) for b in layout.categorical]
         n_classes = options.count("n_classes", n_classes, 2)
-        make_backbone = _backbone_class()
+        from pytorch_tabular.models.gandalf.gandalf import GANDALFBackbone  # takes seconds
+
         with _python_random_from_torch():
-            backbone = make_backbone(
+            backbone = GANDALFBackbone(
                 cat_embedding_dims=dimensions,
                 n_continuous_features=len(layout.numerical),
                 gflu_stages=options.count("stages", stages),
@@ -133,17 +132,6 @@ def _runs(blocks: tuple[Block, ...]) -> list[slice]:
         else:
             runs.append(block.slice)
     return runs
-
-
-def _backbone_class() -> Any:
-    try:
-        from pytorch_tabular.models.gandalf.gandalf import GANDALFBackbone
-    except ImportError as error:
-        raise UnsupportedError(
-            f"network 'gandalf' needs pytorch-tabular, which cannot be imported ({error}): "
-            "pip install 'lightleak[gandalf]', or take 'mlp' or 'resnet'"
-        ) from error
-    return GANDALFBackbone
 
 
 @contextmanager

@@ -121,6 +121,11 @@ def trust_network(name: str) -> None:
     _KNOWN[name] = found
 
 
+def trusted_networks() -> tuple[str, ...]:
+    """Return the names that `trust_network` has imported, for another process to import."""
+    return tuple(name for name in _KNOWN if not name.startswith(MEMORY))
+
+
 def own_factory(name: str) -> Factory:
     """Return the factory registered under `name`.
 

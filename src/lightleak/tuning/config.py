@@ -5,8 +5,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
-from lightleak.experiments.settings import at_least, build_settings, override, plain, read_settings
+from lightleak.experiments.settings import build_settings, override, plain, read_settings
 from lightleak.tuning.objective import ObjectiveConfig
 from lightleak.tuning.samplers import PrunerConfig, SamplerConfig
 from lightleak.tuning.space import Space, read_space
@@ -15,7 +16,7 @@ SECTION = "study"
 
 
 @dataclass(frozen=True)
-class BudgetConfig:
+class BudgetConfig(Section):
     """What every attack of a trial may spend on one update; its ``steps`` follow from it. At most one is given.
 
     Attributes:
@@ -23,17 +24,15 @@ class BudgetConfig:
         seconds: of one CPU thread or device, measured on a first client of the trial; ``steps`` is what fits.
     """
 
-    restart_steps: int | None = None
-    seconds: float | None = None
+    section = "study.budget"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range, or for both."""
+    restart_steps: int | None = bounded(None, gt=0)
+    seconds: float | None = bounded(None, gt=0)
+
+    def check(self) -> None:
+        """Refuse both together."""
         if self.restart_steps is not None and self.seconds is not None:
             raise UsageError("study.budget takes restart_steps or seconds, got both")
-        for name in ("restart_steps", "seconds"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise UsageError(f"study.budget.{name} must be above 0, got {value}")
 
     @property
     def is_given(self) -> bool:
@@ -49,7 +48,7 @@ class BudgetConfig:
 
 
 @dataclass(frozen=True)
-class StudyConfig:
+class StudyConfig(Section):
     """The section ``study``.
 
     Attributes:
@@ -67,21 +66,20 @@ class StudyConfig:
         seed: root seed of the sampler.
     """
 
+    section = "study"
+
     objectives: tuple[ObjectiveConfig, ...]
-    trials: int = 50
+    trials: int = bounded(50, ge=1)
     sampler: SamplerConfig = field(default_factory=SamplerConfig)
     pruner: PrunerConfig = field(default_factory=PrunerConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
-    report_every: int = 2
-    held_out: int = 20
+    report_every: int = bounded(2, ge=1)
+    held_out: int = bounded(20, ge=0)
     storage: str | None = None
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("study.trials", self.trials, 1)
-        at_least("study.report_every", self.report_every, 1)
-        at_least("study.held_out", self.held_out, 0)
+    def check(self) -> None:
+        """Refuse objectives and pruners that do not fit together."""
         if not self.objectives:
             raise UsageError("study.objectives must name at least one, such as {metric: cell_accuracy}")
         names = [objective.metric for objective in self.objectives]

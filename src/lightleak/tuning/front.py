@@ -1,22 +1,8 @@
-"""Trials that no other trial beats in every objective, and the one among them where giving up more buys least."""
+"""The trial of a Pareto front where giving up more of one objective buys least of the others."""
 
 from collections.abc import Sequence
 
 import numpy as np
-
-
-def pareto_front(values: np.ndarray) -> np.ndarray:
-    """Which points no other one dominates, as booleans ``[points]``; of equal points all or none.
-
-    Args:
-        values: ``[points, objectives]``, small is good.
-
-    >>> pareto_front(np.array([[0.0, 2.0], [1.0, 1.0], [2.0, 2.0]])).tolist()
-    [True, True, False]
-    """
-    no_worse = (values[:, None] <= values[None]).all(-1)
-    better = (values[:, None] < values[None]).any(-1)
-    return np.asarray(~(no_worse & better).any(0))
 
 
 def knee(values: Sequence[Sequence[float]] | np.ndarray) -> int:

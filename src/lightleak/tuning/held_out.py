@@ -1,4 +1,4 @@
-"""The best of many trials is chosen by luck as well: it and the defaults are measured once more, on what none saw."""
+"""Compare the best trial, which was partly chosen by luck, with the defaults on held-out data."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ from typing import Any
 from rich.console import Console
 
 from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.load import parse_config
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE
 from lightleak.metrics.summary import summarize
 from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
-from lightleak.tuning.trial import load_trial
 
 HELD_OUT = "held_out"
 HELD_OUT_SEED = 1_000_000
@@ -21,7 +21,7 @@ HELD_OUT_SEED = 1_000_000
 
 
 def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
-    """A trial's audit on what no trial was scored on.
+    """Return a trial's audit on data that no trial was scored on.
 
     Other seeds make other networks, trainings and starts of the attacks. An audit of updates and a frontier keep the
     split of the table: their test rows stay test rows. Other kinds split the rows anew for every seed.
@@ -61,7 +61,7 @@ def compare(
         pair: audits by number of their trial, the default's first.
         n: clients, trainings or seeds.
         folder: where they run.
-        workers: processes on a CPU.
+        workers: packs at once.
     """
     entries, by_name = {}, {}
     for name, (number, tree) in zip(("default", "best"), pair.items(), strict=True):
@@ -120,8 +120,8 @@ def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[st
 
 
 def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:
-    config = load_trial({**plain(tree), "workers": workers}, folder.with_suffix(".yaml"))
-    rows: list[dict[str, Any]] = run_audit(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
+    quiet = Console(quiet=True, force_interactive=False)
+    rows: list[dict[str, Any]] = run_audit(parse_config({**tree, "workers": workers}), folder, (), quiet)["rows"]
     return rows
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from io import BytesIO
@@ -13,91 +14,99 @@ import numpy as np
 import pandas as pd
 import yaml
 
-from lightleak.experiments.results import SCHEMA_VERSION
+from lightleak.core.results import TrialRow
+from lightleak.experiments.results import RESULTS_FILE, SCHEMA_VERSION
 from lightleak.experiments.settings import plain
 from lightleak.experiments.unit import without_nan, write_whole
-from lightleak.tuning.front import knee, pareto_front
+from lightleak.tuning.front import knee
 from lightleak.tuning.parameter import is_number
-from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, SharedStudy
-from lightleak.tuning.trial import settled, trial_folder, trial_tree
+from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, Study
+from lightleak.tuning.trial import trial_folder, trial_tree, with_measured_steps
 
-STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
+STATES: Mapping[str, Any] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed", "RUNNING": "running"}
 IMPORTANCE_TRIALS = 4
 """Complete trials below which importances are not computed."""
 
+UNKNOWN: dict[str, Any] = {
+    "seconds": None,
+    "worker": None,
+    "values": None,
+    "parameters": {},
+    "intermediate": [],
+    "error": None,
+}
+"""Keys that every row of a study has."""
 
-def trial_rows(study: SharedStudy) -> list[dict[str, Any]]:
-    """Return a row of results.json for each trial that has started."""
+NOT_IN_TABLE = ("kind", "attack", "values", "parameters", "intermediate")
+"""Keys of a row that are the same for all trials, or have columns of their own."""
+
+
+def trial_rows(study: Study) -> list[TrialRow]:
+    """Return a row for each trial that has started."""
     best, front = best_and_front(study)
     several, chosen = len(study.config.study.objectives) > 1, None if best is None else best.number
     return [
-        trial_row(study, trial)
-        | {
-            "is_best": not several and trial.number == chosen,
-            "on_front": trial.number in front,
-            "is_knee": several and trial.number == chosen,
-        }
+        replace(
+            trial_row(study, trial),
+            is_best=trial.number == chosen and not several,
+            is_knee=trial.number == chosen and several,
+            on_front=trial.number in front,
+        )
         for trial in study.trials
         if trial.state.name in STATES
     ]
 
 
-def trial_row(study: SharedStudy, trial: Any) -> dict[str, Any]:
+def trial_row(study: Study, trial: Any) -> TrialRow:
     """Return the part of a row that depends on the trial alone."""
     resumed = trial.user_attrs.get(RESUMED)  # seconds then count from there, without the time between
     began = trial.datetime_start if resumed is None else datetime.fromisoformat(resumed)
-    lasted = None if trial.datetime_complete is None else trial.datetime_complete - began
-    named = None
-    if trial.state.name == "COMPLETE":
-        named = {one.metric: value for one, value in zip(study.config.study.objectives, trial.values, strict=True)}
-    return {
-        "kind": "tuning",
-        "trial": trial.number,
-        "state": STATES[trial.state.name],
-        "seconds": None if lasted is None else lasted.total_seconds(),
-        "worker": trial.user_attrs.get(WORKER),
-        "values": named,
-        "parameters": study.config.space.values(trial.params),
-        "intermediate": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
-        "is_default": bool(trial.user_attrs.get(DEFAULT)),
-        "error": trial.user_attrs.get(ERROR),
-    }
+    names, complete = [one.metric for one in study.config.study.objectives], trial.state.name == "COMPLETE"
+    return TrialRow(
+        trial=trial.number,
+        state=STATES[trial.state.name],
+        seconds=None if trial.datetime_complete is None else (trial.datetime_complete - began).total_seconds(),
+        worker=trial.user_attrs.get(WORKER),
+        values=dict(zip(names, trial.values, strict=True)) if complete else {},
+        parameters=study.config.space.values(trial.params),
+        intermediate=tuple(sorted(trial.intermediate_values.items())),
+        is_default=bool(trial.user_attrs.get(DEFAULT)),
+        error=trial.user_attrs.get(ERROR),
+    )
 
 
-def best_and_front(study: SharedStudy) -> tuple[Any | None, set[int]]:
+def best_and_front(study: Study) -> tuple[Any | None, set[int]]:
     """Return the best complete trial (for several objectives the knee of their front), and the front's numbers."""
-    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
+    complete, objectives = study.complete, study.config.study.objectives
     if not complete:
         return None, set()
-    signs = np.array([-1.0 if one.direction == "maximize" else 1.0 for one in study.config.study.objectives])
-    values = np.array([trial.values for trial in complete]) * signs
-    if len(signs) == 1:
-        return complete[int(values[:, 0].argmin())], set()
-    front = np.flatnonzero(pareto_front(values))
-    return complete[front[knee(values[front])]], {complete[i].number for i in front}
+    signs = np.array([-1.0 if one.direction == "maximize" else 1.0 for one in objectives])
+    if len(objectives) == 1:
+        return complete[int(np.argmin([trial.values[0] * signs[0] for trial in complete]))], set()
+    numbers = {trial.number for trial in study.optuna.best_trials}
+    front = [trial for trial in complete if trial.number in numbers]
+    return front[knee(np.array([trial.values for trial in front]) * signs)], numbers
 
 
-def default_trial(study: SharedStudy) -> Any | None:
+def default_trial(study: Study) -> Any | None:
     """Return the complete trial of the defaults."""
-    return next((one for one in study.trials if one.user_attrs.get(DEFAULT) and one.state.name == "COMPLETE"), None)
+    return next((trial for trial in study.complete if trial.user_attrs.get(DEFAULT)), None)
 
 
-def tree_of(study: SharedStudy, trial: Any) -> dict[str, Any]:
+def tree_of(study: Study, trial: Any) -> dict[str, Any]:
     """Return the audit that a trial ran, including its steps."""
     tree = trial_tree(study.config, study.config.space.values(trial.params))
-    folder = trial_folder(study.folder, tree)
-    return settled(study.config.study, tree, folder) if folder.with_suffix(".yaml").is_file() else tree
+    return with_measured_steps(study.config.study, tree, trial_folder(study.folder, tree))
 
 
-def importance(study: SharedStudy) -> dict[str, dict[str, float]]:
+def importance(study: Study) -> dict[str, dict[str, float]]:
     """Return the share of each objective's variance that each searched setting explains (fANOVA, complete trials).
 
     Settings that apply only in some trials are left out. Empty if the trials are too few or all alike.
     """
     import optuna
 
-    complete = [trial for trial in study.trials if trial.state.name == "COMPLETE"]
-    if len(complete) < IMPORTANCE_TRIALS:
+    if len(study.complete) < IMPORTANCE_TRIALS:
         return {}
     found = {}
     for i, objective in enumerate(study.config.study.objectives):
@@ -115,7 +124,7 @@ def _value_of(trial: Any, index: int) -> float:
     return float(trial.values[index])
 
 
-def write_study(study: SharedStudy, held_out: Mapping[str, Any] | None, words: Mapping[str, str]) -> dict[str, Any]:
+def write_study(study: Study, held_out: Mapping[str, Any] | None, words: Mapping[str, str]) -> dict[str, Any]:
     """Write ``results.json``, ``trials.parquet`` and ``best.yaml`` and return the content of the first.
 
     Args:
@@ -123,7 +132,8 @@ def write_study(study: SharedStudy, held_out: Mapping[str, Any] | None, words: M
         held_out: the comparison of the best with the defaults, where there is one.
         words: ``setting`` and ``validation``, for the report.
     """
-    rows, settings = trial_rows(study), study.config.study
+    settings = study.config.study
+    rows = [UNKNOWN | row.to_dict() for row in trial_rows(study)]
     results: dict[str, Any] = without_nan(
         {
             "schema_version": SCHEMA_VERSION,
@@ -143,7 +153,7 @@ def write_study(study: SharedStudy, held_out: Mapping[str, Any] | None, words: M
             },
         }
     )
-    write_whole(study.folder / "results.json", json.dumps(results, indent=1))
+    write_whole(study.folder / RESULTS_FILE, json.dumps(results, indent=1))
     _write_table(study.folder / "trials.parquet", rows)
     return results
 
@@ -156,7 +166,7 @@ def write_best(file: Path, config: Any) -> None:
 def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write one row per trial; lists and mixed values as JSON text, which every reader of Parquet accepts."""
     flat = [
-        {name: value for name, value in row.items() if name not in ("kind", "values", "parameters", "intermediate")}
+        {name: value for name, value in row.items() if name not in NOT_IN_TABLE}
         | {f"value {name}": value for name, value in (row["values"] or {}).items()}
         | {name: value if is_number(value) else json.dumps(value) for name, value in row["parameters"].items()}
         | {"intermediate": json.dumps(row["intermediate"])}

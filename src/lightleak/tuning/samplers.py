@@ -1,26 +1,55 @@
-"""How a study chooses the next settings and which trials it stops early: Optuna's samplers and pruners, as data."""
+"""Optuna's samplers, which choose the next settings, and pruners, which stop trials early, as data."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from lightleak.core.errors import UsageError
-from lightleak.core.optional import import_optional
 
 if TYPE_CHECKING:
     from optuna.pruners import BasePruner
     from optuna.samplers import BaseSampler
 
-_SAMPLER_OPTIONS = {"tpe": ("n_startup_trials",), "nsga2": ("population_size",), "random": ()}
-_PRUNER_OPTIONS = {
-    "none": (),
-    "median": ("n_startup_trials", "n_warmup_steps"),
-    "hyperband": ("min_resource", "max_resource", "reduction_factor"),
-}
+
+Options = Mapping[str, Mapping[str, int]]
+"""Least values of options by the name that takes them."""
 
 
 @dataclass(frozen=True)
-class SamplerConfig:
+class _NamedOptions:
+    """A name, and options that some names take.
+
+    Attributes:
+        section: its section of ``study``, for errors.
+        options: by name, the options that it takes with their least values.
+    """
+
+    section: ClassVar[str]
+    options: ClassVar[Options]
+
+    name: str
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for an unknown name, or an option out of range or of another name."""
+        if self.name not in self.options:
+            raise UsageError(f"{self.section} must be one of {', '.join(self.options)}, got {self.name!r}")
+        for option, value in self.given.items():
+            place, least = f"{self.section}.{option}", self.options[self.name].get(option)
+            if least is None:
+                owners = " and ".join(name for name, known in self.options.items() if option in known)
+                raise UsageError(f"{place} is an option of {owners}, got it with {self.name!r}")
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise UsageError(f"{place} must be a whole number of at least {least}, got {value!r}")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that are set."""
+        return {option: value for option, value in vars(self).items() if option != "name" and value is not None}
+
+
+@dataclass(frozen=True)
+class SamplerConfig(_NamedOptions):
     """How settings are chosen; options left out are Optuna's.
 
     Attributes:
@@ -30,20 +59,19 @@ class SamplerConfig:
         population_size: of ``nsga2``: trials of a generation.
     """
 
+    section: ClassVar[str] = "sampler"
+    options: ClassVar[Options] = {"tpe": {"n_startup_trials": 1}, "nsga2": {"population_size": 2}, "random": {}}
+
     name: Literal["tpe", "nsga2", "random"] = "tpe"
     n_startup_trials: int | None = None
     population_size: int | None = None
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for an unknown name, or an option out of range or of another sampler."""
-        _check_options("sampler", self, _SAMPLER_OPTIONS, {"n_startup_trials": 1, "population_size": 2})
-
 
 @dataclass(frozen=True)
-class PrunerConfig:
+class PrunerConfig(_NamedOptions):
     """Which trials are stopped early; options left out are Optuna's.
 
-    A step is an epoch of training, or what else the trial reports after; the first is 1.
+    A step is an epoch of training, or another unit of work after which a trial reports; the first is 1.
 
     Attributes:
         name: ``none``, ``median`` (stops what is worse than half of the others at the same step) or ``hyperband``
@@ -55,6 +83,13 @@ class PrunerConfig:
         reduction_factor: of ``hyperband``: one in this many continues.
     """
 
+    section: ClassVar[str] = "pruner"
+    options: ClassVar[Options] = {
+        "none": {},
+        "median": {"n_startup_trials": 0, "n_warmup_steps": 0},
+        "hyperband": {"min_resource": 1, "max_resource": 1, "reduction_factor": 2},
+    }
+
     name: Literal["none", "median", "hyperband"] = "none"
     n_startup_trials: int | None = None
     n_warmup_steps: int | None = None
@@ -63,9 +98,8 @@ class PrunerConfig:
     reduction_factor: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for an unknown name, or an option out of range or of another pruner."""
-        least = {"n_startup_trials": 0, "n_warmup_steps": 0, "min_resource": 1, "max_resource": 1}
-        _check_options("pruner", self, _PRUNER_OPTIONS, {**least, "reduction_factor": 2})
+        """Raise `UsageError` as the base does, and for a ``max_resource`` below ``min_resource``."""
+        super().__post_init__()
         if self.max_resource is not None and self.max_resource < (self.min_resource or 1):
             raise UsageError(
                 f"pruner.max_resource must be at least min_resource ({self.min_resource}), got {self.max_resource}"
@@ -73,73 +107,38 @@ class PrunerConfig:
 
 
 def build_sampler(config: SamplerConfig, seed: int, n_objectives: int = 1) -> "BaseSampler":
-    """Optuna's sampler. The same seed gives the same settings, so every worker of a study needs its own seed.
+    """Return Optuna's sampler; the same seed gives the same settings.
 
     Raises:
         UsageError: ``nsga2`` for one objective.
-        UnsupportedError: Optuna is not installed.
     """
-    samplers = import_optuna().samplers
+    import optuna
+
     number = seed % 2**32  # what NumPy's RandomState takes
     if config.name == "random":
-        return samplers.RandomSampler(seed=number)
+        return optuna.samplers.RandomSampler(seed=number)
     if config.name == "nsga2":
         if n_objectives < 2:
             raise UsageError("sampler 'nsga2' weighs several objectives, got one; choose tpe")
-        return samplers.NSGAIISampler(seed=number, **_given(config, ("population_size",)))
-    optuna = import_optuna()
+        return optuna.samplers.NSGAIISampler(seed=number, **config.given)
     with warnings.catch_warnings():
-        # Models of several settings at once, of conditional ones, and of trials that still run: Optuna notes that
-        # their arguments may change.
+        # Models of several settings at once, of conditional ones, and of running trials: Optuna notes that their
+        # arguments may change.
         warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        return samplers.TPESampler(
-            seed=number, multivariate=True, group=True, constant_liar=True, **_given(config, ("n_startup_trials",))
+        return optuna.samplers.TPESampler(
+            seed=number, multivariate=True, group=True, constant_liar=True, **config.given
         )
 
 
 def build_pruner(config: PrunerConfig, n_objectives: int = 1) -> "BasePruner":
-    """Optuna's pruner.
+    """Return Optuna's pruner.
 
     Raises:
         UsageError: a pruner for several objectives, of which Optuna cannot say which trial is worse.
-        UnsupportedError: Optuna is not installed.
     """
-    pruners = import_optuna().pruners
-    if config.name == "none":
-        return pruners.NopPruner()
-    if n_objectives > 1:
+    from optuna import pruners
+
+    if n_objectives > 1 and config.name != "none":
         raise UsageError(f"pruner {config.name!r} needs one objective, got {n_objectives}; choose none")
-    options = _given(config, _PRUNER_OPTIONS[config.name])
-    return pruners.MedianPruner(**options) if config.name == "median" else pruners.HyperbandPruner(**options)
-
-
-def import_optuna() -> Any:
-    """Optuna.
-
-    Raises:
-        UnsupportedError: it is not installed.
-    """
-    return import_optional("optuna", "tuning needs Optuna", "tuning")
-
-
-def _check_options(
-    section: str,
-    config: SamplerConfig | PrunerConfig,
-    known: dict[str, tuple[str, ...]],
-    least: dict[str, int],
-) -> None:
-    if config.name not in known:
-        raise UsageError(f"{section} must be one of {', '.join(known)}, got {config.name!r}")
-    for option, at_least in least.items():
-        value = getattr(config, option, None)
-        if value is None:
-            continue
-        if option not in known[config.name]:
-            owners = [name for name, options in known.items() if option in options]
-            raise UsageError(f"{section}.{option} is an option of {' and '.join(owners)}, got it with {config.name!r}")
-        if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-            raise UsageError(f"{section}.{option} must be a whole number of at least {at_least}, got {value!r}")
-
-
-def _given(config: SamplerConfig | PrunerConfig, options: tuple[str, ...]) -> dict[str, int]:
-    return {option: getattr(config, option) for option in options if getattr(config, option) is not None}
+    kinds = {"none": pruners.NopPruner, "median": pruners.MedianPruner, "hyperband": pruners.HyperbandPruner}
+    return kinds[config.name](**config.given)

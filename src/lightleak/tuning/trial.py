@@ -4,39 +4,33 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
-from lightleak.core.stored import set_aside
 from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.check import check_served
 from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.load import kind_of, load_config, parse_config
-from lightleak.experiments.run import open_run_folder, run_audit
-from lightleak.experiments.settings import named_settings, plain, read_settings
+from lightleak.experiments.load import kind_of, parse_config
+from lightleak.experiments.run import PLACE, open_run_folder, run_audit
+from lightleak.experiments.settings import named_settings, plain
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, write_whole
 from lightleak.targets.trainer import quiet_lightning
 from lightleak.tuning.budget import steps_within, with_steps
 from lightleak.tuning.config import StudyConfig, TuneConfig
 from lightleak.tuning.objective import BASELINE, LEAKAGE, ObjectiveConfig, of_training
-from lightleak.tuning.pruning import TrialPruning
+from lightleak.tuning.pruning import Reporting, TrialPruning
 
 TRIALS = "trials"
-PLACE = ("device", "workers")
-"""Settings of the place where a trial runs; they do not change its result."""
-
-Report = Callable[[int, float], None]
-"""Receives the number of clients so far and the objective; raises `optuna.TrialPruned` if the trial is pruned."""
 
 
 def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "validation") -> dict[str, Any]:
@@ -58,52 +52,36 @@ def trial_tree(config: TuneConfig, values: Mapping[str, Any], rows: str = "valid
 
 def trial_folder(root: Path, tree: Mapping[str, Any]) -> Path:
     """Return the run folder of a trial; it depends on the settings alone, so that an interrupted trial resumes."""
-    settings = {name: value for name, value in plain(tree).items() if name not in PLACE}
+    settings = {name: value for name, value in plain(tree).items() if name not in (*PLACE, "device")}
     text = json.dumps(settings, sort_keys=True, default=str)
     return root / TRIALS / hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def load_trial(tree: Mapping[str, Any], file: Path) -> Any:
-    """Write an audit's config to ``file`` and parse it.
-
-    Raises:
-        UsageError: the audit refuses a setting.
-    """
-    write_whole(file, yaml.safe_dump(plain(tree), sort_keys=False))
-    return load_config(file)
-
-
-def settled(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+def with_measured_steps(study: StudyConfig, tree: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the trial's config with the steps that a budget of seconds allows its attacks.
 
     They are measured once and stored next to the folder, so that a resumed trial and the best config take the same
     number.
     """
-    file = folder.with_suffix(".yaml")
-    if file.is_file():
-        try:
-            if _without_steps(stored := read_settings(file)) == _without_steps(plain(tree)):
-                return stored
-        except UsageError:
-            pass
-        set_aside(file, "it belongs to another trial; it is written again")
     filled: dict[str, Any] = plain(tree)
-    if study.budget.seconds is not None:
+    if study.budget.seconds is None:
+        return filled
+    filled["attacks"], file = named_settings("attacks", filled["attacks"]), folder.with_suffix(".json")
+    if not file.is_file():
         config = parse_config(tree)
-        filled["attacks"] = named_settings("attacks", filled["attacks"])
-        for unit in plan_units(config, prepare_experiment(config), Path(os.devnull)):
-            options = filled["attacks"][unit.attack]
-            if "steps" not in options and "steps" in ATTACKS.get(unit.attack)().options():
-                options["steps"] = steps_within(unit, study.budget.seconds, resolve_device(config.device))
-    write_whole(file, yaml.safe_dump(filled, sort_keys=False))
+        units = plan_units(config, prepare_experiment(config), Path(os.devnull))
+        first = {unit.attack: unit for unit in reversed(units)}
+        stepped = [
+            name
+            for name in first
+            if "steps" in ATTACKS.get(name)().options() and "steps" not in filled["attacks"][name]
+        ]
+        device = resolve_device(config.device)
+        measured = {name: steps_within(first[name], study.budget.seconds, device) for name in stepped}
+        write_whole(file, json.dumps(measured))
+    for name, steps in json.loads(file.read_text()).items():
+        filled["attacks"][name]["steps"] = steps
     return filled
-
-
-def _without_steps(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a trial's config without the steps that a budget sets, and without `PLACE`."""
-    attacks = named_settings("attacks", tree.get("attacks"))
-    bare = {name: {key: one for key, one in options.items() if key != "steps"} for name, options in attacks.items()}
-    return {**{name: value for name, value in tree.items() if name not in PLACE}, "attacks": bare}
 
 
 def check_trial(config: TuneConfig, tree: Mapping[str, Any]) -> Any:
@@ -160,7 +138,7 @@ def _check_objective(objective: ObjectiveConfig, config: AuditConfig) -> None:
 
 
 def run_trial(
-    study: StudyConfig, tree: Mapping[str, Any], folder: Path, report: Report, trial: Any = None
+    study: StudyConfig, tree: Mapping[str, Any], folder: Path, trial: Reporting | None = None
 ) -> tuple[float, ...]:
     """Run or resume one trial and return a value per objective.
 
@@ -168,20 +146,24 @@ def run_trial(
         study: how it is judged.
         tree: the audit.
         folder: its run folder.
-        report: see `Report`.
-        trial: the Optuna trial to which a training reports its epochs.
+        trial: receives the objective so far, with the number of epochs or clients; ``None`` for a run of its own.
 
     Raises:
         optuna.TrialPruned: the trial was pruned.
         LightLeakError: the audit cannot be run, or has no value for an objective.
     """
-    config = load_trial({**settled(study, tree, folder), "workers": 1}, folder.with_suffix(".yaml"))
+    config = parse_config({**with_measured_steps(study, tree, folder), "workers": 1})
     with quiet_lightning():
         if isinstance(config, AuditConfig):
-            rows = _run_horizontal(study, config, folder, report, trial)
+            with open_run_folder(folder, config):
+                rows = _run_audit_of_updates(study, config, folder, trial)
         else:
-            rows = run_audit(config, folder, (), Console(quiet=True, force_interactive=False))["rows"]
+            rows = run_audit(config, folder, (), _silent())["rows"]
     return tuple(_value(objective, rows, folder) for objective in study.objectives)
+
+
+def _silent() -> Console:
+    return Console(quiet=True, force_interactive=False)
 
 
 def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
@@ -194,30 +176,33 @@ def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder
     return value
 
 
-def _run_horizontal(
-    study: StudyConfig, config: AuditConfig, folder: Path, report: Report, trial: Any
+def _run_audit_of_updates(
+    study: StudyConfig, config: AuditConfig, folder: Path, trial: Reporting | None
 ) -> list[dict[str, Any]]:
-    device, quiet = resolve_device(config.device), Console(quiet=True, force_interactive=False)
-    first, several = study.objectives[0], len(study.objectives) > 1
-    experiment = prepare_experiment(config)
-    open_run_folder(folder, config)
+    first, experiment = study.objectives[0], prepare_experiment(config)
+    judge = trial if len(study.objectives) == 1 else None
     if config.rounds and not (folder / TRAINING_FILE).is_file():
-        prunes = first.is_of_training and not several and trial is not None
-        if prunes:
-            pruning = TrialPruning(trial, first.metric)
-            train(config, experiment, folder, quiet, (pruning,), pruning.raise_if_pruned)
+        if judge is not None and first.is_of_training:
+            pruning = TrialPruning(judge, first.metric)
+            train(config, experiment, folder, _silent(), (pruning,), pruning.raise_if_pruned)
         else:
-            train(config, experiment, folder, quiet)
+            train(config, experiment, folder, _silent())
     if all(objective.is_of_training for objective in study.objectives):
         return []
     units = judged_units(config, plan_units(config, experiment, folder))
     stages = list(_stages(units, study.report_every if study.pruner.name != "none" else len(units)))
+    engine, rows = LocalEngine(resolve_device(config.device)), list[dict[str, Any]]()
     for stage in stages:
-        run_units(lambda stage=stage: stage, folder, device, 1, "nothing", quiet=True)  # type: ignore[misc]
+        run_units(stage, folder, engine, "nothing", quiet=True)
         rows = finished_rows(units, folder)
-        value = None if several or first.is_of_training else first.of_rows(rows)
-        if value is not None and stage is not stages[-1]:  # after the last stage pruning saves nothing
-            report(len({_update(row) for row in rows}), value)
+        if judge is None or first.is_of_training or stage is stages[-1]:  # after the last stage pruning saves nothing
+            continue
+        if (value := first.of_rows(rows)) is not None:
+            judge.report(value, len({_update(row) for row in rows}))
+            if judge.should_prune():
+                from optuna import TrialPruned
+
+                raise TrialPruned
     return rows
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from ctgan.synthesizers import ctgan
 from torch import Tensor, nn
 
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
@@ -13,7 +14,6 @@ from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
 
 CLASSES = 3
 Make = Callable[..., ConditionalGAN]
-ctgan = pytest.importorskip("ctgan.synthesizers.ctgan", reason="ctgan is not installed")
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """The TPE search on a generator that hands z through, so that every trial is seen."""
 
-import sys
 import warnings
 from typing import Any
 
+import optuna
 import pytest
 import torch
 from torch import Tensor
@@ -11,10 +11,8 @@ from torch import Tensor
 from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.latent_search import LatentProblem, random_search
 from lightleak.attacks.model_inversion.tpe_search import PUBLISHED_BOUND, TPESearchConfig, tpe_search
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.core.seeds import generator as seeded
-
-optuna = pytest.importorskip("optuna")
 
 CLASSES = 3
 
@@ -160,12 +158,6 @@ def test_progress_adds_up_to_one(target: BlackBox) -> None:
     config = TPESearchConfig(trials=4)
     tpe_search(problem(target), torch.tensor([0]), seeded(0), config, progress=told.append)
     assert sum(told) == pytest.approx(1)
-
-
-def test_says_what_to_install(target: BlackBox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'lightleak\[inversion\]'"):
-        tpe_search(problem(target), torch.tensor([0]), seeded(0))
 
 
 @pytest.mark.parametrize(

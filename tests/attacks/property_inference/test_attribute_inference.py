@@ -73,7 +73,6 @@ def test_the_adjusted_interval_covers_the_truth() -> None:
 
 @pytest.mark.parametrize("classifier", ["svm", "decision_tree"])
 def test_other_classifiers_are_corrected_as_well(observation: IntermediateResults, classifier: str) -> None:
-    pytest.importorskip("sklearn")
     estimate = aia_adjusted(classifier=classifier).run(observation)
     assert abs(estimate.fraction - FRACTION) < 0.1 and estimate.low <= FRACTION <= estimate.high
     assert aia(classifier=classifier).run(observation).fraction < FRACTION - 0.05

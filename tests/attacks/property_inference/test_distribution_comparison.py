@@ -1,7 +1,6 @@
 """ProVFL-B on made intermediate results whose size depends on the property."""
 
 import dataclasses
-import sys
 
 import numpy as np
 import pytest
@@ -209,13 +208,6 @@ def test_too_few_rows_are_refused():
     attack("provfl_b_mixture").check(observe(n=1999))
     with pytest.raises(ObservationError, match="10 distinct auxiliary rows with sex=Male, got 9"):
         attack("provfl_b_mixture").check(observe(m=9))
-
-
-@pytest.mark.parametrize(("estimator", "module"), [("xgboost", "xgboost"), ("svr", "sklearn.svm")])
-def test_a_missing_package_names_the_remedy(monkeypatch, estimator, module):
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UnsupportedError, match=r"pip install 'lightleak\[provfl\]'; estimator 'mixture'"):
-        attack(**{**SMALL, "estimator": estimator}).run(observe())
 
 
 def test_options_are_the_settings():

@@ -22,8 +22,6 @@ def test_copies_of_a_row_share_a_fold_and_folds_are_even() -> None:
 @pytest.mark.parametrize("classifier", ["network", "svm", "decision_tree"])
 def test_a_model_knows_all_rows_but_its_fold(classifier: Classifier) -> None:
     """Each row is its own one-hot vector, so that a model can only know the rows it was shown."""
-    if classifier != "network":
-        pytest.importorskip("sklearn")
     n, n_folds = 60, 3
     at = torch.randperm(n, generator=generator(0, "at"))
     has = torch.arange(n) % 2 == 0

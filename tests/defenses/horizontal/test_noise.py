@@ -8,8 +8,7 @@ from scipy import stats
 from torch import Tensor
 
 from lightleak.core.seeds import generator
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.defenses.horizontal.laplacian_noise import LaplacianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise, LaplacianNoise
 
 N = 40_000
 

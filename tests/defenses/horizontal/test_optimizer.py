@@ -9,10 +9,9 @@ from torch import Tensor, nn
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal import DefendedOptimizer, UpdateDefense
-from lightleak.defenses.horizontal.clipping import Clipping
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.defenses.horizontal.no_defense import NoDefense
-from lightleak.defenses.horizontal.sign import Sign
+from lightleak.defenses.horizontal.defense import NoDefense
+from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.rounding import Clipping, Sign
 
 MakeOptimizer = Callable[[nn.Module], torch.optim.Optimizer]
 OPTIMIZERS: dict[str, MakeOptimizer] = {

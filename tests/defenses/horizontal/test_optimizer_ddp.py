@@ -10,8 +10,8 @@ from torch import Tensor
 from lightleak.core.seeds import generator
 from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal import UpdateDefense
-from lightleak.defenses.horizontal.clipping import Clipping
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.rounding import Clipping
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.functional import gradients
 

@@ -55,8 +55,6 @@ def test_networks_of_independent_rows_pass_and_stay_as_they_are(name: str, optio
 @pytest.mark.parametrize("name", sorted(REFUSED))
 def test_networks_that_cannot_be_protected_are_refused_by_layer(name: str) -> None:
     options, message = REFUSED[name]
-    if name == "gandalf":
-        pytest.importorskip("pytorch_tabular")
     with pytest.raises(UnsupportedError, match=f"dp_sgd cannot protect .*{message}"):
         check_protectable(network(name, options), 9)
 

@@ -7,9 +7,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.seeds import generator
-from lightleak.defenses.horizontal.clipping import Clipping
-from lightleak.defenses.horizontal.quantization import Quantization
-from lightleak.defenses.horizontal.sign import Sign
+from lightleak.defenses.horizontal.rounding import Clipping, Quantization, Sign
 
 
 def flat(named: dict[str, Tensor]) -> Tensor:

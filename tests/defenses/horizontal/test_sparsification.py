@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.seeds import generator
-from lightleak.defenses.horizontal.gradient_compression import GradientCompression
-from lightleak.defenses.horizontal.random_pruning import RandomPruning
+from lightleak.defenses.horizontal.sparsification import GradientCompression, RandomPruning
 
 
 @pytest.mark.parametrize("probability", [0.2, 0.5, 0.9])

@@ -14,9 +14,9 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import UpdateDefense, defend_training
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.defenses.horizontal.no_defense import NoDefense
-from lightleak.defenses.horizontal.sign import Sign
+from lightleak.defenses.horizontal.defense import NoDefense
+from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.rounding import Sign
 from lightleak.defenses.horizontal.training import UpdateDefenseChecks
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig

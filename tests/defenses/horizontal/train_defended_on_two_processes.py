@@ -9,8 +9,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lightleak.data.layout import EncodedLayout
 from lightleak.defenses.horizontal import DefendedOptimizer, UpdateDefense
-from lightleak.defenses.horizontal.clipping import Clipping
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
+from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.rounding import Clipping
 from lightleak.targets import NetworkSpec
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig

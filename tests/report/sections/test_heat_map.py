@@ -5,7 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from lightleak.report.sections.heat_map import HEAT_BOUNDS, heat_legend, heat_map, shade
+from lightleak.report.page import fill
+from lightleak.report.sections.heat_map import HEAT_BOUNDS, heat_map, shade
 
 CSS = files("lightleak.report").joinpath("templates/report.css").read_text(encoding="utf-8")
 LIGHT, DARK = (dict(re.findall(r"--(\w+): ([^;]+);", block)) for block in re.findall(r":root \{(.*?)\}", CSS, re.S)[:2])
@@ -34,8 +35,9 @@ def test_numbers_are_readable_on_every_shade(colours: dict[str, str]) -> None:
 
 
 def test_each_shade_is_in_the_legend() -> None:
-    marks = dict(heat_legend().entries)
-    words = [marks[f'<span class="swatch heat{shade(score)}"></span>'] for score in (0.1, 0.5, 0.6499, 0.79, 0.9, 1.0)]
+    drawn = fill("inversion", "heat", (0.0, *HEAT_BOUNDS))
+    marks = dict(re.findall(r'<span class="swatch heat(\d)"></span>\s*(.*?)</li>', drawn))
+    words = [marks[str(shade(score))] for score in (0.1, 0.5, 0.6499, 0.79, 0.9, 1.0)]
     assert words == ["below 50%", "50 to 60%", "60 to 70%", "70 to 80%", "90 to 95%", "95% and above"]
     assert len(marks) == len(HEAT_BOUNDS) + 1
 

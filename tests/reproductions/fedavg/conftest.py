@@ -10,8 +10,6 @@ from rich.console import Console
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
 
-pytest.importorskip("sklearn", reason="the digits come with scikit-learn")
-
 CPU = torch.device("cpu")
 
 

@@ -58,8 +58,8 @@ def test_aggregate_is_the_mean_of_clients_of_its_own(clients: ImageClients) -> N
     assert update.facts.n_clients == 2 and update.facts.n_rows == 8
 
 
-def test_epochs_can_stay_untold(clients: ImageClients) -> None:
-    update, _ = clients.observe(ClientSetting(2, 2, tells_epochs=False), 0)
+def test_epochs_can_stay_unknown(clients: ImageClients) -> None:
+    update, _ = clients.observe(ClientSetting(2, 2, states_epochs=False), 0)
     assert (update.facts.epochs, update.facts.batch_size, update.facts.local_steps) == (None, None, 4)
     assert update.batch_labels is None
 

@@ -111,5 +111,5 @@ def test_noise_enters_the_training(clients: ImageClients, tmp_path: Path) -> Non
 
 
 def test_a_training_does_not_depend_on_what_is_known_of_labels() -> None:
-    assert trained(ClientSetting(2, 2, share_labels="none", round=3, n_clients=2, tells_epochs=False)) == SETTING
+    assert trained(ClientSetting(2, 2, share_labels="none", round=3, n_clients=2, states_epochs=False)) == SETTING
     assert trained(ClientSetting(2, 2, defense="sign")) != SETTING

@@ -26,7 +26,7 @@ from lightleak.reproductions.fedavg.job import (
 )
 from lightleak.reproductions.fedavg.preset import PRESETS
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
-from lightleak.reproductions.reproduction import Work
+from lightleak.reproductions.reproduction import Place, Work
 from lightleak.targets.spec import build_network
 
 CPU = torch.device("cpu")
@@ -110,7 +110,7 @@ def test_all_attacks_on_an_update_have_one_seed(
 
     monkeypatch.setattr(FedAvgInversion, "run_many", noted)
     for name in ("fedavg_shared", "fedavg_fedsgd"):
-        attack_updates(clients, replace(SETTING, attack=name), (0, 1), tmp_path, CPU, silently)
+        attack_updates(clients, replace(SETTING, attack=name), (0, 1), Place(tmp_path, CPU, silently))
     assert seeds["fedavg_shared"] == seeds["fedavg_fedsgd"]
     assert len(set(seeds["fedavg_shared"])) == 2
 

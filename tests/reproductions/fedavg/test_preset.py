@@ -6,7 +6,7 @@ import pytest
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
-from lightleak.reproductions.fedavg.preset import PRESETS, local_settings, preset_of
+from lightleak.reproductions.fedavg.preset import PRESETS, preset_of
 from lightleak.targets.spec import build_network
 
 DIGITS, FEMNIST, CIFAR100 = (PRESETS[name] for name in ("digits", "femnist", "cifar100"))
@@ -75,9 +75,3 @@ def test_presets_by_name() -> None:
     assert preset_of("femnist", steps=7) == replace(FEMNIST, steps=7)
     with pytest.raises(UsageError, match="dataset must be one of digits, mnist, femnist, cifar100, got 'emnist'"):
         preset_of("emnist")
-
-
-@pytest.mark.parametrize("name", ["10", "10x", "x5", "10x5x1", "ax5", ""])
-def test_settings_of_another_form_are_refused(name: str) -> None:
-    with pytest.raises(UsageError, match="--settings takes local epochs x batch size"):
-        local_settings([name])

@@ -1,12 +1,17 @@
 """Which clients and attack stand behind a cell."""
 
+import math
+
 import pytest
+import torch
 
 from lightleak.core.errors import UsageError
+from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES
-from lightleak.reproductions.fedavg.each_image import EachImage
+from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.defenses.horizontal.sparsification import RandomPruning
 from lightleak.reproductions.fedavg.preset import PRESETS
-from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, clients_of, setting_of
+from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, EachImage, clients_of, setting_of
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
 
 
@@ -42,7 +47,7 @@ def test_labels_of_batches_go_to_the_attacks_that_know_batches() -> None:
 
 def test_attack_without_knowledge_of_epochs() -> None:
     [setting] = settings(9, "fedavg_prior", assumed_epochs=25)
-    assert setting.clients == ClientSetting(5, 5, tells_epochs=False)
+    assert setting.clients == ClientSetting(5, 5, states_epochs=False)
     options = setting.options(PRESETS["femnist"])
     assert options["assumed_epochs"] == 25 and options["matching_weight"] == 2 / 50
     [shared] = settings(9, "fedavg_shared", assumed_epochs=25)
@@ -73,7 +78,7 @@ def test_undefended_cells_have_no_defence() -> None:
 
 @pytest.mark.parametrize(("name", "strength"), [("sign", None), ("gaussian_noise", None), ("atlantis", 1.0)])
 def test_other_defences_are_refused(name: str, strength: float | None) -> None:
-    with pytest.raises(UsageError, match="the paper's defences are gaussian_noise, laplacian_noise, random_pruning"):
+    with pytest.raises(UsageError, match="the paper's defenses are gaussian_noise, laplacian_noise, random_pruning"):
         ClientSetting(10, 5, defense=name, strength=strength).make_defense()
 
 
@@ -90,6 +95,33 @@ def test_names_tell_settings_apart() -> None:
         ClientSetting(2, 3, defense="gaussian_noise", strength=0.1, each_image=True),
         ClientSetting(2, 3, round=1),
         ClientSetting(2, 3, n_clients=2),
-        ClientSetting(2, 3, tells_epochs=False),
+        ClientSetting(2, 3, states_epochs=False),
     ]
     assert len({setting.name for setting in [base, *others]}) == 11
+
+
+def test_noise_shrinks_by_the_root_of_the_images() -> None:
+    zero = {"w": torch.zeros(40_000)}
+    noisy = EachImage(GaussianNoise(0.3), images=9).apply(zero, generator(0))["w"]
+    # Nine draws of deviation 0.3, averaged: 0.1, known to 0.4% (one deviation of 40,000 values).
+    assert float(noisy.std()) == pytest.approx(0.1, rel=0.02)
+    assert not bool(zero["w"].any())
+
+
+def test_pruning_keeps_the_same_share_on_average() -> None:
+    ones = {"w": torch.ones(40_000)}
+    pruned = EachImage(RandomPruning(0.25), images=4).apply(ones, generator(0))["w"]
+    assert set(pruned.unique().tolist()) == {0, 0.25, 0.5, 0.75, 1}
+    assert float(pruned.mean()) == pytest.approx(0.75, abs=3 * math.sqrt(0.75 * 0.25 / 4 / 40_000))
+
+
+def test_one_image_is_the_inner_defence() -> None:
+    gradient, inner = {"w": torch.arange(5.0)}, GaussianNoise(0.1)
+    assert torch.equal(EachImage(inner, 1).apply(gradient, generator(1))["w"], inner.apply(gradient, generator(1))["w"])
+    assert EachImage(inner, 5).strength == 0.1
+    assert "each image (5 per step)" in EachImage(inner, 5).describe()
+
+
+def test_no_image_is_refused() -> None:
+    with pytest.raises(UsageError, match="images must be at least 1, got 0"):
+        EachImage(GaussianNoise(0.1), 0)

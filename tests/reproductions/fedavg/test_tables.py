@@ -14,8 +14,8 @@ from rich.console import Console
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import DataError, UsageError
 from lightleak.reproductions.fedavg import federation, tables
-from lightleak.reproductions.fedavg.each_image import EachImage
 from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
+from lightleak.reproductions.fedavg.setting import EachImage
 from lightleak.reproductions.fedavg.tables import DefendedImages, ImageTable
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import reproduce, reproduction_of, reproductions
@@ -196,8 +196,8 @@ def test_table_11_tells_the_hours_of_100_clients(tmp_path: Path) -> None:
     [
         ({"dataset": "emnist"}, "dataset must be one of digits, mnist, femnist, cifar100, got 'emnist'"),
         ({"attacks": ("tableak",)}, "nothing of fedavg-table10 is left to run with dataset digits, attacks tableak"),
-        ({"settings": ("10x4",)}, "--settings must be among 10x5, got 10x4"),
-        ({"settings": ("ten",)}, "--settings takes local epochs x batch size"),
+        ({"settings": ("10x4",)}, "--settings must be among 10x5, got '10x4'"),
+        ({"settings": ("ten",)}, "--settings must be among 10x5, got 'ten'"),
         (
             {"batches": 90},
             "--batches must be at most 89: digits has 359 clients of 4 images, and an update is of",

@@ -43,7 +43,7 @@ TRAINED = replace(
     ATTACKED, metric="test_accuracy", attack=None, labels=None, batch_size=None, restarts=None, steps=None
 )
 CELLS = (replace(ATTACKED, noise_scale=0.0), ATTACKED, replace(TRAINED, noise_scale=0.0), TRAINED)
-TABLE = PaperTable("made", "Nobody", "p. 1", "Made", "cell_accuracy", "percent", CELLS, table=6)
+TABLE = PaperTable("tableak-made", "Nobody", "p. 1", "Made", "cell_accuracy", "percent", CELLS, table=6)
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def test_every_cell_has_its_rows(tmp_path: Path) -> None:
     assert any("slices its k-th batch up to the end" in note for note in notes)
 
 
-def test_an_interrupted_table_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_table_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = run(tmp_path / "whole")[1]
     trained: list[int] = []
     plain = TabularClassifier.training_step
@@ -170,7 +170,7 @@ def test_selection_narrows_attacks_and_trainings(tmp_path: Path) -> None:
     attacks = sum(len(pack.ids) for pack in packs() if not isinstance(pack, Work))
     assert attacks == 2 * 50 and sum(isinstance(pack, Work) for pack in packs()) == 2 * 2
     assert sum(len(pack.ids) for pack in packs(batches=1)) == 2 + 2
-    with pytest.raises(UsageError, match="nothing of made is left to run with dataset adult"):
+    with pytest.raises(UsageError, match="nothing of tableak-made is left to run with dataset adult"):
         run(tmp_path / "run", dataset="adult")
 
 

@@ -51,7 +51,7 @@ CELLS = (
         "cell_accuracy", "percent", 57.7, dataset="synthetic-d1-c1", network="mlp-3", attack="random", batch_size=4
     ),
 )
-TABLE = PaperTable("made", "Nobody", "p. 1", "Made", "cell_accuracy", "percent", CELLS, table=1)
+TABLE = PaperTable("tableak-made", "Nobody", "p. 1", "Made", "cell_accuracy", "percent", CELLS, table=1)
 SETTINGS = tuple(local_setting_of(cell) for cell in CELLS)
 TABLES = [f"tableak-table{n}" for n in (2, 21, 22, 23, 24)]
 
@@ -197,7 +197,7 @@ def test_settings_pick_cells(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "run" / SEARCH_FILE).read_text()) == []
     with pytest.raises(UsageError, match="--settings must be among 1x2, 2x2, got '3x3'"):
         run(tmp_path / "run", settings=("3x3",))
-    with pytest.raises(UsageError, match="nothing of made is left to run with dataset adult"):
+    with pytest.raises(UsageError, match="nothing of tableak-made is left to run with dataset adult"):
         run(tmp_path / "run", dataset="adult")
 
 

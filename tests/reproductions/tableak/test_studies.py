@@ -10,23 +10,26 @@ import torch
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
+from lightleak.experiments.engine import LocalEngine
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.reproduce import reproduce
 from lightleak.reproductions.reproduction import Outcome, Reproduction, run_stages
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.tableak import studies
+from lightleak.reproductions.tableak import studies, trainings
 from lightleak.reproductions.tableak.attacked import experiment_of
-from lightleak.reproductions.tableak.studies import NetworkAccuracy, RestartSpread, TableFacts
+from lightleak.reproductions.tableak.studies import RestartSpread, TableFacts
+from lightleak.reproductions.tableak.trainings import NetworkAccuracy
 from lightleak.targets.classifier import TabularClassifier
 
 
 def run(kind: type[Reproduction], made: PaperTable, folder: Path, workers: int = 1, **chosen: Any) -> Outcome:
-    return run_stages(kind(made, Selection(**chosen)), folder, workers, quiet=True)
+    with LocalEngine(torch.device("cpu"), workers) as engine:
+        return run_stages(kind(made, Selection(**chosen)), folder, engine, quiet=True)
 
 
 def table(metric: str, *cells: PaperCell) -> PaperTable:
-    return PaperTable("made", "Nobody", "p. 1", "Made", metric, "percent", cells, table=1)
+    return PaperTable("tableak-made", "Nobody", "p. 1", "Made", metric, "percent", cells, table=1)
 
 
 def curve_cell(network: str) -> PaperCell:
@@ -34,7 +37,7 @@ def curve_cell(network: str) -> PaperCell:
 
 
 SPREAD = PaperTable(
-    "made",
+    "tableak-made",
     "Nobody",
     "p. 1",
     "Made",
@@ -52,8 +55,8 @@ SPREAD = PaperTable(
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(studies, "EPOCHS", 2)
-    monkeypatch.setattr(studies, "INITIALIZATIONS", 2)
+    monkeypatch.setattr(trainings, "EPOCHS", 2)
+    monkeypatch.setattr(trainings, "INITIALIZATIONS", 2)
     monkeypatch.setattr(studies, "ENSEMBLE", 4)
     plain = studies.InversionConfig
     monkeypatch.setattr(studies, "InversionConfig", lambda **settings: plain(steps=5, **settings))
@@ -124,7 +127,7 @@ def test_pooling_narrows_the_spread_and_batches_are_kept(tmp_path: Path, monkeyp
 @pytest.mark.parametrize("study", [NetworkAccuracy, RestartSpread, TableFacts])
 def test_a_dataset_that_is_not_among_them_is_refused(tmp_path: Path, study: type[Reproduction]) -> None:
     made = table("test_accuracy", curve_cell("linear"))
-    with pytest.raises(UsageError, match="nothing of made is left to run with dataset atlantis"):
+    with pytest.raises(UsageError, match="nothing of tableak-made is left to run with dataset atlantis"):
         run(study, made, tmp_path, dataset="atlantis")
 
 

@@ -32,7 +32,6 @@ from lightleak.targets.image_resnet import build_resnet
 
 DIGITS, CELEBA = STUDIES["digits"], STUDIES["celeba"]
 
-pytest.importorskip("sklearn", reason="the digits are scikit-learn's")
 CPU = torch.device("cpu")
 
 

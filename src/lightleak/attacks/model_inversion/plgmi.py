@@ -329,7 +329,6 @@ class PLGMI(InversionAttack):
 NEEDS = (
     "Public rows that the model takes for the private classes; a class of fewer than `pseudo_labels.minimum` is "
     "excluded.",
-    "The latent search `tpe` needs the extra `inversion`.",
 )
 _PUBLISHED = (
     "Our own generator, critic and transform, tested against ctgan's; nothing of ctgan is needed to run them.",

@@ -52,7 +52,7 @@ def rebuild(observation: ReleasedModel) -> Target:
         UsageError: a network that does not exist.
         DataError: an encoder that has no meaning.
     """
-    encoder = TableEncoder.from_state(observation.encoder, observation.encoder_tensors)
+    encoder = TableEncoder.of(observation)
     spec = NetworkSpec.from_dict(observation.network)
     if spec.layout != encoder.layout or spec.n_classes != encoder.schema.n_classes:
         raise ObservationError(

@@ -19,7 +19,6 @@ from torch import Tensor
 from lightleak.attacks.model_inversion.attack import Progress
 from lightleak.attacks.model_inversion.latent_search import CHUNK, LatentProblem, LatentSearch, keep_lower
 from lightleak.attacks.settings import AttackSettings
-from lightleak.core.optional import import_optional
 
 Space = Literal["normal", "uniform"]
 
@@ -81,11 +80,11 @@ def tpe_search(
         progress: called with the fraction of the work done since its last call.
 
     Raises:
-        UnsupportedError: Optuna is not installed.
         UsageError: labels that are no classes of the generator.
     """
+    import optuna  # takes half a second
+
     config = config or TPESearchConfig()
-    optuna = import_optuna()
     start, labels = problem.start(labels, generator)
     seeds = torch.randint(2**31 - 1, (len(start),), generator=generator).tolist()
     best_z = best = before = torch.empty(0)
@@ -133,15 +132,6 @@ class _Study:
     def tell(self, loss: float) -> None:
         """The loss of the vector asked for last."""
         self._study.tell(self._trial, loss)
-
-
-def import_optuna() -> Any:
-    """Optuna, which only this search needs.
-
-    Raises:
-        UnsupportedError: it is not installed.
-    """
-    return import_optional("optuna", "search 'tpe' needs Optuna", "inversion")
 
 
 @contextmanager

@@ -69,7 +69,7 @@ def share_interval(share: float, n: int, rates: HeldOutRates) -> tuple[float, fl
     """The 95% interval of the true share of ``n`` rows: all ``p`` under which ``share`` is not a surprise.
 
     The errors are those of the two held-out rates and of the count (Fieller's construction): the interval grows to
-    [0, 1] where the classifier cannot tell the rows apart, in place of dividing by a difference close to 0.
+    [0, 1] where the classifier cannot distinguish the rows, in place of dividing by a difference close to 0.
 
     >>> rates = HeldOutRates(hits=360, n_with=400, false_alarms=40, n_without=400)
     >>> [round(end, 3) for end in share_interval(0.5, 1000, rates)]

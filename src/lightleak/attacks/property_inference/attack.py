@@ -8,9 +8,11 @@ import lightning
 import torch
 from torch import Tensor
 
+from lightleak.core.errors import ObservationError
 from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData, IntermediateResults
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.registry import Registry
+from lightleak.core.threat_model import Sees, Threat, Who
 
 
 class TrainingPart:
@@ -91,6 +93,22 @@ class PropertyAttack(ABC):
     @abstractmethod
     def options(self) -> dict[str, Any]:
         """The settings that produced the estimate, JSON-ready."""
+
+
+def require_distinct_rows(known: AuxiliaryData, least: int, owner: str) -> None:
+    """Raise `ObservationError` for fewer distinct auxiliary rows with or without the property than ``owner`` needs."""
+    for having, rows in (("with", known.ids[known.has_property]), ("without", known.ids[~known.has_property])):
+        if (distinct := len(rows.unique())) < least:
+            raise ObservationError(
+                f"{owner} needs at least {least} distinct auxiliary rows {having} {known.property_name}, got {distinct}"
+            )
+
+
+def party_threat(observation: IntermediateResults, sees: tuple[Sees, ...], sample: int, **facts: Any) -> Threat:
+    """The threat model of a party that follows the protocol and knows the property of ``sample`` auxiliary rows."""
+    who: Who = "active_party" if observation.adversary == "C1" else "passive_party"
+    about = observation.auxiliary.property_name
+    return Threat(who=who, sees=sees, knows=("property_sample",), sample=sample, about=about, **facts)
 
 
 SEES = (

@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.property_inference.adjusted_count import Count, HeldOutRates, adjusted_count, plain_count
-from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
+from lightleak.attacks.property_inference.attack import (
+    PROPERTY_ATTACKS,
+    SEES,
+    PropertyAttack,
+    party_threat,
+    require_distinct_rows,
+)
 from lightleak.attacks.property_inference.property_classifiers import Classifier, assign_folds, votes
 from lightleak.attacks.property_inference.record_features import (
     RecordFeatures,
@@ -26,7 +32,7 @@ from lightleak.attacks.property_inference.record_features import (
     result_features,
 )
 from lightleak.attacks.settings import AttackSettings
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
@@ -116,14 +122,7 @@ class AttributeInference(PropertyAttack):
                 as published, or fewer distinct auxiliary rows with or without the property than folds.
         """
         self._features(observation, torch.device("cpu"))
-        known, folds = observation.auxiliary, FOLDS[self.config.classifier]
-        for name, group in (("with", known.has_property), ("without", ~known.has_property)):
-            distinct = len(known.ids[group].unique())
-            if distinct < folds:
-                raise ObservationError(
-                    f"{self.name} needs at least {folds} distinct auxiliary rows {name} {known.property_name}, "
-                    f"got {distinct}"
-                )
+        require_distinct_rows(observation.auxiliary, FOLDS[self.config.classifier], self.name)
 
     def run(
         self, observation: IntermediateResults, seed: int = 0, device: torch.device | str = "cpu"
@@ -183,13 +182,7 @@ class AttributeInference(PropertyAttack):
         if self.raw:
             labels = observation.labels is not None and not self.config.as_published
             sees = ("own_columns", "labels") if labels else ("own_columns",)
-        return Threat(
-            who="active_party" if observation.adversary == "C1" else "passive_party",
-            sees=sees,
-            knows=("property_sample",),
-            sample=len(known.ids.unique()),
-            about=known.property_name,
-        )
+        return party_threat(observation, sees, len(known.ids.unique()))
 
 
 def held_out_rates(called: Tensor, at: Tensor, known: AuxiliaryData, folds: Tensor) -> HeldOutRates:

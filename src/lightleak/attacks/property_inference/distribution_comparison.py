@@ -8,11 +8,17 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import torch
 
-from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, SEES, PropertyAttack
+from lightleak.attacks.property_inference.attack import (
+    PROPERTY_ATTACKS,
+    SEES,
+    PropertyAttack,
+    party_threat,
+    require_distinct_rows,
+)
 from lightleak.attacks.property_inference.calibration import SampleSizes, effective_size, interval
 from lightleak.attacks.property_inference.discriminant import discriminant_values
 from lightleak.attacks.property_inference.estimation import KindValues, Outcome, Values, misfit, separation
-from lightleak.attacks.property_inference.estimators import REGRESSORS, require_packages
+from lightleak.attacks.property_inference.estimators import REGRESSORS
 from lightleak.attacks.property_inference.mixture import estimate_by_mixture
 from lightleak.attacks.property_inference.norms import Norm, record_norms
 from lightleak.attacks.property_inference.populations import Features, fraction_grid
@@ -24,7 +30,6 @@ from lightleak.core.facts import Facts
 from lightleak.core.intermediate_results import KINDS, VISIBLE, IntermediateResults, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.seeds import derive_seed, numpy_generator
-from lightleak.core.threat_model import Threat
 
 Summary = Norm | Literal["discriminant"]
 Ensemble = Literal["mean", "weighted"]
@@ -116,8 +121,7 @@ class DistributionComparison(PropertyAttack):
         return self.config.to_dict()
 
     def check(self, observation: IntermediateResults) -> None:
-        """Refuse a kind that cannot be seen or was not recorded, too few rows, an estimator that is not installed."""
-        require_packages(self.config.estimator)
+        """Reject a kind that cannot be seen or was not recorded, or too few rows."""
         for kind in self.config.kinds or ():
             if kind not in VISIBLE[observation.adversary]:
                 allowed = ", ".join(VISIBLE[observation.adversary])
@@ -128,13 +132,7 @@ class DistributionComparison(PropertyAttack):
         n, m = len(observation.ids), self.config.sample_size
         if self.config.estimator != MIXTURE and n < m:
             raise ObservationError(f"a query draws sample_size {m} records; the observation has {n}")
-        known = observation.auxiliary
-        for having, rows in (("with", known.ids[known.has_property]), ("without", known.ids[~known.has_property])):
-            if (distinct := len(rows.unique())) < LEAST_ROWS:
-                raise ObservationError(
-                    f"distribution comparison needs at least {LEAST_ROWS} distinct auxiliary rows {having} "
-                    f"{known.property_name}, got {distinct}"
-                )
+        require_distinct_rows(observation.auxiliary, LEAST_ROWS, "distribution comparison")
 
     def run(
         self, observation: IntermediateResults, seed: int = 0, device: torch.device | str = "cpu"
@@ -150,7 +148,9 @@ class DistributionComparison(PropertyAttack):
         if config.estimator == MIXTURE:
             outcome = estimate_by_mixture(values, sizes, known.prior, config.weighted, config.grid_points)
         else:
-            outcome = estimate_by_regression(values, folds, _plan(config), derive_seed(seed, "distribution comparison"))
+            outcome = estimate_by_regression(
+                values, folds, RegressionPlan.of(config), derive_seed(seed, "distribution comparison")
+            )
         return self._report(observation, values, sizes, outcome, began)
 
     def _report(
@@ -192,7 +192,8 @@ class DistributionComparison(PropertyAttack):
                 "the records' values are no mixture of the auxiliary rows' "
                 f"(p = {p_misfit:.2g}): these rows do not look like the records, which the interval does not cover"
             )
-        threat = _threat(observation, tuple(values))
+        epoch = observation.facts.epoch
+        threat = party_threat(observation, tuple(values), len(observation.auxiliary.ids), epoch=epoch)
         return PropertyEstimate(
             fraction,
             low,
@@ -245,31 +246,6 @@ def _folds(ids: np.ndarray, seed: int) -> np.ndarray:
     return second[place]
 
 
-def _plan(config: DistributionComparisonConfig) -> RegressionPlan:
-    return RegressionPlan(
-        config.estimator,
-        config.features,
-        config.n_quantiles,
-        config.samples,
-        config.sample_size,
-        config.queries,
-        config.fraction_step,
-        config.held_out,
-        config.weighted,
-    )
-
-
-def _threat(observation: IntermediateResults, kinds: tuple[Kind, ...]) -> Threat:
-    return Threat(
-        who="active_party" if observation.adversary == "C1" else "passive_party",
-        sees=kinds,
-        knows=("property_sample",),
-        sample=len(observation.auxiliary.ids),
-        about=observation.auxiliary.property_name,
-        epoch=observation.facts.epoch,
-    )
-
-
 def _declare(name: str, title: str, default: DistributionComparisonConfig, summary: str, *deviates: str) -> None:
     def build(*, as_published: bool = False, **options: Any) -> DistributionComparison:
         """Make the attack.
@@ -288,7 +264,6 @@ def _declare(name: str, title: str, default: DistributionComparisonConfig, summa
 NEEDS = (
     f"At least {LEAST_ROWS} distinct auxiliary rows with the property and as many without it.",
     "Auxiliary rows that were trained on like all others; a warning says where the records are no mixture of them.",
-    "The regressors need the extra `provfl`; the mixture needs none.",
 )
 _QUANTILES = (
     "A population is described by 100 quantiles and gets an interval; the published code takes all 2,000 sorted norms, "

@@ -1,13 +1,11 @@
 """Regressors from a population's features to its fraction (ProVFL Algorithm 1, line 9; Table XIII)."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 import torch
 
-from lightleak.core.errors import UnsupportedError
 from lightleak.core.registry import Registry
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -22,29 +20,9 @@ XGBOOST_ROUNDS = 100
 XGBOOST_SETTINGS = {"objective": "reg:squarederror", "eta": 0.1, "max_depth": 6}
 
 
-def _optional(module: str, package: str, name: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise UnsupportedError(
-            f"estimator {name!r} needs {package}: pip install 'lightleak[provfl]'; estimator 'mixture' needs no more"
-        ) from error
+def _xgboost(features: np.ndarray, fractions: np.ndarray, seed: int, settings: dict[str, Any]) -> Predict:
+    import xgboost
 
-
-def require_packages(name: str) -> None:
-    """Check that what a regressor needs is installed.
-
-    Raises:
-        UnsupportedError: it is not; the message names the extra.
-    """
-    if name.startswith("xgboost"):
-        _optional("xgboost", "xgboost", name)
-    elif name in ("decision_tree", "linear", "svr"):
-        _optional("sklearn", "scikit-learn", name)
-
-
-def _xgboost(name: str, features: np.ndarray, fractions: np.ndarray, seed: int, settings: dict[str, Any]) -> Predict:
-    xgboost = _optional("xgboost", "xgboost", name)
     threads = torch.get_num_threads()
     data = xgboost.DMatrix(features, label=fractions, nthread=threads)
     settings = {**XGBOOST_SETTINGS, "seed": seed % 2**31, "nthread": threads, **settings}
@@ -62,34 +40,37 @@ def fit_xgboost(features: np.ndarray, fractions: np.ndarray, seed: int) -> Predi
 
     Two hundred populations have no use for XGBoost's 256, which take twice the time at equal errors.
     """
-    return _xgboost("xgboost", features, fractions, seed, {"max_bin": 32})
+    return _xgboost(features, fractions, seed, {"max_bin": 32})
 
 
 @REGRESSORS.register("xgboost_published")
 def fit_published_xgboost(features: np.ndarray, fractions: np.ndarray, seed: int) -> Predict:
     """XGBoost with nothing set beyond what the published code sets."""
-    return _xgboost("xgboost_published", features, fractions, seed, {})
+    return _xgboost(features, fractions, seed, {})
 
 
 @REGRESSORS.register("decision_tree")
 def fit_decision_tree(features: np.ndarray, fractions: np.ndarray, seed: int) -> Predict:
     """A regression tree, scikit-learn's defaults."""
-    tree = _optional("sklearn.tree", "scikit-learn", "decision_tree")
-    return _predictor(tree.DecisionTreeRegressor(random_state=seed % 2**32).fit(features, fractions))
+    from sklearn.tree import DecisionTreeRegressor
+
+    return _predictor(DecisionTreeRegressor(random_state=seed % 2**32).fit(features, fractions))
 
 
 @REGRESSORS.register("linear")
 def fit_linear(features: np.ndarray, fractions: np.ndarray, seed: int) -> Predict:
     """Ordinary least squares."""
-    linear = _optional("sklearn.linear_model", "scikit-learn", "linear")
-    return _predictor(linear.LinearRegression().fit(features, fractions))
+    from sklearn.linear_model import LinearRegression
+
+    return _predictor(LinearRegression().fit(features, fractions))
 
 
 @REGRESSORS.register("svr")
 def fit_svr(features: np.ndarray, fractions: np.ndarray, seed: int) -> Predict:
-    """Support vector regression, scikit-learn's defaults: norms are not scaled, so small ones tell it little."""
-    svm = _optional("sklearn.svm", "scikit-learn", "svr")
-    return _predictor(svm.SVR().fit(features, fractions))
+    """Support vector regression, scikit-learn's defaults; norms are not scaled, so small ones carry little weight."""
+    from sklearn.svm import SVR
+
+    return _predictor(SVR().fit(features, fractions))
 
 
 def _predictor(fitted: Any) -> Predict:

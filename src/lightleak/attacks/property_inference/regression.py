@@ -1,7 +1,7 @@
 """Regressors on populations of record norms, and their worth on rows they have not seen (ProVFL Algorithm 1)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from lightleak.core.seeds import derive_seed, numpy_generator
 class RegressionPlan:
     """How populations are drawn and what learns from them; see `DistributionComparisonConfig`."""
 
-    regressor: str
+    estimator: str
     features: Features
     n_quantiles: int
     samples: int
@@ -37,6 +37,11 @@ class RegressionPlan:
     fraction_step: float
     held_out: int
     weighted: bool
+
+    @classmethod
+    def of(cls, settings: object) -> "RegressionPlan":
+        """The plan within the settings of an attack, which have the same names."""
+        return cls(**{field.name: getattr(settings, field.name) for field in fields(cls)})
 
 
 def estimate_by_regression(
@@ -90,7 +95,7 @@ def _fit(
     counts = np.rint(grid[rng.integers(0, len(grid), samples)] * plan.sample_size).astype(np.int64)
     drawn = draw_populations(counts, (len(rows[0]), len(rows[1])), plan.sample_size, rng)
     positions = np.concatenate(rows)[drawn]
-    fit, target = REGRESSORS.get(plan.regressor), counts / plan.sample_size
+    fit, target = REGRESSORS.get(plan.estimator), counts / plan.sample_size
     return [
         fit(population_features(one[positions], plan.features, plan.n_quantiles), target, derive_seed(seed, "fit"))
         for one in auxiliary

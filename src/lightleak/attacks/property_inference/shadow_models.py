@@ -1,7 +1,7 @@
 """Shadow-model property inference by one party of vertical federated learning (SM-PIA; ProVFL Sec. VI-B.3, Table VII).
 
 Shadow-model attacks ask which of two fractions a model was trained at. They train many models on data of either
-fraction and learn to tell their outputs on query rows apart (Mahloujifar et al., S&P 2022; Chaudhari et al., SNAP, S&P
+fraction and learn to distinguish their outputs on query rows (Mahloujifar et al., S&P 2022; Chaudhari et al., SNAP, S&P
 2023).
 
 The paper says that it replicates "the complete training process across the entire feature space", which no party can
@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from lightleak.attacks.property_inference.attack import require_distinct_rows
 from lightleak.attacks.property_inference.property_classifiers import assign_folds
 from lightleak.attacks.property_inference.stacked_networks import (
     FeatureRows,
@@ -133,7 +134,7 @@ class ShadowModels:
         "One party that follows the protocol, trains models of its own on its columns of auxiliary rows with the "
         "task's labels, and reads the mean outputs (and, as the active party, the logits) of query rows.",
         (
-            "Two fractions to tell apart: it estimates none, so that only `lightleak reproduce provfl-table7` runs it.",
+            "Two fractions to distinguish: it estimates none, so only `lightleak reproduce provfl-table7` runs it.",
             "Auxiliary rows enough for three parts: query rows, and two pools that shadows are trained on.",
         ),
         (
@@ -169,11 +170,7 @@ class ShadowModels:
         m = len(known.ids)
         if observation.features is None or "AO" not in observation.results:
             raise ObservationError("sm_pia needs the adversary's own encoded columns (features) and AO")
-        if (fewest := min(len(known.ids[known.has_property == value].unique()) for value in (True, False))) < N_FOLDS:
-            raise ObservationError(
-                f"sm_pia needs at least {N_FOLDS} distinct auxiliary rows with {known.property_name} and as many "
-                f"without, got {fewest}"
-            )
+        require_distinct_rows(known, N_FOLDS, self.name)
         if task.labels.shape != (m,) or not 0 <= int(task.labels.min()) <= int(task.labels.max()) < n_classes:
             raise ObservationError(f"labels must hold one class below {n_classes} for each of {m} auxiliary rows")
         if task.logits is None:

@@ -78,14 +78,7 @@ def load_diabetes130(
         if split == "patient"
         else holdout(len(frame), TEST_FRACTION, seed)
     )
-    table = cut_table(TABLE.card, schema, frame, *parts)
-    if not groups:
-        return table
-    train, test = (
-        part.assign(**{PATIENT: frame[PATIENT].to_numpy()[rows]})
-        for part, rows in zip((table.train, table.test), parts, strict=True)
-    )
-    return Table(TABLE.card, table.schema, train, test)
+    return cut_table(TABLE.card, schema, frame, *parts, group=PATIENT if groups else None)
 
 
 def icd9_group(code: str) -> str:

@@ -174,7 +174,7 @@ def _imputed(name: str, values: np.ndarray, impute: str, seed: int) -> np.ndarra
 
 
 def _table(stays: pd.DataFrame, bits: Mapping[str, np.ndarray], seed: int, groups: bool) -> Table:
-    """The columns of Table 4.2; booleans join as they are, as checking them would widen each cell to eight bytes."""
+    """The columns of Table 4.2; booleans are joined unchecked, as a check would widen each cell to eight bytes."""
     columns = (
         *(Column.continuous(name) for name in PLAUSIBLE),
         *(Column.integer(name) for name in _COUNTS),

@@ -22,7 +22,7 @@ class Download:
         url: its address.
         file: name under which it is kept in the dataset's folder.
         members: what to unpack from it (zip or tar), paths inside the archive, kept in the folder; empty: no archive,
-            or one that is read as it is.
+            or one that is read without unpacking.
     """
 
     url: str

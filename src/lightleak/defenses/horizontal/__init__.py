@@ -1,15 +1,10 @@
 """Defenses of horizontal federated learning: what a client does to its update before it leaves, or as it trains."""
 
 from lightleak.defenses.horizontal import (  # noqa: F401  registers
-    clipping,
     dp_sgd,
-    gaussian_noise,
-    gradient_compression,
-    laplacian_noise,
-    no_defense,
-    quantization,
-    random_pruning,
-    sign,
+    noise,
+    rounding,
+    sparsification,
 )
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, HorizontalDefense, UpdateDefense
 from lightleak.defenses.horizontal.dp_sgd import DPSGD

@@ -1,16 +1,16 @@
 """What every defense of horizontal federated learning looks like from outside: a transform of what leaves a client."""
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
 from lightleak.core.seeds import generator
-from lightleak.defenses.defense import Defense
+from lightleak.defenses.defense import REFERENCE, Defense
 
 
 class HorizontalDefense(Defense):
@@ -59,14 +59,18 @@ def with_draws(gradient: Mapping[str, Tensor], draws: torch.Generator) -> Iterat
         yield name, tensor, generator(root, name)
 
 
-def check_number(
-    setting: str, value: object, low: float = 0.0, high: float = math.inf, above_low: bool = False
-) -> None:
-    """Raise `UsageError` unless ``value`` is a finite number from ``low`` (or above it) to ``high``."""
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if usable and (low < value if above_low else low <= value) and value <= high:  # type: ignore[operator]
-        return
-    upper = "" if high == math.inf else f" and at most {high:g}"
-    raise UsageError(
-        f"{setting} must be a finite number {'above' if above_low else 'of at least'} {low:g}{upper}, got {value!r}"
-    )
+@UPDATE_DEFENSES.register("none", REFERENCE)
+@dataclass(frozen=True)
+class NoDefense(UpdateDefense):
+    """Nothing is changed."""
+
+    name: ClassVar[str] = "none"
+    citation: ClassVar[str] = ""
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        return dict(gradient)
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return "no defense"

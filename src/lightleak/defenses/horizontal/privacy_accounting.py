@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 
 from lightleak.core.errors import UsageError
-from lightleak.defenses.horizontal.defense import check_number
+from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.horizontal.opacus_parts import opacus_parts
 
 Accountant = Literal["rdp", "prv"]
@@ -37,11 +37,11 @@ class PrivacyAccounting:
                 f"got {self.noise_multiplier!r} and {self.target_epsilon!r}"
             )
         if self.noise_multiplier is not None:
-            check_number("dp_sgd: noise_multiplier", self.noise_multiplier)
+            Limits().check("dp_sgd: noise_multiplier", self.noise_multiplier)
         if self.target_epsilon is not None:
-            check_number("dp_sgd: target_epsilon", self.target_epsilon, above_low=True)
-        check_number("dp_sgd: max_grad_norm", self.max_grad_norm, above_low=True)
-        check_number("dp_sgd: delta", self.delta, high=0.5, above_low=True)
+            POSITIVE.check("dp_sgd: target_epsilon", self.target_epsilon)
+        POSITIVE.check("dp_sgd: max_grad_norm", self.max_grad_norm)
+        Limits(high=0.5, open_low=True).check("dp_sgd: delta", self.delta)
         if self.accountant not in get_args(Accountant):
             known = ", ".join(get_args(Accountant))
             raise UsageError(f"dp_sgd: accountant must be one of {known}, got {self.accountant!r}")

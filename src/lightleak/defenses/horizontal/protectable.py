@@ -21,7 +21,7 @@ def check_protectable(network: nn.Module, width: int, loss: str = "cross_entropy
     """Refuse a network for which opacus does not give every row's own gradient.
 
     First its layers are asked by type: a subclass of a layer that opacus refuses counts as that layer, as our
-    normalizations are. Then opacus' gradients of a few random rows are held against those computed row by row: that
+    normalizations are. Then opacus' gradients of a few random rows are compared with those computed row by row: that
     shows what types cannot, such as a weight that is used outside its layer, or a row that depends on its batch.
 
     Args:

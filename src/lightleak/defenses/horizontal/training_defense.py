@@ -21,7 +21,7 @@ class DefendedTraining:
 
     Attributes:
         data: in place of the undefended data.
-        callbacks: for ``Trainer(callbacks=[...])``, besides any others.
+        callbacks: for ``Trainer(callbacks=[...])``, in addition to any others.
         defense: what defends it.
     """
 

@@ -1,6 +1,5 @@
 """What every defense of vertical federated learning looks like from outside (ProVFL, Sec. VII)."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -11,7 +10,7 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
 from lightleak.data.vertical import VerticalRows
-from lightleak.defenses.defense import Defense
+from lightleak.defenses.defense import REFERENCE, Defense
 from lightleak.targets.split import Transform
 
 
@@ -105,16 +104,14 @@ def check_rows(rows: VerticalRows, has_property: Tensor, victim_party: int) -> N
         raise UsageError(f"has_property must be a bool tensor of shape [{len(rows.ids)}], got {got}")
 
 
-def check_number(setting: str, value: float, high: float = math.inf, below_high: bool = False) -> None:
-    """Raise `UsageError` unless ``value`` is a finite number above 0 and at most (or below) ``high``."""
-    usable = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if usable and value > 0 and (value < high if below_high else value <= high):
-        return
-    upper = "" if high == math.inf else f" and {'below' if below_high else 'at most'} {high:g}"
-    raise UsageError(f"{setting} must be a finite number above 0{upper}, got {value!r}")
+@VERTICAL_DEFENSES.register("none", REFERENCE)
+@dataclass(frozen=True)
+class NoDefense(VerticalDefense):
+    """Nothing is changed."""
 
+    name = "none"
+    citation = ""
 
-def check_flag(setting: str, value: bool) -> None:
-    """Raise `UsageError` unless ``value`` is true or false."""
-    if not isinstance(value, bool):
-        raise UsageError(f"{setting} must be true or false, got {value!r}")
+    def describe(self) -> str:
+        """See `VerticalDefense`."""
+        return "no defense"

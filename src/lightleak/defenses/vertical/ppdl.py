@@ -1,6 +1,8 @@
 """D2: selective noisy gradients (Shokri and Shmatikov, CCS 2015; ProVFL, Sec. VII-B)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -8,8 +10,9 @@ from torch import Tensor
 
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
-from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense, check_flag, check_number
-from lightleak.defenses.vertical.noise import exponential, laplace, uniform
+from lightleak.defenses.defense import POSITIVE, Limits
+from lightleak.defenses.draws import exponential, laplace, uniform
+from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
 
 
@@ -51,6 +54,11 @@ class PpdlDefense(VerticalDefense):
 
     name = "ppdl"
     citation = "Shokri and Shmatikov, Privacy-preserving deep learning, CCS 2015"
+    limits: ClassVar[Mapping[str, Limits]] = {
+        "ratio": Limits(high=1, open_low=True),
+        **dict.fromkeys(("epsilon", "sensitivity", "bound", "threshold"), POSITIVE),
+    }
+    flags = ("as_published",)
     varies = "ratio"
 
     ratio: float = 0.25
@@ -60,19 +68,13 @@ class PpdlDefense(VerticalDefense):
     threshold: float = 0.0001
     as_published: bool = False
 
-    def __post_init__(self) -> None:
-        check_number("ppdl: ratio", self.ratio, high=1)
-        for name in ("epsilon", "sensitivity", "bound", "threshold"):
-            check_number(f"ppdl: {name}", getattr(self, name))
-        check_flag("ppdl: as_published", self.as_published)
-
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""
         return PpdlTransform(self, generator(seed, "defense", self.name))
 
     def describe(self) -> str:
         """See `VerticalDefense`."""
-        rest = ", the rest as they are where entries run out" if self.as_published else ""
+        rest = ", the rest unchanged where entries run out" if self.as_published else ""
         return f"{self.ratio:.0%} of the gradients, noisy, at epsilon {self.epsilon:g}{rest}"
 
 

@@ -29,8 +29,9 @@ as it does here where epsilon is the budget of every kept value (``per="value"``
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -38,8 +39,9 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
-from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense, check_flag, check_number
-from lightleak.defenses.vertical.noise import laplace, uniform
+from lightleak.defenses.defense import POSITIVE, Limits
+from lightleak.defenses.draws import laplace, uniform
+from lightleak.defenses.vertical.defense import VERTICAL_DEFENSES, VerticalDefense
 from lightleak.targets.split import Transform
 
 Budget = Literal["record", "value"]
@@ -74,6 +76,8 @@ class R3eluDefense(VerticalDefense):
 
     name = "r3elu"
     citation = "Mao et al., Secure split learning, ESORICS 2023, arXiv:2304.09515"
+    limits: ClassVar[Mapping[str, Limits]] = dict.fromkeys(("epsilon", "output_bound", "gradient_bound"), POSITIVE)
+    flags = ("at_test",)
     varies = "epsilon"
 
     epsilon: float = 4.0
@@ -84,13 +88,11 @@ class R3eluDefense(VerticalDefense):
     at_test: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "output_bound", "gradient_bound"):
-            check_number(f"r3elu: {name}", getattr(self, name))
+        super().__post_init__()
         if self.per not in get_args(Budget):
             raise UsageError(f"r3elu: per must be one of {', '.join(get_args(Budget))}, got {self.per!r}")
         if self.kept is not None and (isinstance(self.kept, bool) or not isinstance(self.kept, int) or self.kept < 1):
             raise UsageError(f"r3elu: kept must be a whole number of at least 1, got {self.kept!r}")
-        check_flag("r3elu: at_test", self.at_test)
 
     def transform(self, seed: int) -> Transform:
         """See `VerticalDefense`."""

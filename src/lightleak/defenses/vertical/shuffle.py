@@ -1,6 +1,8 @@
 """D4: the victim disorders a share of its rows (ProVFL, Sec. VII-D)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -8,11 +10,11 @@ from torch import Tensor
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
+from lightleak.defenses.defense import Limits
 from lightleak.defenses.vertical.defense import (
     VERTICAL_DEFENSES,
     PreparedRows,
     VerticalDefense,
-    check_number,
     check_rows,
 )
 
@@ -23,7 +25,7 @@ from lightleak.defenses.vertical.defense import (
         needs=("The victim gives up the truth of the rows it disorders.",),
         deviates=(
             "Once, before training, as the text says; the published code disorders the first batches of every epoch, "
-            "and by the way overwrites some rows with others.",
+            "and overwrites some rows with others.",
         ),
     ),
 )
@@ -44,12 +46,10 @@ class ShuffleDefense(VerticalDefense):
 
     name = "shuffle"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-D"
+    limits: ClassVar[Mapping[str, Limits]] = {"ratio": Limits(high=1, open_low=True)}
     varies = "ratio"
 
     ratio: float = 0.2
-
-    def __post_init__(self) -> None:
-        check_number("shuffle: ratio", self.ratio, high=1)
 
     def prepare(self, rows: VerticalRows, has_property: Tensor, victim_party: int, seed: int) -> PreparedRows:
         """See `VerticalDefense`; all rows stay, in order."""

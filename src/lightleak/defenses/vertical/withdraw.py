@@ -1,6 +1,8 @@
 """D5: the victim withdraws aligned rows that have the property (ProVFL, Sec. VII-E)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -9,12 +11,11 @@ from lightleak.core.errors import DataError
 from lightleak.core.facts import Facts
 from lightleak.core.seeds import generator
 from lightleak.data.vertical import VerticalRows
+from lightleak.defenses.defense import Limits
 from lightleak.defenses.vertical.defense import (
     VERTICAL_DEFENSES,
     PreparedRows,
     VerticalDefense,
-    check_flag,
-    check_number,
     check_rows,
 )
 
@@ -44,14 +45,12 @@ class WithdrawDefense(VerticalDefense):
 
     name = "withdraw"
     citation = "Bai et al., ProVFL, IEEE TIFS 2025, Sec. VII-E"
+    limits: ClassVar[Mapping[str, Limits]] = {"ratio": Limits(high=1, open_low=True, open_high=True)}
+    flags = ("as_published",)
     varies = "ratio"
 
     ratio: float = 0.5
     as_published: bool = False
-
-    def __post_init__(self) -> None:
-        check_number("withdraw: ratio", self.ratio, high=1, below_high=True)
-        check_flag("withdraw: as_published", self.as_published)
 
     def prepare(self, rows: VerticalRows, has_property: Tensor, victim_party: int, seed: int) -> PreparedRows:
         """See `VerticalDefense`.

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Protocol, cast
 
+from lightleak.core.errors import UsageError
+from lightleak.core.results import row_kinds
 from lightleak.report.page import Page
 from lightleak.report.read import Run
 
@@ -14,7 +16,7 @@ MODULES = {
     "defense-frontier": "frontier",
     "tuning": "study",
 }
-"""Module of each kind."""
+"""Module of each kind; the page of another kind is made by the module that defines its row."""
 
 
 class Kind(Protocol):
@@ -26,4 +28,9 @@ class Kind(Protocol):
 
 def kind_of(runs: Sequence[Run]) -> Kind:
     """The module that draws the pages of these runs."""
-    return cast(Kind, import_module(f"lightleak.report.kinds.{MODULES[runs[0].kind]}"))
+    kind = runs[0].kind
+    name = f"lightleak.report.kinds.{MODULES[kind]}" if kind in MODULES else row_kinds()[kind].__module__
+    module = import_module(name)
+    if not hasattr(module, "page"):
+        raise UsageError(f"no report of kind {kind!r}: {name} defines no function page(runs, redact)")
+    return cast(Kind, module)

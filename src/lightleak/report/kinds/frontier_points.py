@@ -4,6 +4,7 @@ A point is dominated if another is at least as good in both means and better in 
 can be ordered by chance, so every verdict says whether it rests on a difference whose 95% interval excludes 0.
 """
 
+import math
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from lightleak.core.results import NONE, FrontierRow, read_row
 from lightleak.report.budget import Budget, budget
 from lightleak.report.compare import Group, by_key, fixed, group_rows
 from lightleak.report.format import DASH, capital, defense_title, listed
-from lightleak.report.intervals import Estimate, estimate
+from lightleak.report.intervals import Estimate, bounded, estimate
 from lightleak.report.kinds.updates_groups import BASELINE
 
 SETTING = ("dataset", "target", "protocol", "batch_size", "training", "label_setting")
@@ -98,24 +99,30 @@ class Point(Group[FrontierRow]):
         """Whether both what it costs and what it leaks are known."""
         return bool(self.accuracies and self.gains)
 
+    @property
+    def name(self) -> str:
+        """The curve and the strength.
+
+        >>> row = FrontierRow(attack="none", defense="dp_sgd", defense_strength=0.5)
+        >>> Point((row,)).name, Point((FrontierRow(attack="none"),)).name
+        ('DP-SGD 0.5', 'no defense')
+        """
+        strength = self.first.defense_strength
+        return curve_title(self.first.curve) + ("" if strength is None else f" {strength:g}")
+
+    @property
+    def shows_leakage(self) -> bool:
+        """Whether there is something to take away: measurably, or in the mean where one client gives no interval."""
+        return _lowest(self.leakage) > 0
+
+    @property
+    def most_often_right(self) -> float:
+        """The bound on a guess whether a record was used in the training (`most_often_right`)."""
+        return most_often_right(self.granted("epsilon") or 0.0, self.granted("delta"))
+
     def granted(self, name: str) -> float | None:
         """``epsilon``, ``release_epsilon`` or ``delta`` of its training; None where it guarantees nothing."""
         return next(iter(self.values(name)), None)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The defense that a report recommends to consider first.
-
-    Attributes:
-        none: no defense.
-        point: the defense.
-        halves: whether it takes away half of the leakage.
-    """
-
-    none: Point
-    point: Point
-    halves: bool
 
 
 @dataclass(frozen=True)
@@ -201,15 +208,64 @@ class Frontier:
         )
 
     @cached_property
-    def choice(self) -> Choice | None:
+    def choice(self) -> Point | None:
         """The most accurate defense that takes away half of the leakage, else the one that takes most.
 
-        None where no defense was shown to leak less than none.
+        None where no defense was shown to leak less than none, or none was shown to leak.
         """
-        if self.none is None or not self.helping:
+        if self.none is None or not self.helping or not self.none.shows_leakage:
             return None
-        found = most_accurate(self.halving) if self.halving else most_protective(self.helping)
-        return Choice(self.none, found, bool(self.halving))
+        return most_accurate(self.halving) if self.halving else most_protective(self.helping)
+
+    @cached_property
+    def merits(self) -> list[tuple[Point, str]]:
+        """The defenses to consider, and why; none where attacks had too small a budget."""
+        if self.budget.is_weak or self.choice is None:
+            return []
+        found = [(self.choice, "first to consider"), (most_accurate(self.helping), "costs least of those that help")]
+        safest = most_protective(self.helping)
+        if safest.place[1] < self.choice.place[1] or (safest is self.choice and safest.place[1]):
+            found.append((safest, "gives least away"))
+        return found + [(point, "the strongest guarantee") for point in self.guaranteed[-1:]]
+
+    def rivals(self, point: Point) -> list[Point]:
+        """The other defenses that help and are measurably worse in neither respect, the best guarantee first."""
+        found = [one for one in self.helping if one is not point and not is_worse(one, point)]
+        return sorted(found, key=lambda one: (one.granted("epsilon") or math.inf, -one.place[0]))
+
+    @staticmethod
+    def named(points: Sequence[Point]) -> str:
+        """A few points by name, and how many more there are.
+
+        >>> Frontier.named([Point((FrontierRow(attack="none", defense=name),)) for name in ("sign", "clipping", "x")])
+        'Sign, Clipping and 1 more'
+        """
+        more = len(points) - MOST_NAMED
+        known = [point.name for point in points[:MOST_NAMED]]
+        return f"{', '.join(known)} and {more} more" if more > 0 else listed(known)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether no point was measured with several trainings or clients."""
+        return all(len(point.accuracies) < 2 and len(point.gains) < 2 for point in self.measured)
+
+    @property
+    def has_equal(self) -> bool:
+        """Whether all measurements behind some interval agreed, so that it has no width."""
+        found = [value for one in self.measured for value in (one.cells, one.accuracy, one.leakage)]
+        found += [of(one) for one in self.tried for of in (self.read_change, self.accuracy_change)]
+        return any(value is not None and value.n > 1 and value.low == value.high for value in found)
+
+    def read_change(self, point: Point, comparisons: int = 0) -> Estimate | None:
+        """What the defense changes in the share of cells recovered, paired by client.
+
+        ``comparisons`` widens the interval to one that holds for so many at once (`bounded`).
+        """
+        return _change(point.recovered, self.none.recovered, comparisons) if self.none else None
+
+    def accuracy_change(self, point: Point, comparisons: int = 0) -> Estimate | None:
+        """What it changes in accuracy, paired by seed."""
+        return _change(point.accuracies, self.none.accuracies, comparisons) if self.none else None
 
     @cached_property
     def standings(self) -> tuple[Standing, ...]:
@@ -251,9 +307,17 @@ def most_protective(points: Sequence[Point]) -> Point:
     return min(points, key=lambda point: (point.place[1], -point.place[0]))
 
 
-def shows_leakage(none: Point) -> bool:
-    """Whether there is something to take away: measurably, or in the mean where one client gives no interval."""
-    return _lowest(none.leakage) > 0
+def most_often_right(epsilon: float, delta: float | None) -> float:
+    """How often a guess whether a record was used is right at most, where both are equally likely beforehand.
+
+    Differential privacy bounds the sum of the two rates at which any test is right (Kairouz, Oh and Viswanath 2015,
+    Theorem 2.1): (e^epsilon + delta) / (e^epsilon + 1) on average.
+
+    >>> most_often_right(0.0, 0.0), round(most_often_right(1.0, 1e-5), 3)
+    (0.5, 0.731)
+    """
+    odds = math.exp(-max(epsilon, 0.0))
+    return min((1 + (delta or 0.0) * odds) / (1 + odds), 1.0)
 
 
 def differences(first: Paired, second: Paired) -> list[float]:
@@ -289,17 +353,6 @@ def is_worse(other: Point, point: Point) -> bool:
     return _exceeds(point.accuracies, other.accuracies) or _exceeds(other.gains, point.gains)
 
 
-def short_name(point: Point) -> str:
-    """The curve and the strength, for a chart or a list.
-
-    >>> row = FrontierRow(attack="none", defense="dp_sgd", defense_strength=0.5)
-    >>> short_name(Point((row,))), short_name(Point((FrontierRow(attack="none"),)))
-    ('DP-SGD 0.5', 'no defense')
-    """
-    strength = point.first.defense_strength
-    return curve_title(point.first.curve) + ("" if strength is None else f" {strength:g}")
-
-
 def curve_title(label: str) -> str:
     """Name of a curve.
 
@@ -307,17 +360,6 @@ def curve_title(label: str) -> str:
     ('Gaussian noise', 'no defense')
     """
     return "no defense" if label == NONE else capital(defense_title(label))
-
-
-def named(points: Sequence[Point]) -> str:
-    """A few points by name, and how many more there are.
-
-    >>> named([Point((FrontierRow(attack="none", defense=name),)) for name in ("sign", "clipping", "x")])
-    'Sign, Clipping and 1 more'
-    """
-    known = [short_name(point) for point in points]
-    more = len(known) - MOST_NAMED
-    return f"{', '.join(known[:MOST_NAMED])} and {more} more" if more > 0 else listed(known)
 
 
 def guarantee(epsilon: float | None) -> str:
@@ -362,6 +404,11 @@ def _standing(point: Point, others: Sequence[Point]) -> Standing:
     ]
     verdict: Verdict = "beaten" if measurably else "not distinguishable"
     return Standing(point, False, tuple(sorted(measurably or above, key=lambda one: one.place, reverse=True)), verdict)
+
+
+def _change(after: Paired, before: Paired, comparisons: int) -> Estimate | None:
+    found = differences(after, before)
+    return bounded(found, -1.0, 1.0, comparisons) if comparisons else estimate(found)
 
 
 def _exceeds(first: Paired, second: Paired) -> bool:

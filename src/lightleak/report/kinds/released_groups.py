@@ -12,7 +12,7 @@ from lightleak.core.results import ALL, ReleasedRow
 from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.compare import Group, apart, by_key, differing, fixed, group_rows
 from lightleak.report.format import DASH, attack_title, interval, joined, mean_of, percent, points
-from lightleak.report.intervals import Estimate, bounded, difference, estimate
+from lightleak.report.intervals import Estimate, bounded, difference, estimate, proportion
 from lightleak.report.read import Run
 
 FILE_NAME = "inversion.json"
@@ -21,6 +21,9 @@ FIXED = ("dataset", "target", "evaluation", "setting")
 
 BASELINES = ("public_pseudo_labelled", "gan_without_target", "plgmi_black_box", "public_random")
 """What is not led by the target: whatever an attack reaches above them, the model itself gave away."""
+
+BLACK_BOX = "plgmi_black_box"
+"""The attack that sees answers alone, for files that do not state what an attacker sees."""
 
 UNLED = (None, "random", "softmax")
 """Latent searches that do not ask the target; a baseline with another one is an attack."""
@@ -258,6 +261,12 @@ class Attack(Group[ReleasedRow]):
         return self.first.latent_search
 
     @property
+    def is_black_box(self) -> bool:
+        """Whether the attacker sees the model's answers alone."""
+        threat = self.first.threat
+        return "weights" not in threat.sees if threat else self.attack == BLACK_BOX
+
+    @property
     def is_baseline(self) -> bool:
         """Whether its rows come from public data, not led by the target."""
         return is_baseline(self.attack, self.search)
@@ -302,6 +311,14 @@ class Attack(Group[ReleasedRow]):
         seed = "seed {1}, " if self.n_trainings > 1 else ""
         found = self.by_evaluation(ACCURACY).items()
         return [(value, f"{seed}evaluation {{2}}: {percent(value)}".format(*key)) for key, value in found]
+
+    @property
+    def equal_rows(self) -> Estimate | None:
+        """Share of made-up rows that equal a private one; equal trainings are no surer than their rows allow."""
+        found = self.value("exact_match_rate")
+        if found is None or found.low != found.high:
+            return found
+        return proportion(found.mean, self.samples) if self.samples else Estimate(found.mean)
 
     def by_class(self, name: str) -> dict[str, float]:
         """One score by class, mean over evaluations and trainings."""
@@ -387,6 +404,33 @@ class Scenario:
     def chance(self) -> Estimate | None:
         """What naming a class at random reaches."""
         return Estimate(1 / self.n_classes) if self.n_classes else None
+
+    @property
+    def blind(self) -> Estimate | None:
+        """Attack accuracy of public rows drawn without the model; None where not measured."""
+        return next((one.value() for one in self.baselines if one.attack == "public_random"), None)
+
+    @cached_property
+    def quality(self) -> Estimate | None:
+        """Share of held-out rows that the released model judges correctly, over trainings; None where unknown."""
+        scores = {one.seed: one for one in self.entries if "test_accuracy" in one.target_scores}
+        value = estimate(one.target_scores["test_accuracy"] for one in scores.values())
+        if value is None or value.low != value.high:
+            return value
+        n = next(iter(scores.values())).size("private_test_rows")  # equal trainings are no surer than their rows allow
+        return proportion(value.mean, n) if n and 0 <= value.mean <= 1 else value
+
+    @property
+    def most_equal_public(self) -> Estimate | None:
+        """The highest share of public rows that equal a private one."""
+        public = (one.value("exact_match_rate") for one in self.baselines if one.attack.startswith("public"))
+        return max((one for one in public if one), key=lambda one: one.mean, default=None)
+
+    @staticmethod
+    def exceeds(value: Estimate, other: Estimate) -> bool:
+        """Whether one share is above another, as far as intervals can show it."""
+        found = difference(value, other)
+        return found is None or found.low is None or found.low > 0
 
     def gain(self, group: Attack) -> Estimate | None:
         """Attack accuracy over the best baseline's, paired by training where both have it; None of a baseline."""

@@ -6,7 +6,7 @@ from lightleak.attacks.property_inference.bound import distinguishing_accuracy_b
 from lightleak.report.charts import Series, legend_mark, line_chart, series_style
 from lightleak.report.format import counted
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Figure, Legend, Page, Paragraph, Section, render
+from lightleak.report.page import Figure, Legend, Page, Section, fill, render
 
 GAPS = tuple(i / 40 for i in range(1, 21))
 RECORDS = (1, 10, 100)
@@ -33,11 +33,7 @@ def bound_page(measured: Mapping[str, Sequence[tuple[float, Estimate]]]) -> str:
     ]
     ticks = [(gap / widest, f"{gap:g}") for gap in (0.1, 0.2, 0.3, 0.4, 0.5)]
     drawing = line_chart("Bound on distinguishing accuracy over the gap of two fractions", series, ticks, "gap")
-    words = (
-        f"Theorem 1 of ProVFL for a prior of {PRIOR} and a posterior of at most {POSTERIOR}. The bound holds for any "
-        "way of reading the results; with the thousands of records of a training it is 1 for every gap, so that it "
-        "rules nothing out there."
-    )
     legend = Legend(tuple((legend_mark(one.style), one.label) for one in series))
-    section = Section("bound", "Bound and measurements", (Paragraph(words), legend, Figure(drawing)))
+    words = fill("sections", "bound", PRIOR, POSTERIOR)
+    section = Section("bound", "Bound and measurements", (words, legend, Figure(drawing)))
     return render(Page("Theorem 1", "ProVFL", [section], genre="reproduction"))

@@ -10,7 +10,7 @@ from lightleak.core.results import UpdateRow
 from lightleak.report.compare import Group, by_key
 from lightleak.report.format import DASH, attack_title, capital, in_brackets, percent
 from lightleak.report.kinds.updates_words import parts, time_unit, varying
-from lightleak.report.page import Block, Column, Paragraph, Section, fill, folded, table_of
+from lightleak.report.page import Block, Column, Section, fill, folded, table_of
 
 COMPOSED = "audit_max"
 _WHEN = {"initial": "before training", "given": "network as given"}
@@ -48,7 +48,7 @@ def certificates_section(groups: Sequence[_Group], unit: tuple[str, str]) -> Sec
         Column("Equations by the column space", lambda layer: str(layer[4])),
     ]
     reasons = dict.fromkeys(row.feasibility.reason for group in proven for row in _certified(group))
-    why: list[Block] = [Paragraph(f"{capital(reason)}.") for reason in reasons if reason]
+    why: list[Block] = [f"{capital(reason)}." for reason in reasons if reason]
     layers = by_key((layer for group in proven for layer in _layers(group)), lambda layer: places[id(layer[0])])
     if layers:
         title = f"Ranks and equations behind the expectation, of the first {unit[0]} of each kind"

@@ -1,10 +1,9 @@
 """A table of shares whose cells are the deeper colored, the higher the share."""
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
 from lightleak.report.format import DASH
-from lightleak.report.page import Cell, Legend, Line, Lines, Table, text
+from lightleak.report.page import Cell, Line, Lines, Table
 
 HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Where the shade changes: the color says which, the printed number says how much."""
@@ -35,13 +34,6 @@ def shade(score: float | None) -> int:
     (0, 5, 6, 0)
     """
     return sum(score >= bound for bound in HEAT_BOUNDS) if score is not None else 0
-
-
-def heat_legend() -> Legend:
-    """Each shade with the shares that it stands for, in percent."""
-    inner = (f"{100 * low:.0f} to {high:.0%}" for low, high in pairwise(HEAT_BOUNDS))
-    words = [f"below {HEAT_BOUNDS[0]:.0%}", *inner, f"{HEAT_BOUNDS[-1]:.0%} and above"]
-    return Legend(tuple((text('<span class="swatch heat{}"></span>', step), said) for step, said in enumerate(words)))
 
 
 def _line(one: HeatLine, columns: Mapping[str, str], css: str = "") -> Line:

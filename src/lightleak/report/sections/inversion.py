@@ -2,6 +2,7 @@
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 from markupsafe import Markup
 
@@ -16,7 +17,7 @@ from lightleak.report.charts import (
     series_style,
 )
 from lightleak.report.compare import by_key
-from lightleak.report.format import count, counted, distance, in_brackets, percent
+from lightleak.report.format import count, distance, in_brackets, percent
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_groups import (
     ACCURACY,
@@ -37,20 +38,19 @@ from lightleak.report.page import (
     Heading,
     Legend,
     Panels,
-    Paragraph,
     Section,
     Table,
+    fill,
     folded,
     names_table,
     table_of,
-    text,
 )
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.columns import pairs_by_name
 from lightleak.report.sections.curves import curve_figure
-from lightleak.report.sections.heat_map import HeatLine, heat_legend, heat_map
-from lightleak.report.sections.pairs import PairOfRows, columns_of, pairs_legend, pairs_table
+from lightleak.report.sections.heat_map import HEAT_BOUNDS, HeatLine, heat_map
+from lightleak.report.sections.pairs import PairOfRows, columns_of, pairs_table
 
 KIND_TITLES = {"continuous": "contin\u00aduous", "categorical": "cate\u00adgorical"}
 """Where a long name may break."""
@@ -65,6 +65,8 @@ LOSSES = {
 LOGARITHMIC = ("discriminator", "conditioning")
 """Drawn on a logarithmic scale in the thesis."""
 
+words = partial(fill, "inversion")
+
 
 def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Sequence[Topic]) -> Section | None:
     """Draw how often rows are taken for each class, and how alike their values are; None where nothing is known."""
@@ -72,23 +74,12 @@ def classes_section(scenario: Scenario | None, main: Attack | None, subjects: Se
     made = main.by_class(ACCURACY) if main else {}
     if scenario and main and made:
         real = {name: value for name, value in main.by_class("real_rows_accuracy_class").items() if name in made}
-        above = sum(made[name] > value for name, value in real.items())
-        words = f"{scenario.place(main.name)}: share of rows that the evaluation model takes for their class."
-        if real:
-            words += f" In {above} of {len(made)} classes made-up rows are recognized more often than real ones."
+        n_above = sum(made[name] > value for name, value in real.items())
         name = f"Share of rows taken for each of {len(made)} classes, real and made up"
-        blocks = [Paragraph(words), *pairs_by_name(name, made, real, "real rows", "made-up rows")]
+        drawn = pairs_by_name(name, made, real, "real rows", "made-up rows")
+        blocks = [words("classes", scenario.place(main.name), n_above, len(made), bool(real)), *drawn]
     maps = [(one.title, table) for one in subjects if (table := _heat_map(one))]
-    if maps:
-        blocks += [
-            Heading("How alike the values are, by kind of column"),
-            Paragraph(
-                "For each class, how alike made-up and private values are spread, in percent: mean over the columns of "
-                "one kind. The deeper the color, the closer the made-up rows come to the private ones. The fewer rows "
-                "a class has, the lower its scores by chance alone."
-            ),
-            heat_legend(),
-        ]
+    blocks += [words("heat", (0.0, *HEAT_BOUNDS))] if maps else []
     for index, (title, table) in enumerate(maps):
         blocks += folded(title, table, when=len(maps) > 1, is_open=not index)
     return Section("classes", "Class by class", tuple(blocks)) if blocks else None
@@ -114,11 +105,7 @@ def _heat_map(topic: Topic) -> Table | None:
     lines = [line(name, [scores for _, scores in same]) for name, same in by_key(pairs, lambda one: one[0]).items()]
     foot = line("All classes", [scores for _, scores, _ in lines])
     head = {name: KIND_TITLES.get(name, name) for name in names}
-    head |= {
-        name: text("{}<small>{}</small>", head[name], counted(int(size), "column"))
-        for name, size in sizes.items()
-        if name in head
-    }
+    head |= {name: words("kind", head[name], int(size)) for name, size in sizes.items() if name in head}
     label = f"Column shapes by class and kind of column, {topic.title}"
     return heat_map(label, "Class", head, lines, foot) if names else None
 
@@ -131,10 +118,11 @@ def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
         low = sorted(((one, one.score) for one in entry.lowest if one.score is not None), key=lambda pair: pair[1])
         if topic.is_baseline or not low:
             continue
-        titles = [f"{one.column} ({one.kind})" if one.kind else one.column for one, _ in low]
-        looks = [styles.get(one.metric, series_style(0)) for one, _ in low]
-        bars = [Bar(title, Estimate(score), look) for title, (_, score), look in zip(titles, low, looks, strict=True)]
-        mean = statistics.fmean(score for _, score in low)
+        bars = [
+            Bar(f"{one.column} ({one.kind})" if one.kind else one.column, Estimate(score),
+                styles.get(one.metric, series_style(0)))
+            for one, score in low
+        ]  # fmt: skip
         drawn: list[Block] = [
             Figure(bar_chart(f"The {len(bars)} columns of {topic.title} that are least alike", bars, None), plot="bars")
         ]
@@ -142,13 +130,11 @@ def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
             every = sorted(entry.column_shapes.items(), key=lambda pair: pair[1])
             table = names_table("All columns", ((name, percent(score)) for name, score in every), box="tall")
             drawn.append(Details(f"All {len(every)} columns", (table,), css="plain"))
-        words = f"{_with_seed(topic.title, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
-        blocks.append(Details(words, tuple(drawn), is_open=not blocks))
-    legend = Legend(tuple((legend_mark(styles[name]), words) for name, words in METRICS.items()))
-    words = "100% would mean that made-up and private values are spread alike over all classes."
-    note = "Numbers: one minus the Kolmogorov-Smirnov statistic. Categories: one minus the total variation distance."
-    told = (Paragraph(words), legend, *blocks, Paragraph(note, "note"))
-    return Section("columns", "Columns that are least alike", told) if blocks else None
+        mean = statistics.fmean(score for _, score in low)
+        title = f"{_with_seed(topic.title, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
+        blocks.append(Details(title, tuple(drawn), is_open=not blocks))
+    legend = Legend(tuple((legend_mark(styles[name]), said) for name, said in METRICS.items()))
+    return Section("columns", "Columns that are least alike", (words("lowest"), legend, *blocks)) if blocks else None
 
 
 def _first(subjects: Sequence[Topic], has: Callable[[Entry], bool]) -> Iterator[tuple[Topic, Entry]]:
@@ -175,37 +161,18 @@ def nearest_section(subjects: Sequence[Topic], pairs: Sequence[PairOfRows], seed
     """Draw the closest made-up and private row of each class side by side (thesis Table A.2)."""
     if not pairs:
         return None
-    topic, entry = next(found for found in _first(subjects, lambda one: bool(one.pairs)) if not found[0].is_baseline)
+    known = [(topic, entry, _mean_distance(entry)) for topic, entry in _first(subjects, lambda one: bool(one.pairs))]
+    topic, entry, mean = next(found for found in known if not found[0].is_baseline)
     columns, same = columns_of(pairs)
-    equal = sum(all(pair.agrees(name) for name in columns) for pair in pairs)
-    mean = _mean_distance(entry)
-    others = [
-        f"{one.title} {distance(value)}"
-        for one, of in _first(subjects, lambda entry: bool(entry.pairs))
-        if one.is_baseline and (value := _mean_distance(of)) is not None
-    ]
-    words = [
-        f"{_with_seed(topic.title, entry, seeds)}: of each class the private row and the made-up row that are most "
-        f"alike, out of all pairs. {equal} of {len(pairs)} pairs agree in every column."
-    ]
-    words += [f"Their mean distance is {distance(mean)}."] if mean is not None else []
-    words += [f"The closest pairs of the baselines: {', '.join(others)}."] if others and mean is not None else []
-    words.append("An attacker cannot tell which of the made-up rows these are.")
-    hidden = f"{'Left out: ' * bool(columns)}{counted(len(same), 'column')} in which every pair agrees: "
-    note = (
-        "The pairs were chosen because they are alike: with many rows on both sides some come close by chance, as the "
-        "baselines show."
+    n_equal = sum(all(pair.agrees(name) for name in columns) for pair in pairs)
+    others = [(one.title, value) for one, _, value in known if one.is_baseline and value is not None]
+    title = "Nearest private and made-up rows"
+    blocks = (
+        words("nearest", _with_seed(topic.title, entry, seeds), pairs, n_equal, mean, others),
+        pairs_table(title, "Class", pairs, columns),
+        words("hidden", same, bool(columns)),
     )
-    return Section(
-        "rows",
-        "Nearest private and made-up rows",
-        (
-            Paragraph(" ".join(words)),
-            pairs_legend(),
-            pairs_table("Nearest private and made-up rows", "Class", pairs, columns),
-            Paragraph(f"{hidden}{', '.join(same)}. {note}" if same else note, "note"),
-        ),
-    )
+    return Section("rows", title, blocks)
 
 
 def _mean_distance(entry: Entry) -> float | None:
@@ -219,21 +186,11 @@ _Memory = tuple[Topic, Memorization]
 def memorization_section(subjects: Sequence[Topic]) -> Section | None:
     """Draw whether made-up rows lie nearer to rows the target was trained on than to private rows it never saw."""
     found: list[_Memory] = [(topic, one) for topic in subjects if (one := pooled(topic.entries)) != Memorization()]
-    if not found:
-        return None
     dots = [(topic.title, share, (), topic.is_baseline) for topic, one in found if (share := one.value)]
     ends = [end for _, one, *_ in dots for end in (one.mean, one.low, one.high) if end is not None]
     x = axis([min(max(end, 0.0), 1.0) for end in (*ends, 0.45, 0.55)], ends="round", percent=True)
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [Figure(share_chart(name, dots, [Rule(HALF, "guess", "chance 50%")], x), plot="bars")] if dots else []
-    words = (
-        "If the released model had learned single rows by heart and gave them away, made-up rows would lie nearer to "
-        "the rows it was trained on than to private rows it never saw. Without that, half of them do."
-    )
-    note = (
-        "The share is what it would be with as many held-out rows as training rows of each class. “Rows” counts the "
-        "made-up ones; the interval allows for many of them being near to the same private row."
-    )
     table = table_of(
         "Distances to training rows and to held-out rows",
         _MEMORY_COLUMNS,
@@ -241,7 +198,8 @@ def memorization_section(subjects: Sequence[Topic]) -> Section | None:
         css="wrap",
         line_css=lambda pair: "baseline" if pair[0].is_baseline else "",
     )
-    return Section("memorization", "Copies of single rows", (Paragraph(words), *drawn, table, Paragraph(note, "note")))
+    blocks: list[Block] = [words("memorization"), *drawn, table, words("memorized")]
+    return Section("memorization", "Copies of single rows", blocks) if found else None
 
 
 _MEMORY_COLUMNS: tuple[Column[_Memory], ...] = (
@@ -249,7 +207,7 @@ _MEMORY_COLUMNS: tuple[Column[_Memory], ...] = (
     Column("Nearest training row, mean distance", lambda pair: distance(pair[1].train_mean, 4)),
     Column("Nearest held-out row, mean distance", lambda pair: distance(pair[1].heldout_mean, 4)),
     Column("Nearer to a training row (95% interval)", lambda pair: percent(pair[1].value) + in_brackets(pair[1].value)),
-    Column("Rows", lambda pair: count(pair[1].n)),
+    Column("Made-up rows", lambda pair: count(pair[1].n)),
 )
 
 
@@ -287,33 +245,22 @@ def losses_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
                 title = _with_seed(topic.fit_title, entry, seeds)
                 found[topic.fit_title] = Details(title, (Panels(curves, "curves"),), is_open=not found)
                 break
-    words = (
-        "Losses by iteration. Flat ends mean that more training would change little; a curve that still moves at its "
-        "end was stopped early."
-    )
-    note = "Lines are means over stretches of iterations, bands the lowest and highest value in each."
-    blocks: list[Block] = [Paragraph(words), *found.values(), Paragraph(note, "note")]
-    return Section("losses", "Training curves of the generator", tuple(blocks)) if found else None
+    blocks: list[Block] = [words("losses"), *found.values()]
+    return Section("losses", "Training curves of the generator", blocks) if found else None
 
 
 def labels_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
     """Draw how the public rows were sorted; attacks and searches of one target share a sorting."""
     first = _first(subjects, lambda entry: bool(entry.pseudo_labels))
     found = by_key(first, lambda pair: pair[1].pseudo_labels)
-    blocks: list[Block] = []
+    blocks: list[Block] = [words("labels")]
     for rows, ((topic, entry), *_) in found.items():
-        left_out = [f"{one.class_name} ({one.excluded})" for one in rows if one.excluded]
-        used, n = count(sum(one.used or 0 for one in rows)), len(rows)
         blocks += [Heading(_with_seed(topic.fit_title, entry, seeds))] if len(found) > 1 else []
-        words = text("<strong>Left out:</strong> {}.", "; ".join(left_out)) if left_out else "No class is left out."
-        told = text("{} public rows are used in {} of {} classes. {}", used, n - len(left_out), n, words)
+        left_out = [f"{one.class_name} ({one.excluded})" for one in rows if one.excluded]
         table = table_of("Public rows by class", _LABEL_COLUMNS, [("", rows)], css="wrap")
-        blocks += [Paragraph(told), Details("Public rows of each class", (table,))]
-    words = (
-        "The released model sorts the public rows into its classes; those it is surest of teach the generator. A class "
-        "for which there are too few cannot be attacked and is left out."
-    )
-    return Section("labels", "Public rows by class", (Paragraph(words), *blocks)) if blocks else None
+        said = words("sorted", sum(one.used or 0 for one in rows), len(rows), left_out)
+        blocks += [said, Details("Public rows of each class", (table,))]
+    return Section("labels", "Public rows by class", tuple(blocks)) if found else None
 
 
 _LABEL_COLUMNS: tuple[Column[PseudoLabel], ...] = (

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from lightleak.core.errors import UsageError
@@ -12,7 +13,7 @@ from lightleak.core.results import NONE
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, joined
 from lightleak.report.intervals import estimate
-from lightleak.report.page import Block, Column, Details, Figure, Legend, Panels, Paragraph, Section, table_of, text
+from lightleak.report.page import Block, Column, Details, Figure, Legend, Panels, Section, fill, table_of, text
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, draw, legend_key, stairs
 from lightleak.report.read import Run
@@ -86,20 +87,10 @@ def norms_section(entries: Sequence[NormEntry], first: str = "") -> Section | No
         "norms",
         "What gives it away",
         (
-            Paragraph(
-                "How large the intermediate results of a record are (L1 norm), for records with and without the "
-                "property. The less the two curves overlap, the more a whole set of records says about its share; no "
-                "single record has to be recognized."
-            ),
+            fill("sections", "norms"),
             Legend(((legend_key("having"), "with the property"), (legend_key("lacking"), "without it"))),
             *(_of_property(same, several, is_open=index == 0) for index, same in enumerate(of_property)),
-            Paragraph(
-                "Both samples are binned over the same edges. KL is the Kullback-Leibler divergence of the records "
-                "with the property from those without, in nats; JS the Jensen-Shannon distance (root of the divergence "
-                "in nats, at most 0.833); BC the Bhattacharyya coefficient, 1 where the curves coincide. Half a record "
-                "is added to each bin. Few records or many bins raise KL and JS by themselves.",
-                "note",
-            ),
+            fill("sections", "distances"),
         ),
     )
 
@@ -144,10 +135,10 @@ def _of_property(entries: Sequence[NormEntry], several: bool, is_open: bool) -> 
     columns: list[Column[tuple[str, list[NormEntry]]]] = [
         Column("Result", lambda line: line[0]),
         Column("Norm", lambda line: NORM_TITLES.get(line[1][0].norm, line[1][0].norm)),
-        *(_distance(name, title) for name, title in DISTANCES.items()),
+        *(Column(title, partial(_distance, name)) for name, title in DISTANCES.items()),
         Column("Seeds", lambda line: str(len(line[1]))),
     ]
-    note = Paragraph(f"Drawn: seed {shown.seed}. Distances below are means over seeds.", "note")
+    note = fill("sections", "drawn", shown.seed)
     return Details(
         f"{shown.dataset}: {shown.property_name}" if several else shown.property_name,
         (Panels(tuple(panels), "densities"), note, table_of("Distances between norms", columns, [("", lines)])),
@@ -167,12 +158,9 @@ def _panel(title: str, same: Sequence[NormEntry], norm: str, seed: int | str | N
     return [Figure(drawing, caption=text("<strong>{}</strong>{}", title, overlap))]
 
 
-def _distance(name: str, title: str) -> Column[tuple[str, list[NormEntry]]]:
-    def cell(line: tuple[str, list[NormEntry]]) -> str:
-        found = estimate(one.distances.get(name) for one in line[1])
-        return DASH if found is None else f"{found.mean:.4f}"
-
-    return Column(title, cell)
+def _distance(name: str, line: tuple[str, list[NormEntry]]) -> str:
+    found = estimate(one.distances.get(name) for one in line[1])
+    return DASH if found is None else f"{found.mean:.4f}"
 
 
 def _title(entry: NormEntry, told: Sequence[str]) -> str:

@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lightleak.report.format import DASH, distance
-from lightleak.report.page import Cell, Legend, Line, Lines, Table, text
-
-_TONE = '<span class="cell {} shade{}"><b aria-label="{}">{}</b>{}</span>'
+from lightleak.report.page import Cell, Line, Lines, Table, fill
 
 
 @dataclass(frozen=True)
@@ -40,27 +38,14 @@ def columns_of(pairs: Sequence[PairOfRows]) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in same], same
 
 
-def pairs_legend() -> Legend:
-    """What the cells of `pairs_table` mean."""
-    swatch = '<span class="swatches"><span class="cell {} shade{}">{}</span></span>'
-    return Legend(
-        (
-            (text(swatch, "hit", 2, "✓"), "equal"),
-            (text(swatch, "unknown", 1, "+2"), "a number: how much more or less"),
-            (text(swatch, "miss", 2, "✗"), "another category"),
-        )
-    )
-
-
 def pairs_table(label: str, heading: str, pairs: Sequence[PairOfRows], columns: Sequence[str]) -> Table:
     """Draw each pair in two lines; numbers show their difference, categories whether they agree."""
     groups = []
     for pair in pairs:
         real = (Cell(value_words(pair.real.get(name)) or DASH, css="long") for name in columns)
         made = (Cell(_made(pair, name), css="long") for name in columns)
-        title = text('<span class="number">{}</span> real', pair.name)
         lines = (
-            Line((Cell(title), *real, Cell("")), "true"),
+            Line((Cell(fill("inversion", "pair", pair.name)), *real, Cell("")), "true"),
             Line((Cell("made up"), *made, Cell(distance(pair.distance)))),
         )
         groups.append(Lines(lines))
@@ -83,11 +68,10 @@ def _made(pair: PairOfRows, column: str) -> str:
     if words is None:
         return DASH
     agrees = pair.agrees(column)
+    tone = ("hit", 2, "✓", "equal") if agrees else ("miss", 2, "✗", "another category")
     if agrees is None:
-        return text(_TONE, "unknown", 0, "not comparable", "?", words)
-    if agrees:
-        return text(_TONE, "hit", 2, "equal", "✓", words)
-    if isinstance(real, int | float) and isinstance(made, int | float):
-        change = f"{made - real:+.3g}".replace("-", "−")
-        return text('<span class="cell unknown shade1">{} <small>({})</small></span>', words, change)
-    return text(_TONE, "miss", 2, "another category", "✗", words)
+        tone = ("unknown", 0, "?", "not comparable")
+    change = ""
+    if agrees is False and isinstance(real, int | float) and isinstance(made, int | float):
+        tone, change = ("unknown", 1, "", ""), f"{made - real:+.3g}".replace("-", "−")
+    return fill("inversion", "value", *tone, words, change)

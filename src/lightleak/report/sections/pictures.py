@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lightleak.core.errors import UsageError
-from lightleak.report.page import Block, Paragraph, Pictures, Section
+from lightleak.report.page import Section, fill
 from lightleak.report.read import Run
 
 FILE_NAME = "pictures.json"
@@ -72,11 +72,8 @@ def load_pictures(run: Run, redact: bool = False) -> tuple[PictureGrid, ...]:
 
 def pictures_section(grids: Sequence[PictureGrid], title: Callable[[PictureGrid], str]) -> Section | None:
     """Draw grids of pictures; None where there are none."""
-    blocks: list[Block] = [Paragraph("One column for each class: a made-up image above the private one nearest to it.")]
-    for grid in grids:
-        lines = [(row.name, tuple(f"data:image/png;base64,{one}" for one in row.png)) for row in grid.rows]
-        blocks.append(Pictures(grid.classes, tuple(lines), title(grid)))
-    return Section("pictures", "Pictures", tuple(blocks)) if grids else None
+    drawn = fill("sections", "pictures", [(grid, title(grid)) for grid in grids])
+    return Section("pictures", "Pictures", (drawn,)) if grids else None
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -1,12 +1,12 @@
 """The last section: time, seeds, settings, versions, how to run it again, and what the file contains."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lightleak.core.results import Row
 from lightleak.report.compare import by_key
 from lightleak.report.format import attack_title
-from lightleak.report.page import Block, Code, Details, Heading, Paragraph, Section, fill, names_table
+from lightleak.report.page import Block, Section, fill, names_table
 from lightleak.report.read import Run
 
 
@@ -35,24 +35,26 @@ def run_section(
     spent = {name: (sum(row.seconds or 0.0 for row in same), len(same)) for name, same in timed.items()}
     slowest = sorted(spent.items(), key=lambda pair: -pair[1][0])
     seeds = list(dict.fromkeys(str(row.seed) for row in rows if row.seed is not None))
-    has_config = any(run.config is not None for run in runs)
-    blocks: list[Block] = [
-        *(time or ()),
-        fill("run", "facts", slowest if time is None else (), unit, seeds, has_config, is_study),
-    ]
     settings = dict.fromkeys(
         (title(row), ", ".join(f"{name} {value}" for name, value in row.settings.items()))
         for row in rows
         if row.settings
     )
-    if settings:
-        blocks.append(Details("Settings of each attack", (names_table("Settings of each attack", settings),)))
-    for run in runs:
-        blocks += [Heading(run.name)] if len(runs) > 1 else []
-        blocks += _of_run(run)
-    return Section(
-        "run", "Time, versions, settings", (*blocks, Heading("What this file contains"), Paragraph(contents))
+    facts = fill(
+        "sections",
+        "run",
+        spent=slowest if time is None else (),
+        unit=unit,
+        seeds=seeds,
+        settings=names_table("Settings of each attack", settings) if settings else None,
+        runs=runs,
+        environments=[
+            names_table("Versions and machine", flatten(run.environment)) if run.environment else None for run in runs
+        ],
+        is_study=is_study,
+        contents=contents,
     )
+    return Section("run", "Time, versions, settings", (*(time or ()), facts))
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -72,13 +74,3 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
         else:
             rows.append((name, " ".join(map(str, value)) if isinstance(value, list) else str(value)))
     return rows
-
-
-def _of_run(run: Run) -> Iterable[Block]:
-    if run.environment:
-        table = names_table("Versions and machine", flatten(run.environment))
-        yield Details("Versions and machine", (table,))
-    if run.config is None:
-        yield Paragraph("The run folder contains no config.yaml, so its settings are not listed.", "note")
-    else:
-        yield Details("Settings (config.yaml)", (Code(run.config),))

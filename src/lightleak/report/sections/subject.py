@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from markupsafe import Markup
-
 from lightleak.core.results import Row
 from lightleak.report.compare import Group, R
 from lightleak.report.format import attack_title
-from lightleak.report.page import Block, Bullets, Facts, Heading, Paragraph, Section, text
+from lightleak.report.page import Block, Section, fill
 from lightleak.report.read import Run
 
 
@@ -17,7 +15,7 @@ def subject_section(
     groups: Sequence[Group[R]],
     *,
     before: Sequence[Block] = (),
-    after: Sequence[str] = (),
+    after: Sequence[Block] = (),
 ) -> Section:
     """Draw what was attacked.
 
@@ -26,16 +24,14 @@ def subject_section(
         facts: names with values of the rows; of each value, one is shown.
         groups: attacks whose assumptions are listed.
         before: blocks above the facts.
-        after: paragraphs that explain the assumptions.
+        after: blocks that explain the assumptions.
     """
-    blocks: list[Block] = [Paragraph("Nothing yet: the run has no results.")]
-    if any(run.rows for run in runs):
-        found = tuple((name, words) for name, values in facts if (words := "; ".join(dict.fromkeys(values))))
-        known = [text("<strong>{}:</strong> {}", "; ".join(who), what) for what, who in assumptions(groups).items()]
-        blocks = [*before, *([Facts(found)] if found else [])]
-        blocks += [Heading("What each attack is assumed to know"), Bullets(tuple(known))] if known else []
-        blocks += [one if isinstance(one, Markup) else Paragraph(one) for one in after]
-    return Section("what", "What was attacked", (*blocks, *_left_out(runs)))
+    reasons = fill("sections", "left_out", left_out(runs))
+    if not any(run.rows for run in runs):
+        return Section("what", "What was attacked", ("Nothing yet: the run has no results.", reasons))
+    found = [(name, words) for name, values in facts if (words := "; ".join(dict.fromkeys(values)))]
+    drawn = fill("sections", "subject", found, assumptions(groups))
+    return Section("what", "What was attacked", (*before, drawn, *after, reasons))
 
 
 def assumptions(groups: Iterable[Group[R]]) -> dict[str, list[str]]:
@@ -74,14 +70,3 @@ def subject_of(runs: Sequence[Run]) -> str:
 def left_out(runs: Iterable[Run]) -> Mapping[str, str]:
     """Why attacks were left out, by their titles."""
     return {attack_title(name): str(reason) for run in runs for name, reason in run.left_out.items()}
-
-
-def _left_out(runs: Sequence[Run]) -> tuple[Block, ...]:
-    found = tuple(text("<strong>{}:</strong> {}", title, reason) for title, reason in left_out(runs).items())
-    if not found:
-        return ()
-    return (
-        Heading("Attacks that were left out"),
-        Paragraph("They do not apply here, so nothing follows from their absence:"),
-        Bullets(found),
-    )

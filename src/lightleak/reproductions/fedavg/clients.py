@@ -1,4 +1,4 @@
-"""Clients with images: what they hold, and what leaves them before any training of the server's network."""
+"""Clients that hold images, and the updates that they send of an untrained network."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ class ImageClients:
 
     @property
     def size(self) -> int:
-        """How many clients there are."""
+        """Number of clients."""
         dataset, rows = self.dataset, self.preset.rows
         if dataset.writers:
             return sum(len(own) >= rows for own in dataset.writers)
@@ -76,7 +76,7 @@ class ImageClients:
     def observe(
         self, setting: ClientSetting, index: int, network: nn.Module | None = None
     ) -> tuple[ClientUpdate, GroundTruth]:
-        """Update ``index``: of one client, or the mean of several. Its images are the same in every setting.
+        """Return update ``index``, of one client or the mean of several; its images are the same in every setting.
 
         Args:
             setting: what leaves the clients.
@@ -111,13 +111,13 @@ class ImageClients:
 def as_received(updates: Sequence[ClientUpdate], setting: ClientSetting) -> ClientUpdate:
     """Return what the server receives of one client's update, or of the mean of several."""
     update = updates[0] if len(updates) == 1 else aggregate_updates(updates)
-    if setting.tells_epochs:
+    if setting.states_epochs:
         return update
     return replace(update, facts=replace(update.facts, epochs=None, batch_size=None))
 
 
 def joined(truths: Sequence[GroundTruth]) -> GroundTruth:
-    """The images of all clients behind an update."""
+    """Return the images of all clients behind an update."""
     if len(truths) == 1:
         return truths[0]
     return GroundTruth(torch.cat([truth.inputs for truth in truths]), torch.cat([truth.labels for truth in truths]))

@@ -20,7 +20,7 @@ from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.setting import ClientSetting
-from lightleak.reproductions.reproduction import Report, Row, Work
+from lightleak.reproductions.reproduction import Place, Row, Work
 from lightleak.reproductions.training import fit
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.spec import build_network
@@ -30,7 +30,7 @@ CHECKPOINT_ROUNDS = 10
 
 
 def training_work(clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int] = ()) -> Work:
-    """One training of all clients.
+    """Return the work of one training of all clients.
 
     Args:
         clients: who holds the images.
@@ -43,17 +43,11 @@ def training_work(clients: ImageClients, setting: ClientSetting, rounds: int, ke
 
 
 def train_clients(
-    clients: ImageClients,
-    setting: ClientSetting,
-    rounds: int,
-    kept: Sequence[int],
-    folder: Path,
-    device: torch.device,
-    report: Report,
+    clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int], at: Place
 ) -> list[Row]:
-    """Train from the last checkpoint: the accuracy on the test images; the weights are kept."""
+    """Train from the last checkpoint, keep the weights, and return a row with the accuracy on the test images."""
     preset, dataset, began = clients.preset, clients.dataset, time.perf_counter()
-    place = model_folder(folder, clients, setting)
+    place = model_folder(at.folder, clients, setting)
     place.mkdir(parents=True, exist_ok=True)
     module = FederatedAveraging(
         preset.spec,
@@ -64,7 +58,7 @@ def train_clients(
     )
     checkpoint = LastCheckpoint(place, every=CHECKPOINT_ROUNDS)
     cost, keep = _steps_per_round(clients, setting), _KeepRounds(place, kept)
-    fit(module, device, rounds, report, cost, [keep], checkpoint, datamodule=_federated(clients))
+    fit(module, at, rounds, cost, [keep], checkpoint, datamodule=_federated(clients))
     if rounds + 1 in kept:
         _keep(module.network, place, rounds + 1)
     checkpoint.file.unlink(missing_ok=True)
@@ -78,7 +72,7 @@ def train_clients(
             "defense": "none" if module.defense is None else module.defense.describe(),
             "source": "training",
             "rounds": rounds,
-            "test_accuracy": accuracy(module.network.to(device).eval(), clients, device),
+            "test_accuracy": accuracy(module.network.to(at.device).eval(), clients, at.device),
             "test_images": len(dataset.test),
             "seconds": time.perf_counter() - began,
             "seed": clients.seed,
@@ -112,8 +106,8 @@ class _KeepRounds(Callback):
 
 
 def trained(setting: ClientSetting) -> ClientSetting:
-    """What of a setting a training depends on."""
-    return replace(setting, share_labels="counts", round=None, n_clients=1, tells_epochs=True)
+    """Return the part of a setting that a training depends on."""
+    return replace(setting, share_labels="counts", round=None, n_clients=1, states_epochs=True)
 
 
 def training_name(clients: ImageClients, setting: ClientSetting) -> str:
@@ -131,10 +125,19 @@ def weights_file(place: Path, number: int) -> Path:
     return place / f"round-{number}.safetensors"
 
 
+def rehearse(trainings: Sequence[tuple[ImageClients, ClientSetting]], rounds: Sequence[int], folder: Path) -> None:
+    """Keep untrained weights in the places of trained ones, to time the attacks on them."""
+    for clients, setting in trainings:
+        place = model_folder(folder, clients, setting)
+        place.mkdir(parents=True)
+        for number in rounds:
+            _keep(build_network(clients.preset.spec, seed=0), place, number)
+
+
 def observe_round(
     clients: ImageClients, setting: ClientSetting, index: int, folder: Path
 ) -> tuple[ClientUpdate, GroundTruth]:
-    """The update that client ``index`` sends in a round of the training kept in a run folder, drawn for it or not."""
+    """Return the update of client ``index`` in a round of the training kept in a run folder, sampled or not."""
     assert setting.round is not None  # else the clients are untrained
     network = build_network(clients.preset.spec, seed=0)
     place = model_folder(folder, clients, setting)
@@ -144,7 +147,7 @@ def observe_round(
 
 @torch.no_grad()
 def accuracy(network: nn.Module, clients: ImageClients, device: torch.device) -> float:
-    """Share of the test images that a network in eval mode takes for what they are."""
+    """Return the accuracy of a network in eval mode on the test images."""
     dataset, hits = clients.dataset, 0
     for start in range(0, len(dataset.test), IMAGES_AT_ONCE):
         images = dataset.test.take(torch.arange(start, min(start + IMAGES_AT_ONCE, len(dataset.test))))

@@ -21,7 +21,7 @@ from lightleak.metrics.images import ImagePSNR, ReconstructedShare
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.federation import observe_round
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
-from lightleak.reproductions.reproduction import Report, Row, Work
+from lightleak.reproductions.reproduction import Place, Row, Work
 from lightleak.targets.spec import NetworkSpec
 
 LABEL_METHODS: tuple[FedAvgLabelMethod, ...] = ("interpolated", "geng_server", "geng_client")
@@ -32,7 +32,7 @@ Observed = tuple[ClientUpdate, GroundTruth]
 
 
 def attack_work(clients: ImageClients, setting: AttackSetting, number: int, device: torch.device) -> list[Work]:
-    """One attack on a number of updates: as many in a pack as the device takes well, however many there are."""
+    """Return the work of one attack on a number of updates; the size of a pack depends on the device alone."""
     rows = rows_of_one(clients, setting.clients)
     size = max(1, ROWS_PER_PACK[device.type] // rows)
     packs = [range(i, min(i + size, number)) for i in range(0, number, size)]
@@ -46,21 +46,14 @@ def attack_work(clients: ImageClients, setting: AttackSetting, number: int, devi
     ]
 
 
-def attack_updates(
-    clients: ImageClients,
-    setting: AttackSetting,
-    indices: Sequence[int],
-    folder: Path,
-    device: torch.device,
-    report: Report,
-) -> list[Row]:
-    """A row for every update, all attacked in one call."""
-    observed = [observe(clients, setting.clients, index, folder) for index in indices]
+def attack_updates(clients: ImageClients, setting: AttackSetting, indices: Sequence[int], at: Place) -> list[Row]:
+    """Attack updates in one call and return a row for each."""
+    observed = [observe(clients, setting.clients, index, at.folder) for index in indices]
     attack = setting.make_attack(clients.preset)
     # The same for all attacks on an update: they begin with one split of the labels (Sec. 5.1).
     seeds = [derive_seed(clients.seed, "attack", index) for index in indices]
     cost = rows_of_one(clients, setting.clients) * clients.preset.steps
-    found = attack.run_many([update for update, _ in observed], seeds, device, lambda done: report(done * cost))
+    found = attack.run_many([update for update, _ in observed], seeds, at.device, lambda done: at.report(done * cost))
     return [
         attack_row(clients, setting, setting.name, index, seen, one)
         for index, seen, one in zip(indices, observed, found, strict=True)
@@ -83,23 +76,16 @@ def attack_row(
 
 
 def label_work(clients: ImageClients, setting: ClientSetting, index: int) -> Work:
-    """Label counts of an update, restored in three ways (Table 2): one unit per method."""
+    """Return the work of restoring an update's label counts in three ways (Table 2), one unit per method."""
     ids = [unit_id(clients, _label_name(method, setting), index) for method in LABEL_METHODS]
     return Work(ids, partial(restore_labels, clients, setting, index), float(setting.steps(clients.preset.rows)))
 
 
-def restore_labels(
-    clients: ImageClients,
-    setting: ClientSetting,
-    index: int,
-    folder: Path,
-    device: torch.device,
-    report: Report,
-) -> Iterator[Row]:
-    """Restore and count the errors: a row for every method."""
-    update, truth = observe(clients, setting, index, folder)
+def restore_labels(clients: ImageClients, setting: ClientSetting, index: int, at: Place) -> Iterator[Row]:
+    """Restore the labels, count the errors and yield a row for every method."""
+    update, truth = observe(clients, setting, index, at.folder)
     for method in LABEL_METHODS:
-        counts = restored_counts(update, method, clients.seed, index, device)
+        counts = restored_counts(update, method, clients.seed, index, at.device)
         yield facts(clients, setting, _label_name(method, setting), index, update) | {
             "attack": "label_counts",
             "variant": method,
@@ -112,24 +98,24 @@ def _label_name(method: str, setting: ClientSetting) -> str:
 
 
 def rows_of_one(clients: ImageClients, setting: ClientSetting) -> int:
-    """Rows that a full simulation of one update takes."""
+    """Return the number of rows in a full simulation of one update."""
     return setting.n_clients * setting.epochs * clients.preset.rows
 
 
 def unit_id(clients: ImageClients, name: str, index: int) -> str:
-    """A unit, and a file name."""
+    """Return the id of a unit, which is also a file name."""
     return f"{clients.preset.dataset}_{name}-s{clients.seed}-{index:03d}"
 
 
 def observe(clients: ImageClients, setting: ClientSetting, index: int, folder: Path) -> Observed:
-    """Update ``index`` of a setting: of an untrained network, or of a round of the training kept in ``folder``."""
+    """Return update ``index`` of an untrained network, or of a round of the training kept in ``folder``."""
     if setting.round is None:
         return clients.observe(setting, index)
     return observe_round(clients, setting, index, folder)
 
 
 def facts(clients: ImageClients, setting: ClientSetting, name: str, index: int, update: ClientUpdate) -> dict[str, Any]:
-    """What the row of a unit says besides its scores."""
+    """Return everything in the row of a unit except its scores."""
     rows = clients.preset.rows
     return {
         "unit": unit_id(clients, name, index),

@@ -7,10 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from lightleak.reproductions.comparison import Compared
-from lightleak.reproductions.fedavg.notes import stand_in
 from lightleak.reproductions.fedavg.preset import FedAvgPreset, preset_of
-from lightleak.reproductions.paper.settings import note
+from lightleak.reproductions.fedavg.tables import stand_in_notes
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import FactTable, Row, Rows
 from lightleak.targets.spec import build_network
@@ -30,19 +28,26 @@ class NetworkFacts(FactTable):
         layers = layers_of(self._preset(cell), 3 if self.selection.as_published else 1)
         return float(layers[str(cell.column)][cell.metric])
 
-    def fact_row(self, cell: PaperCell, value: float) -> Row:
-        """See `FactTable.fact_row`."""
-        return super().fact_row(cell, value) | {"dataset": self._preset(cell).dataset}
+    def where(self, cell: PaperCell) -> Row:
+        """See `FactTable.where`."""
+        return super().where(cell) | {"dataset": self._preset(cell).dataset}
 
-    def compare(self, rows: Rows) -> list[Compared]:
+    def stand_in(self, cell: PaperCell) -> str | None:
+        """See `Reproduction.stand_in`."""
+        return self._preset(cell).stand_in
+
+    def is_comparable(self, cell: PaperCell) -> bool:
         """Facts of a stand-in are not judged."""
-        found = [(one, self._preset(one.cell).stand_in) for one in super().compare(rows)]
-        return [replace(one, same_data=name is None, stand_in=name) for one, name in found]
+        return self.stand_in(cell) is None
+
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
+        """Which network it is."""
+        is_published = self.selection.as_published
+        return {"network": {"which": "the published code's, which is attacked" if is_published else "the printed one"}}
 
     def notes(self, rows: Rows) -> list[str]:
-        """Which network it is."""
-        which = "the published code's, which is attacked" if self.selection.as_published else "the printed one"
-        return [*(text for preset in self.presets for text in stand_in(preset)), note("fedavg", "network", which=which)]
+        """See `Reproduction.notes`; the note on the images comes first."""
+        return [*(text for preset in self.presets for text in stand_in_notes(preset)), *super().notes(rows)]
 
     def _preset(self, cell: PaperCell) -> FedAvgPreset:
         return next(preset for preset in self.presets if preset.stands_for == cell.dataset)
@@ -50,7 +55,7 @@ class NetworkFacts(FactTable):
 
 @cache
 def layers_of(preset: FedAvgPreset, second_kernel: int) -> dict[str, Mapping[str, int]]:
-    """Sizes by layer, as Table 5 names them.
+    """Return the sizes of a network by layer, as Table 5 names them.
 
     Args:
         preset: settings of the dataset.

@@ -1,76 +1,63 @@
-"""Picture grids as one self-contained HTML page: private images above their reconstructions (Fig. 2 to 11)."""
+"""Picture grids on a page: private images above their reconstructions (Fig. 2 to 11)."""
 
-import base64
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from html import escape
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from lightleak.core.errors import DataError
-from lightleak.core.image_similarity import psnr
+from lightleak.core.image_similarity import matched_psnr, psnr
 from lightleak.core.matching import match_rows
 from lightleak.experiments.unit import write_whole
-from lightleak.report.sections.pictures import png
+from lightleak.report.page import Block, Page, Paragraph, Section, fill, render
+from lightleak.report.sections.pictures import PictureRow, picture_row
 
 FILE_NAME = "figure.html"
 PER_LINE = 10
-SHOWN_SIDE = 48
-"""Pixels that an image has on the page."""
-
-_STYLE = (
-    "body{font:15px/1.5 sans-serif;margin:2rem;max-width:72rem}figure{margin:0 0 1.2rem}"
-    "figcaption{color:#444}img{image-rendering:pixelated;display:block}"
-)
 
 
-@dataclass(frozen=True)
-class PictureBlock:
-    """Images under one caption.
-
-    Attributes:
-        caption: what they are.
-        pixels: uint8 ``[n, c, h, w]``.
-
-    Raises:
-        DataError: pixels of another type or shape.
-    """
-
-    caption: str
-    pixels: Tensor
-
-    def __post_init__(self) -> None:
-        if self.pixels.ndim != 4 or self.pixels.dtype != torch.uint8 or not len(self.pixels):
-            raise DataError(f"pictures must be uint8 [n, c, h, w], got {self.pixels.dtype} {list(self.pixels.shape)}")
+def kept_pictures(name: str, images: Tensor, true: Tensor | None = None) -> dict[str, Any]:
+    """Images in [0, 1] ``[n, c, h, w]`` as a unit keeps them, with their mean PSNR where the true ones are given."""
+    if true is not None:
+        name += f", mean PSNR {float(matched_psnr(images.flatten(1), true.flatten(1)).mean()):.1f} dB"
+    return picture_row(name, to_bytes(images.cpu()).numpy(), private=True)
 
 
-def figure_page(title: str, notes: Sequence[str], blocks: Sequence[PictureBlock]) -> str:
-    """The page; its images are part of it.
+def pictures_file(folder: Path, unit: str) -> Path:
+    """Where the pictures of a unit are kept."""
+    return folder / "pictures" / f"{unit}.json"
+
+
+def write_figure(
+    folder: Path, title: str, notes: Sequence[str], units: Sequence[str], shown: int | None = None
+) -> None:
+    """Write the page of the pictures that units have kept.
 
     Args:
-        title: heading.
-        notes: paragraphs below it.
-        blocks: at least one; with images of one size.
+        folder: the run folder.
+        title: heading of the page.
+        notes: paragraphs above the pictures.
+        units: each has kept the client's images and then what an attack made of them.
+        shown: number of images that are shown; None: all of them.
     """
-    shown = "".join(_figure(block) for block in blocks)
-    paragraphs = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return (
-        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{paragraphs}{shown}</body></html>\n"
-    )
+    kept = [json.loads(pictures_file(folder, unit).read_text()) for unit in units]
+    rows = [row for i, of_unit in enumerate(kept) for row in (of_unit if i == 0 else of_unit[1:])]
+    blocks = [_block(row["name"], row["png"][:shown]) for row in rows]
+    section = Section("pictures", "Pictures", (*map(Paragraph, notes), *blocks))
+    page = render(Page(title, "images", [section], private="It shows a client's images.", genre="reproduction"))
+    write_whole(folder / FILE_NAME, page)
 
 
-def write_figure(folder: Path, title: str, notes: Sequence[str], blocks: Sequence[PictureBlock]) -> Path:
-    """Write `FILE_NAME` into a run folder and return its path."""
-    write_whole(folder / FILE_NAME, figure_page(title, notes, blocks))
-    return folder / FILE_NAME
+def _block(title: str, images: Sequence[str]) -> Block:
+    starts = range(0, len(images), PER_LINE)
+    rows = [PictureRow(f"from {start + 1}", True, tuple(images[start : start + PER_LINE])) for start in starts]
+    return fill("sections", "picture_table", title, rows)
 
 
 def to_bytes(images: Tensor) -> Tensor:
-    """Images in [0, 1] as uint8; what lies outside is cut.
+    """Images in [0, 1] as uint8; what lies outside is clipped.
 
     >>> to_bytes(torch.tensor([-1.0, 0.5, 1.0]))
     tensor([  0, 128, 255], dtype=torch.uint8)
@@ -81,26 +68,3 @@ def to_bytes(images: Tensor) -> Tensor:
 def order_of(true: Tensor, made: Tensor) -> Tensor:
     """For each true image the one of ``made`` it is paired with, by total PSNR; both ``[n, c, h, w]`` in [0, 1]."""
     return match_rows(psnr(true.flatten(1), made.flatten(1)))
-
-
-def _figure(block: PictureBlock) -> str:
-    sheet = _sheet(block.pixels.numpy())
-    source = base64.b64encode(png(sheet)).decode()
-    height, width = sheet.shape[:2]
-    scale = SHOWN_SIDE / block.pixels.shape[-1]
-    return (
-        f"<figure><figcaption>{escape(block.caption)}</figcaption>"
-        f'<img alt="{escape(block.caption)}" width="{round(width * scale)}" height="{round(height * scale)}" '
-        f'src="data:image/png;base64,{source}"></figure>'
-    )
-
-
-def _sheet(pixels: np.ndarray) -> np.ndarray:
-    """``[n, c, h, w]`` as one picture ``[lines * (h + 1), PER_LINE * (w + 1), c]``, white between and after them."""
-    n, channels, height, width = pixels.shape
-    across = min(n, PER_LINE)
-    lines = -(-n // across)
-    whole = np.full((lines * across, channels, height + 1, width + 1), 255, dtype=np.uint8)
-    whole[:n, :, :height, :width] = pixels
-    grid = whole.reshape(lines, across, channels, height + 1, width + 1).transpose(0, 3, 1, 4, 2)
-    return grid.reshape(lines * (height + 1), across * (width + 1), channels)

@@ -1,6 +1,5 @@
 """Settings of the FedAvg paper by dataset (Dimitrov et al. 2022, Sec. 5, App. B)."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
@@ -112,7 +111,7 @@ class FedAvgPreset:
     def attack_options(self, attack: str, epochs: int, batches: int) -> dict[str, Any]:
         """Settings of an attack beyond those that its name already says.
 
-        App. B.2's weights go with the distance of updates that the published code minimises, not with the cosine
+        App. B.2's weights go with the distance of updates that the published code minimizes, not with the cosine
         distance of the text: so does ``published_objective``. That code divides the distance by the batches that a
         simulation has variables for and doubles it in the end (`MATCHING_WEIGHT`).
 
@@ -169,21 +168,3 @@ def preset_of(dataset: str | None, steps: int | None = None) -> FedAvgPreset:
     if name not in PRESETS:
         raise UsageError(f"dataset must be one of {', '.join(get_args(StudyDataset))}, got {dataset!r}")
     return PRESETS[name] if steps is None else replace(PRESETS[name], steps=steps)
-
-
-def local_settings(names: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Local epochs and batch sizes as the command line names them.
-
-    >>> local_settings(["10x1", "5x5"])
-    ((10, 1), (5, 5))
-
-    Raises:
-        UsageError: a name of another form.
-    """
-    found = []
-    for name in names:
-        epochs, x, size = name.partition("x")
-        if not (x and epochs.isdecimal() and size.isdecimal()):
-            raise UsageError(f"--settings takes local epochs x batch size, such as 10x5, got {name!r}")
-        found.append((int(epochs), int(size)))
-    return tuple(found)

@@ -1,41 +1,84 @@
 """The clients and the attack behind a cell of the FedAvg paper."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.local_training import LocalTraining
-from lightleak.reproductions.fedavg.each_image import EachImage
 from lightleak.reproductions.fedavg.preset import FedAvgPreset
 from lightleak.reproductions.paper.values import PaperCell
 
 NO_DEFENSE = "none"
 STRENGTHS = {"gaussian_noise": "scale", "laplacian_noise": "scale", "random_pruning": "probability"}
-"""The setting that is the strength of each defence of Table 6."""
+"""The setting that is the strength of each defense of Table 6."""
 
 SIMULATED = ("fedavg_prior", "fedavg_no_prior", "fedavg_shared")
 """Attacks that know batches; to the others the labels of a batch say nothing."""
 
 
 @dataclass(frozen=True)
+class EachImage(UpdateDefense):
+    """The mean of ``images`` independent applications of a defense.
+
+    Noise that is added to the gradient of every image and then averaged is exactly this. Random pruning is not: there
+    every image's own gradient is masked; what is masked here is their mean, with as many masks.
+
+    Attributes:
+        inner: the defense of one gradient.
+        images: gradients in a mean.
+
+    Raises:
+        UsageError: fewer than one.
+    """
+
+    name: ClassVar[str] = "each_image"
+    citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1 (its code)"
+
+    inner: UpdateDefense
+    images: int
+
+    def __post_init__(self) -> None:
+        if self.images < 1:
+            raise UsageError(f"each_image: images must be at least 1, got {self.images}")
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        found = [self.inner.apply(gradient, draws) for _ in range(self.images)]
+        return {name: torch.stack([one[name] for one in found]).mean(0) for name in gradient}
+
+    @property
+    def strength(self) -> float | None:
+        """That of the inner defense."""
+        return self.inner.strength
+
+    def describe(self) -> str:
+        """See `UpdateDefense.describe`."""
+        return f"{self.inner.describe()}, on the gradient of each image ({self.images} per step)"
+
+
+@dataclass(frozen=True)
 class ClientSetting:
-    """What leaves the attacked clients.
+    """The attacked clients: their training, their defense, and what the server knows.
 
     Attributes:
         epochs: local epochs (E).
         batch_size: images per local step (m).
         share_labels: what the server knows of the labels.
         reshuffle: batches are drawn anew in every local epoch.
-        defense: name of the defence of every local step's gradient, or ``none``.
+        defense: name of the defense of every local step's gradient, or ``none``.
         strength: its strength.
-        each_image: the defence acts on the gradient of every image of a step, as in the published code, not on their
+        each_image: the defense acts on the gradient of every image of a step, as in the published code, not on their
             mean.
         round: communication round, counted from 1; None: an untrained network of the client's own.
         n_clients: clients averaged into one update.
-        tells_epochs: the server knows E and m; else only their product with the images, the steps.
+        states_epochs: the server knows E and m; else only their product with the images, the steps.
     """
 
     epochs: int
@@ -47,7 +90,7 @@ class ClientSetting:
     each_image: bool = False
     round: int | None = None
     n_clients: int = 1
-    tells_epochs: bool = True
+    states_epochs: bool = True
 
     @property
     def name(self) -> str:
@@ -63,7 +106,7 @@ class ClientSetting:
         parts += ["each-image"] if self.each_image else []
         parts += [] if self.round is None else [f"round-{self.round}"]
         parts += [] if self.n_clients == 1 else [f"clients-{self.n_clients}"]
-        parts += [] if self.tells_epochs else ["epochs-untold"]
+        parts += [] if self.states_epochs else ["epochs-unknown"]
         return "_".join(parts)
 
     def training(self, preset: FedAvgPreset) -> LocalTraining:
@@ -79,16 +122,16 @@ class ClientSetting:
         return self.epochs * -(-rows // self.batch_size)
 
     def make_defense(self) -> UpdateDefense | None:
-        """The clients' defence, of the gradient of every local step.
+        """The clients' defense, of the gradient of every local step.
 
         Raises:
-            UsageError: no such defence in Table 6, or a strength that it does not take.
+            UsageError: no such defense in Table 6, or a strength that it does not take.
         """
         if self.defense == NO_DEFENSE:
             return None
         if self.defense not in STRENGTHS or self.strength is None:
             known = ", ".join(STRENGTHS)
-            raise UsageError(f"the paper's defences are {known}, each with a strength; got {self.defense!r}")
+            raise UsageError(f"the paper's defenses are {known}, each with a strength; got {self.defense!r}")
         made = UPDATE_DEFENSES.get(self.defense)(**{STRENGTHS[self.defense]: self.strength})
         return EachImage(made, self.batch_size) if self.each_image else made
 
@@ -166,5 +209,5 @@ def clients_of(cell: PaperCell, each_image: bool = False, by_batch: bool = False
         each_image=defended and each_image,
         round=cell.round,
         n_clients=cell.n_clients or 1,
-        tells_epochs=cell.assumed_epochs is None,
+        states_epochs=cell.assumed_epochs is None,
     )

@@ -1,23 +1,24 @@
 """The FedAvg paper's tables of attacks, restored labels and trainings."""
 
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 
 from lightleak.core.errors import UsageError
-from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.federation import trained, training_work
+from lightleak.reproductions.fedavg.federation import rehearse, trained, training_work
 from lightleak.reproductions.fedavg.job import attack_work, label_work
-from lightleak.reproductions.fedavg.notes import attack_note, defense_note, stand_in
-from lightleak.reproductions.fedavg.preset import PUBLISHED_STEPS, FedAvgPreset, local_settings, preset_of
+from lightleak.reproductions.fedavg.preset import PRESETS, PUBLISHED_STEPS, FedAvgPreset, preset_of
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, clients_of, setting_of
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Reproduction, Rows, Stage, Work
-from lightleak.reproductions.settings import Selection
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work
+from lightleak.reproductions.settings import Selection, check_settings, selected, setting_name
 
 UPDATES = 5
 """Updates behind every cell, unless ``--batches`` says otherwise; the paper has 100."""
@@ -27,13 +28,6 @@ LONG_STEPS = 500
 
 PAPER_CLIENTS = 100
 """Clients behind the hours of Table 11."""
-
-ROW_METRICS = {
-    "psnr": ("psnr", 1.0),
-    "reconstructed_rate": ("reconstructed_share", 100.0),
-    "hours": ("seconds", PAPER_CLIENTS / 3600),
-}
-"""Column of results.json behind each metric, and what it is multiplied by."""
 
 
 def chosen_preset(selection: Selection) -> FedAvgPreset:
@@ -45,25 +39,49 @@ def chosen_preset(selection: Selection) -> FedAvgPreset:
     return preset_of(selection.dataset, selection.iterations or (PUBLISHED_STEPS if selection.as_published else None))
 
 
+def attack_facts(preset: FedAvgPreset) -> dict[str, Any]:
+    """Return the values of the note on where the attacks depart from the paper's text."""
+    printed = PRESETS[preset.dataset].steps
+    changed = "" if preset.steps == printed else f" (App. B.2: {printed})"
+    return {"steps": preset.steps, "changed": changed, "published": PUBLISHED_STEPS}
+
+
+def stand_in_notes(preset: FedAvgPreset) -> list[str]:
+    """Return the note on images that replace the paper's, where they do."""
+    if not preset.is_stand_in:
+        return []
+    is_digits, (height, width) = preset.dataset == "digits", preset.shape[1:]
+    images = "scikit-learn's digits" if is_digits else preset.dataset.upper()
+    size = {"height": height, "width": width, "classes": preset.n_classes}
+    text = note("fedavg", "stand_in", images=images, original=preset.stands_for, **size)
+    return [f"{text} {note('fedavg', 'digits')}" if is_digits else text]
+
+
 class ImageStudy(Reproduction):
     """A table or figure on images, which may be stand-ins for the paper's."""
+
+    noun = "attacks on images"
 
     def choose(self) -> list[PaperCell]:
         """See `Reproduction.choose`."""
         self.preset = chosen_preset(self.selection)
         return self.choose_cells()
 
+    @abstractmethod
     def choose_cells(self) -> list[PaperCell]:
         """The cells to compare the preset's results with."""
-        raise NotImplementedError
 
-    def compare(self, rows: Rows) -> list[Compared]:
-        """Compare cells with ours; stand-ins, and hours of another machine, are not judged."""
-        name = self.preset.stand_in
-        return [
-            replace(one, same_data=name is None and one.cell.unit != "hours", stand_in=name)
-            for one in super().compare(rows)
-        ]
+    def stand_in(self, cell: PaperCell) -> str | None:
+        """See `Reproduction.stand_in`."""
+        return self.preset.stand_in
+
+    def is_comparable(self, cell: PaperCell) -> bool:
+        """Stand-ins, and hours of another machine, are not judged."""
+        return self.preset.stand_in is None and cell.unit != "hours"
+
+    def notes(self, rows: Rows) -> list[str]:
+        """See `Reproduction.notes`; the note on the images comes first."""
+        return [*stand_in_notes(self.preset), *super().notes(rows)]
 
 
 class ImageTable(ImageStudy):
@@ -77,23 +95,18 @@ class ImageTable(ImageStudy):
         clients: who holds images, by root seed.
     """
 
-    simulates = True
+    columns: ClassVar[Mapping[str, str]] = {"reconstructed_rate": "reconstructed_share", "hours": "seconds"}
+    simulates: ClassVar[bool] = True
     """Local training is simulated in every step of an attack, which many steps make long."""
 
     def choose_cells(self) -> list[PaperCell]:
         """All selected cells; `run` are those that do not take too long on this device."""
-        narrowed = replace(self.selection, dataset=self.preset.stands_for, settings=None)
-        cells = [cell for cell in self.table.cells if narrowed.keeps(cell)]
-        if not cells:
-            chosen = replace(self.selection, dataset=self.preset.dataset).chosen()
-            raise UsageError(f"nothing of {self.table.name} is left to run with {chosen}")
-        named = local_settings(self.selection.settings or ())
-        known = dict.fromkeys(map(_local, cells))
-        if unknown := [setting for setting in named if setting not in known]:
-            listed = ", ".join(f"{epochs}x{size}" for epochs, size in known)
-            raise UsageError(f"--settings must be among {listed}, got {unknown[0][0]}x{unknown[0][1]}")
-        cells = [cell for cell in cells if not named or _local(cell) in named]
-        waits = self.simulates and not named and self.device.type == "cpu"
+        asked = self.selection
+        narrowed = replace(asked, dataset=self.preset.stands_for)
+        of_dataset = [cell for cell in self.table.cells if cell.dataset == narrowed.dataset]
+        check_settings(of_dataset, narrowed)
+        cells = selected(self.table, of_dataset, narrowed, replace(asked, dataset=self.preset.dataset))
+        waits = self.simulates and not asked.settings and self.device.type == "cpu"
         self.left_out = [c for c in cells if waits and clients_of(c).steps(self.preset.rows) >= LONG_STEPS]
         self.run = [cell for cell in cells if cell not in self.left_out]
         return cells
@@ -133,17 +146,23 @@ class ImageTable(ImageStudy):
 
     def stages(self) -> Sequence[Stage]:
         """Trainings as far as the last round that is attacked, then the attacks."""
-        trainings = [Stage(self.trainings, "trainings", reported=False)] if self.rounds() else []
-        return [*trainings, Stage(self.attacks, "attacks on images")]
+        rounds = self.rounds()
+        if not rounds:
+            return super().stages()
+        weights = partial(rehearse, self.attacked_trainings(), rounds)
+        return [Stage(self.trainings, "trainings", reported=False), Stage(self.packs, self.noun, rehearse=weights)]
+
+    def attacked_trainings(self) -> list[tuple[ImageClients, ClientSetting]]:
+        """Every training of which a round is attacked."""
+        attacked = [s.clients for s in self.attack_settings() if s.clients.round is not None]
+        return [(own, setting) for setting in dict.fromkeys(map(trained, attacked)) for own in self.clients]
 
     def trainings(self, folder: Path, device: torch.device) -> list[Work]:
         """Trainings that keep the weights before each round that is attacked."""
         rounds = self.rounds()
-        attacked = [s.clients for s in self.attack_settings() if s.clients.round is not None]
-        settings = dict.fromkeys(map(trained, attacked))
-        return [training_work(own, setting, rounds[-1] - 1, rounds) for setting in settings for own in self.clients]
+        return [training_work(*one, rounds[-1] - 1, rounds) for one in self.attacked_trainings()]
 
-    def attacks(self, folder: Path, device: torch.device) -> list[Work]:
+    def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """Every attack on every update."""
         return [
             work
@@ -152,37 +171,32 @@ class ImageTable(ImageStudy):
             for work in attack_work(own, setting, self.updates, device)
         ]
 
+    def where(self, cell: PaperCell) -> Row | None:
+        """The rows of the cell's setting; nothing for a cell that is not run here."""
+        return None if cell in self.left_out else {"setting": self.rows_setting(cell)}
+
+    def rows_setting(self, cell: PaperCell) -> str:
+        """Name of the setting behind a cell."""
+        return self.setting(cell).name
+
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        """A column of the rows of the cell's setting; nothing for a cell that is not run here."""
-        if cell in self.left_out:
-            return []
-        column, scale, name = self.column_of(cell)
-        return [scale * row[column] for row in rows if row["setting"] == name]
+        """See `Reproduction.values`; hours are those of `PAPER_CLIENTS`."""
+        hours = PAPER_CLIENTS / 3600 if cell.unit == "hours" else 1.0
+        return [hours * value for value in super().values(cell, rows)]
 
-    def column_of(self, cell: PaperCell) -> tuple[str, float, str]:
-        """The column of a cell's metric, what it is multiplied by, and the setting of its rows."""
-        return *ROW_METRICS[cell.metric], self.setting(cell).name
-
-    def notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What a reader of the comparison must know, the most important first."""
-        preset, attacked = self.preset, bool(self.attack_settings())
-        names = ",".join(dict.fromkeys(f"{cell.local_epochs}x{cell.local_batch_size}" for cell in self.left_out))
-        other = ", ".join(sorted({str(cell.dataset) for cell in self.table.cells} - {preset.stands_for}))
-        updates = note("fedavg", "updates", updates=self.updates, rows=preset.rows)
-        own = "" if self.table.name == "fedavg-table7" else note("fedavg", "own_network") + " "
-        return [
-            *stand_in(preset),
-            own + updates,
-            *([note("fedavg", "same_updates"), attack_note(preset)] if attacked else []),
-            *self.own_notes(),
-            *super().notes(rows),
-            *([note("fedavg", "left_out", names=names, steps=LONG_STEPS)] if names else []),
-            *([note("fedavg", "other_datasets", names=other)] if other else []),
-        ]
-
-    def own_notes(self) -> list[str]:
-        """Notes on this table alone."""
-        return []
+        is_attacked = bool(self.attack_settings())
+        names = ",".join(dict.fromkeys(str(setting_name(cell)) for cell in self.left_out))
+        other = ", ".join(sorted({str(cell.dataset) for cell in self.table.cells} - {self.preset.stands_for}))
+        return {
+            "own_network": self.table.name != "fedavg-table7",
+            "updates": {"updates": self.updates, "rows": self.preset.rows},
+            "same_updates": is_attacked,
+            "attack": attack_facts(self.preset) if is_attacked else False,
+            "left_out": {"names": names, "steps": LONG_STEPS} if names else False,
+            "other_datasets": {"names": other} if other else False,
+        }
 
 
 class DefendedImages(ImageTable):
@@ -190,42 +204,42 @@ class DefendedImages(ImageTable):
 
     def stages(self) -> Sequence[Stage]:
         """Trainings of defended clients, then the attacks."""
-        return [Stage(self.trainings, "trainings"), Stage(self.attacks, "attacks on images")]
+        return [Stage(self.trainings, "trainings"), Stage(self.packs, self.noun)]
 
     def trainings(self, folder: Path, device: torch.device) -> list[Work]:
         """One training per defense and seed."""
         settings = dict.fromkeys(self.client_setting(cell) for cell in self.run if cell.attack is None)
         return [training_work(own, setting, self.preset.rounds) for setting in settings for own in self.clients]
 
-    def column_of(self, cell: PaperCell) -> tuple[str, float, str]:
-        """See `ImageTable.column_of`."""
+    def rows_setting(self, cell: PaperCell) -> str:
+        """See `ImageTable.rows_setting`."""
         if cell.attack is not None:
-            return super().column_of(cell)
-        return "test_accuracy", 100.0, f"training_{trained(self.client_setting(cell)).name}"
+            return super().rows_setting(cell)
+        return f"training_{trained(self.client_setting(cell)).name}"
 
-    def own_notes(self) -> list[str]:
-        """Where defenses act."""
-        return [defense_note(self.preset, self.selection.as_published)]
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
+        """Also where defenses act."""
+        where = note("fedavg", "defense_on_images" if self.selection.as_published else "defense_on_steps")
+        preset = self.preset
+        acts = {"where": where, "rounds": preset.rounds, "clients": preset.clients_per_round}
+        return {**super().remarks(rows), "defense": acts}
 
 
 class ImageLabels(ImageTable):
     """Table 2: labels of a client that are restored wrongly, by three methods."""
 
+    noun = "clients"
     simulates = False
 
-    def stages(self) -> Sequence[Stage]:
-        """The clients."""
-        return [Stage(self.restorations, "clients")]
-
-    def restorations(self, folder: Path, device: torch.device) -> list[Work]:
+    def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """Every update of every setting."""
         settings = dict.fromkeys(map(self.client_setting, self.run))
         return [label_work(own, s, index) for s in settings for own in self.clients for index in range(self.updates)]
 
-    def column_of(self, cell: PaperCell) -> tuple[str, float, str]:
-        """See `ImageTable.column_of`."""
-        return "label_errors", 1.0, f"{cell.variant}_{self.client_setting(cell).name}"
+    def column(self, cell: PaperCell) -> str:
+        """See `Reproduction.column`."""
+        return "label_errors"
 
-
-def _local(cell: PaperCell) -> tuple[int, int]:
-    return cell.local_epochs or 0, cell.local_batch_size or 0
+    def rows_setting(self, cell: PaperCell) -> str:
+        """See `ImageTable.rows_setting`."""
+        return f"{cell.variant}_{self.client_setting(cell).name}"

@@ -1,8 +1,8 @@
 """The values a paper prints, as typed cells that our own results are compared with.
 
 A file ``reproductions/paper/<paper>/<name>.yaml`` holds one table, or one figure that shows curves but no numbers
-(``cells`` is then empty, ``description`` says what is drawn and ``drawn`` which points). ``run`` names the kind of
-reproduction that measures its cells (`lightleak.reproductions.reproduce.KINDS`). A new paper is a new folder of files.
+(``cells`` is then empty, ``description`` says what is drawn and ``drawn`` which points). ``run`` names the class below
+``lightleak.reproductions`` that measures its cells. A new paper is a new folder of files.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -38,37 +38,37 @@ class PaperCell:
         std: the printed standard deviation over batches (for ``test_accuracy``: over runs); None where there is none.
         dataset: registry name of the dataset.
         network: network name with its hidden widths, e.g. ``mlp-100-100``.
-        protocol: ``fedsgd``, ``fedavg`` or ``vertical``.
+        property_name: property whose fraction is inferred, as ``column=value``; ProVFL's abbreviation where the paper
+            does not say which column it is.
+        adversary: ``C1`` (active party) or ``C2`` (passive party).
         attack: registry name of the attack.
+        variant: which parts of an attack act, such as ``LR``, ``MR`` or ``LR+MR``.
+        option: the setting that the table varies, such as ``fraction_step``.
+        value: its value.
+        gap: distance between the fractions of the two populations that are compared or distinguished.
+        defense: name of the defense.
+        noise_scale: standard deviation of the added noise.
+        strength: the one parameter of the defense, in its own unit.
         labels: what the attack knows of the labels, ``"true"`` or ``"restored"``.
-        batch_size: rows behind the attacked update; for FedAvg all rows of the client.
-        feature_kind: ``categorical`` or ``numerical`` where the cell is about one kind only.
-        column: the one column a tolerance belongs to.
-        training_epochs: epoch of training that is attacked.
-        steps: attack iterations.
-        restarts: size of the ensemble that is pooled.
-        pooling: ``median`` or ``mean``.
-        sigmoid_bounds: whether numerical columns run through the bounding sigmoid; None is the paper's default.
-        local_batches: FedAvg batches per local epoch.
         local_epochs: FedAvg local epochs.
+        local_batches: FedAvg batches per local epoch.
         local_batch_size: rows per local step (m).
-        round: communication round that is attacked, counted from 1.
         n_clients: clients averaged into the attacked update.
+        round: communication round that is attacked, counted from 1.
         known_batch_counts: the server knows the labels of every local batch, not only their counts.
         random_batches: the client draws new batches in every local epoch.
         assumed_epochs: local epochs that the attack assumes.
         prior_statistic: order-invariant function of the epoch prior (g).
         prior_distance: its distance (D_inv).
-        defense: name of the defence.
-        noise_scale: standard deviation of the added noise.
-        strength: the one parameter of the defence, in its own unit.
-        property_name: property whose fraction is inferred, as ``column=value``; ProVFL's abbreviation where the paper
-            does not say which column it is.
-        adversary: ``C1`` (active party) or ``C2`` (passive party).
-        variant: which parts of an attack act, such as ``LR``, ``MR`` or ``LR+MR``.
-        option: the setting that the table varies, such as ``fraction_step``.
-        value: its value.
-        gap: distance between the fractions of the two populations that are compared or distinguished.
+        batch_size: rows behind the attacked update; for FedAvg all rows of the client.
+        training_epochs: epoch of training that is attacked.
+        steps: attack iterations.
+        restarts: size of the ensemble that is pooled.
+        pooling: ``median`` or ``mean``.
+        column: the one column a tolerance belongs to.
+        feature_kind: ``categorical`` or ``numerical`` where the cell is about one kind only.
+        protocol: ``fedsgd``, ``fedavg`` or ``vertical``.
+        sigmoid_bounds: whether numerical columns run through the bounding sigmoid; None is the paper's default.
 
     Raises:
         DataError: on construction, when ``labels`` or ``adversary`` is no known setting, ``std`` is negative,
@@ -81,36 +81,36 @@ class PaperCell:
     std: float | None = None
     dataset: str | None = None
     network: str | None = None
-    protocol: str | None = None
+    property_name: str | None = None
+    adversary: str | None = None
     attack: str | None = None
+    variant: str | None = None
+    option: str | None = None
+    value: float | str | None = None
+    gap: float | None = None
+    defense: str | None = None
+    noise_scale: float | None = None
+    strength: float | None = None
     labels: str | None = None
-    batch_size: int | None = None
-    feature_kind: str | None = None
-    column: str | None = None
-    training_epochs: int | None = None
-    steps: int | None = None
-    restarts: int | None = None
-    pooling: str | None = None
-    sigmoid_bounds: bool | None = None
-    local_batches: int | None = None
     local_epochs: int | None = None
+    local_batches: int | None = None
     local_batch_size: int | None = None
-    round: int | None = None
     n_clients: int | None = None
+    round: int | None = None
     known_batch_counts: bool | None = None
     random_batches: bool | None = None
     assumed_epochs: int | None = None
     prior_statistic: str | None = None
     prior_distance: str | None = None
-    defense: str | None = None
-    noise_scale: float | None = None
-    strength: float | None = None
-    property_name: str | None = None
-    adversary: str | None = None
-    variant: str | None = None
-    option: str | None = None
-    value: float | str | None = None
-    gap: float | None = None
+    batch_size: int | None = None
+    training_epochs: int | None = None
+    steps: int | None = None
+    restarts: int | None = None
+    pooling: str | None = None
+    column: str | None = None
+    feature_kind: str | None = None
+    protocol: str | None = None
+    sigmoid_bounds: bool | None = None
 
     def __post_init__(self) -> None:
         if self.labels not in (*_LABEL_SETTINGS, None):
@@ -126,7 +126,7 @@ class PaperCell:
 
     @property
     def coordinates(self) -> dict[str, Any]:
-        """What identifies the cell: every field that is set, without ``mean``, ``std`` and ``unit``.
+        """The fields that identify the cell: all that are set, without ``mean``, ``std`` and ``unit``.
 
         >>> PaperCell("cell_accuracy", "percent", 79.3, 4.5, dataset="adult", batch_size=32).coordinates
         {'metric': 'cell_accuracy', 'dataset': 'adult', 'batch_size': 32}
@@ -152,8 +152,8 @@ class PaperTable:
         description: what a figure draws.
         notes: deviations inside the paper and settings that it leaves unsaid.
         drawn: the points that a figure draws, as cells without a printed value.
-        run: the kind of reproduction that measures the cells; None where there is none.
-        options: settings of that kind.
+        run: the class that measures the cells, such as ``tableak.fedsgd.GradientAttacks``; None where there is none.
+        options: settings of that class.
         ours: notes on how our values are measured.
 
     Raises:
@@ -186,6 +186,15 @@ class PaperTable:
             if key in seen:
                 raise DataError(f"{self.name}: two cells have the same coordinates {cell.coordinates}")
             seen.add(key)
+
+    @property
+    def paper(self) -> str:
+        """Name of the paper, with which the names of its tables begin.
+
+        >>> load_paper_table("tableak-table17").paper
+        'tableak'
+        """
+        return self.name.partition("-")[0]
 
 
 def parse_paper_table(text: str, where: str) -> PaperTable:

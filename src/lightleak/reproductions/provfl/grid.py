@@ -1,19 +1,15 @@
 """ProVFL's tables that are grids of trainings and attacks, and where our number for each cell comes from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from lightleak.core.errors import LightLeakError
 from lightleak.experiments.kinds.vertical.config import VerticalConfig, VerticalDataConfig
-from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
+from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.kinds.vertical.world import load_whole
-from lightleak.reproductions.paper.settings import note, paper_settings
+from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.settings import (
     Training,
@@ -23,7 +19,7 @@ from lightleak.reproductions.provfl.settings import (
     epoch_of,
     training_of,
 )
-from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of
 
 COMPANIONS: dict[str, dict[str, Any]] = {"provfl_b_mixture": {}, "provfl_b_discriminant": {}, "aia_adjusted": {}}
 """Attacks added to every training where a table has the option ``companions`` and splits are honest: what an attacker
@@ -33,7 +29,7 @@ TEXAS_FRACTIONS: dict[str, float] = paper_settings("provfl")["texas_fractions"]
 
 
 class SplitTrainings(Reproduction):
-    """Train and attack whatever the cells need, each training once."""
+    """Trainings with all attacks that the cells need, each training once."""
 
     def prepare(self) -> None:
         """Plan the audits; what cannot be run here becomes a problem, and the other cells are still compared."""
@@ -74,7 +70,7 @@ class SplitTrainings(Reproduction):
         """One audit per training, each in its own folder."""
         noun = "attacks in split trainings"
         return [
-            Stage(partial(_jobs, config), noun, training.name, config=config, needs=training.dataset)
+            Stage(plan_of(plan_jobs, config), noun, training.name, config=config, needs=training.dataset)
             for training, config in self.audits.items()
         ]
 
@@ -86,22 +82,28 @@ class SplitTrainings(Reproduction):
         """Rows with the distance to the null of the adversary's own columns."""
         return beside_own_columns(rows)
 
-    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        """See `values_of`."""
-        return values_of(self.meant[cell], rows, self.selection.as_published)
+    def where(self, cell: PaperCell) -> Row | None:
+        """See `rows_of`."""
+        return rows_of(self.meant.get(cell, cell), self.selection.as_published)
 
-    def notes(self, rows: Rows) -> list[str]:
+    def values(self, cell: PaperCell, rows: Rows) -> Iterable[float]:
+        """One per seed, and per property where the cell names none."""
+        found = self.behind(cell, rows)
+        if cell.attack is None:  # of the training, of which every attack on it has a row
+            found = list({(row["seed"], row["property"]): row for row in found}.values())
+        return super().values(cell, found)
+
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What a reader of these cells must know."""
         splits = any(cell.option in ("victim_share", "parties") for cell in self.cells)
         published = self.selection.as_published
-        concerned = {
+        return {
             "as_published": published,
             "whole_features": published and splits,
             "honest": not published,
             "all_properties": any(cell.attack is None and cell.property_name is None for cell in self.cells),
             "r3elu": any(cell.defense == "r3elu" for cell in self.cells),
         }
-        return [note("provfl", topic) for topic, applies in concerned.items() if applies]
 
 
 class AttackSeconds(SplitTrainings):
@@ -123,14 +125,9 @@ class AttackSeconds(SplitTrainings):
             if row["label"] == label and row["seed"] in plain
         ]
 
-    def notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """What the seconds are of."""
-        names = ("seconds", "published_seconds") if self.selection.as_published else ("seconds",)
-        return [*super().notes(rows), " ".join(note("provfl", name) for name in names)]
-
-
-def _jobs(config: VerticalConfig, folder: Path, device: torch.device) -> list[Job]:
-    return plan_jobs(config, device)
+        return {**super().remarks(rows), "seconds": True, "published_seconds": self.selection.as_published}
 
 
 def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
@@ -146,21 +143,17 @@ def resolved(cell: PaperCell, data_folder: str | None) -> PaperCell:
     return replace(cell, property_name=f"{(shares - TEXAS_FRACTIONS[cell.property_name]).abs().idxmin()}=1")
 
 
-def values_of(cell: PaperCell, rows: Sequence[Row], as_published: bool) -> list[float]:
-    """Our values for a cell, one per seed (and property, where the cell names none)."""
+def rows_of(cell: PaperCell, as_published: bool) -> Row | None:
+    """Return the keys and values that identify the rows behind a cell; None where there is no training for it."""
     try:
         setting = training_of(cell, as_published).name
     except LightLeakError:
-        return []
-    defense, epoch = defense_of(cell, as_published)[0], epoch_of(cell, as_published)
-    wanted: dict[str, Any] = {"setting": setting, "defense": defense, "epoch": epoch}
-    if cell.property_name is not None:
-        wanted["property"] = cell.property_name
-    if cell.adversary is not None:
-        wanted["adversary"] = cell.adversary
-    if cell.attack is not None:
-        wanted["label"] = attack_of(cell, as_published)[0]
-    found = [row for row in rows if all(row.get(key) == value for key, value in wanted.items())]
-    if cell.attack is None:  # of the training, of which every attack on it has a row
-        found = list({(row["seed"], row["property"]): row for row in found}.values())
-    return [float(row[cell.metric]) for row in found if row.get(cell.metric) is not None]
+        return None
+    label = None if cell.attack is None else attack_of(cell, as_published)[0]
+    named = {"property": cell.property_name, "adversary": cell.adversary, "label": label}
+    return {
+        "setting": setting,
+        "defense": defense_of(cell, as_published)[0],
+        "epoch": epoch_of(cell, as_published),
+        **{key: value for key, value in named.items() if value is not None},
+    }

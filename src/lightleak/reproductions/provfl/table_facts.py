@@ -1,9 +1,10 @@
 """Facts of ProVFL's tables: columns, rows and fractions (Tables III and IV), and correlations (Table VI)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +13,12 @@ from lightleak.data.property import Property
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
-from lightleak.metrics.summary import Summary
+from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.grid import SplitTrainings
 from lightleak.reproductions.provfl.settings import DATASETS, audit_of, training_of
-from lightleak.reproductions.reproduction import FactTable, Report, Row, Rows, Stage, Work, one_value
+from lightleak.reproductions.reproduction import FactTable, Place, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import Selection
 
 
@@ -37,10 +38,10 @@ class VerticalFacts(FactTable):
         job = plan_jobs(audit_of_cell(self._with_property(cell), self.selection))[0]
         return [Work([f"quality-{cell.dataset}"], partial(self.quality, cell, job), job.cost)]
 
-    def quality(self, cell: PaperCell, job: Job, folder: Path, device: torch.device, report: Report) -> list[Row]:
+    def quality(self, cell: PaperCell, job: Job, at: Place) -> Rows:
         """The AUC of one training."""
-        scores = job.train(device, report).module.trainer.callback_metrics
-        return [self.fact_row(cell, float(scores["test/auroc"]))]
+        scores = job.train(at.device, at.report).module.trainer.callback_metrics
+        return [{**self.where(cell), "value": float(scores["test/auroc"])}]
 
     def fact(self, cell: PaperCell, rows: Rows) -> float | None:
         """See `FactTable.fact`."""
@@ -60,9 +61,9 @@ class VerticalFacts(FactTable):
         }
         return float(numbers[cell.metric]())
 
-    def fact_row(self, cell: PaperCell, value: float) -> Row:
-        """See `FactTable.fact_row`."""
-        return {"dataset": cell.dataset, "metric": cell.metric, "property": cell.property_name, "value": value}
+    def where(self, cell: PaperCell) -> Row:
+        """See `FactTable.where`."""
+        return {"dataset": cell.dataset, "metric": cell.metric, "property": cell.property_name}
 
     def is_fact(self, cell: PaperCell) -> bool:
         """An AUC is that of one training."""
@@ -91,11 +92,11 @@ class Correlations(SplitTrainings):
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """See `Reproduction.measured`."""
-        return super().measured(cell, rows) if cell.attack is not None else one_value(correlation(cell, self.selection))
+        return super().measured(cell, rows) if cell.attack else summarize([correlation(cell, self.selection)])
 
-    def notes(self, rows: Rows) -> list[str]:
-        """What correlations are over."""
-        return [*super().notes(rows), note("provfl", "correlations", seed=self.selection.seeds[0])]
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
+        """Also what correlations are over."""
+        return {**super().remarks(rows), "correlations": {"seed": self.selection.seeds[0]}}
 
 
 def correlation(cell: PaperCell, selection: Selection) -> float:

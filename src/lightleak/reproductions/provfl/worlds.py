@@ -1,10 +1,11 @@
 """Distinguishing two worlds (Table VII), compared with Theorem 1's bound."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -18,10 +19,9 @@ from lightleak.experiments.unit import file_name, write_whole
 from lightleak.metrics.summary import Summary, summarize
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page
-from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.settings import audit_of, training_of
-from lightleak.reproductions.reproduction import Report, Reproduction, Rows, Stage, Work
+from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work
 from lightleak.reproductions.settings import Selection
 
 WORLD_ROWS, WORLD_AUXILIARY = 7000, 400
@@ -34,11 +34,9 @@ SHADOWS = ShadowConfig()
 class TwoWorlds(Reproduction):
     """Table VII: SM-PIA and ProVFL-B name the one of two fractions a target was trained at."""
 
-    def stages(self) -> Sequence[Stage]:
-        """The games."""
-        return [Stage(self.packs, "trainings")]
+    noun = "trainings"
 
-    def packs(self, folder: Path, device: torch.device) -> list[Work]:
+    def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One game per pair of worlds, seed and world that is true."""
         games = dict.fromkeys((str(cell.property_name), str(cell.value)) for cell in self.cells)
         return [
@@ -48,48 +46,39 @@ class TwoWorlds(Reproduction):
             for index in (0, 1)
         ]
 
-    def play(
-        self,
-        name: str,
-        worlds: str,
-        index: int,
-        seed: int,
-        folder: Path,
-        device: torch.device,
-        report: Report,
-    ) -> list[Rows]:
+    def play(self, name: str, worlds: str, index: int, seed: int, at: Place) -> list[Rows]:
         """Rows of both attacks on one target."""
         fractions = [float(part) for part in worlds.split(" vs ")]
-        rows = _game(name, fractions, index, seed, self.selection, device)
+        rows = _game(name, fractions, index, seed, self.selection, at)
         return [[row | {"worlds": worlds} for row in rows]]
+
+    def where(self, cell: PaperCell) -> Row:
+        """The games of an attack."""
+        return {"property": cell.property_name, "worlds": str(cell.value), "attack": cell.attack}
 
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """See `_score`."""
-        return _score(rows, str(cell.property_name), str(cell.value), str(cell.attack))
+        return _score(self.behind(cell, rows))
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Write Theorem 1's bound with the measured accuracies."""
         _draw_bound(folder, rows)
 
-    def notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """How games are played."""
-        sizes = {"rows": WORLD_ROWS, "auxiliary": WORLD_AUXILIARY, "shadows": SHADOWS.n_shadows}
-        return [note("provfl", "worlds", **sizes)]
+        return {"worlds": {"rows": WORLD_ROWS, "auxiliary": WORLD_AUXILIARY, "shadows": SHADOWS.n_shadows}}
 
 
-def _score(rows: Rows, name: str, said: str, attack: str) -> Summary:
-    """Share of games in which an attack named the right world, with Wilson's interval."""
-    mine = [row for row in rows if (row["property"], row["worlds"], row["attack"]) == (name, said, attack)]
-    if not mine:
+def _score(games: Rows) -> Summary:
+    """Share of games in which the right world was named, with Wilson's interval."""
+    if not games:
         return summarize([])
-    played = [[row for row in mine if row["world"] == world] for world in (0, 1)]
+    played = [[row for row in games if row["world"] == world] for world in (0, 1)]
     score = two_world_accuracy(lambda row: int(row["answer"]), *played)
     return Summary(score.accuracy, math.nan, score.n, score.low, score.high)
 
 
-def _game(
-    name: str, worlds: Sequence[float], index: int, seed: int, selection: Selection, device: torch.device
-) -> Rows:
+def _game(name: str, worlds: Sequence[float], index: int, seed: int, selection: Selection, at: Place) -> Rows:
     cell = PaperCell(
         "absolute_error", "fraction", math.nan, dataset="adult", property_name=name, adversary="C1", attack="provfl_b"
     )
@@ -100,45 +89,39 @@ def _game(
         auxiliary=AuxiliaryConfig(size=WORLD_AUXILIARY),
         attacks={"provfl_b": {"sample_size": WORLD_AUXILIARY // 2}},
     )
-    done = plan_jobs(config)[0].train(device, lambda _: None)
+    done = plan_jobs(config)[0].train(at.device, lambda _: None)
     seen = done.observations[0]
     comparison = attack_named("provfl_b", config.attacks["provfl_b"])
-    found = comparison.run(seen, derive_seed(seed, name), device)
-    at = done.world.positions(seen.auxiliary.ids)
+    found = comparison.run(seen, derive_seed(seed, name), at.device)
+    rows = done.world.positions(seen.auxiliary.ids)
     with torch.no_grad():
         module = done.module.cpu()
-        logits = module(done.world.train.inputs[at].float())
-    task = TaskKnowledge(done.world.train.labels[at], logits.reshape(len(at), -1))
-    shadow = ShadowModels((worlds[0], worlds[1]), SHADOWS).decide(
-        seen, task, derive_seed(seed, "shadows", name), device
-    )
-    common = {"dataset": "adult", "property": name, "world": index, "seed": seed, "adversary": "C1"}
-    return [
-        common
-        | {
-            "attack": "provfl_b",
-            "estimated_fraction": found.fraction,
-            "answer": nearest_world(found.fraction, worlds),
-            "seconds": found.seconds,
-        },
-        common
-        | {
-            "attack": "sm_pia",
+        logits = module(done.world.train.inputs[rows].float())
+    task = TaskKnowledge(done.world.train.labels[rows], logits.reshape(len(rows), -1))
+    game = ShadowModels((worlds[0], worlds[1]), SHADOWS)
+    shadow = game.decide(seen, task, derive_seed(seed, "shadows", name), at.device)
+    answers: dict[str, Row] = {
+        "provfl_b": {"estimated_fraction": found.fraction, "answer": nearest_world(found.fraction, worlds)},
+        "sm_pia": {
             "shadow_accuracy": shadow.shadow_accuracy,
             "answer": shadow.world,
-            "seconds": shadow.seconds,
             "warnings": list(shadow.warnings),
         },
-    ]
+    }
+    common = {"dataset": "adult", "property": name, "world": index, "seed": seed, "adversary": "C1"}
+    seconds = {"provfl_b": found.seconds, "sm_pia": shadow.seconds}
+    return [common | {"attack": attack, **said, "seconds": seconds[attack]} for attack, said in answers.items()]
 
 
 def _draw_bound(folder: Path, rows: Rows) -> None:
-    """Return a page with Theorem 1's bound over the gap and the measured accuracies."""
-    games = dict.fromkeys((str(row["attack"]), str(row["property"]), str(row["worlds"])) for row in rows)
+    """Write a page with Theorem 1's bound over the gap and the measured accuracies."""
+    games: dict[tuple[str, str, str], Rows] = {}
+    for row in rows:
+        games.setdefault((row["attack"], row["property"], row["worlds"]), []).append(row)
     measured: dict[str, list[tuple[float, Estimate]]] = {}
-    for attack, name, said in games:
-        found = _score(rows, name, said, attack)
-        low, high = sorted(float(part) for part in said.split(" vs "))
+    for (attack, _, worlds), played in games.items():
+        found = _score(played)
+        low, high = sorted(float(part) for part in worlds.split(" vs "))
         measured.setdefault(attack, []).append((high - low, Estimate(found.mean, found.n, found.low, found.high)))
     for points in measured.values():
         points.sort(key=lambda point: point[0])

@@ -1,21 +1,16 @@
 """The experiments behind TabLeak's cells: dataset, network, clients and attack, and the units that run them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from lightleak.attacks.random_baseline import AS_PUBLISHED
-from lightleak.defenses.horizontal.gaussian_noise import GaussianNoise
-from lightleak.experiments.campaign import UpdatePack
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import Federation, FreshClients, FreshFedAvgClients, Population
 from lightleak.experiments.config import AuditConfig, DataConfig, TargetConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import ProtocolConfig
-from lightleak.experiments.packing import find_sizes, plan_packs
 from lightleak.experiments.row_facts import protocol_facts
 from lightleak.experiments.unit import Observed, Unit
 from lightleak.reproductions.paper.values import PaperCell
@@ -88,18 +83,15 @@ class Setting:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What rows say of the setting."""
-        protocol: dict[str, Any] = {"protocol": "fedsgd", "batch_size": self.batch_size}
-        if self.protocol is not None or self.noise is not None:
-            protocol = protocol_facts(self.protocol or ProtocolConfig(), self.batch_size)
-        if self.protocol is not None:
-            protocol["epoch_prior"] = dict(self.options).get("epoch_prior")
+        """Columns of a row that describe the setting."""
+        prior = {} if self.protocol is None else {"epoch_prior": dict(self.options).get("epoch_prior")}
         return {
             "setting": self.name,
             "dataset": self.dataset,
             "target": self.network,
             "labels": self.labels,
-            **protocol,
+            **protocol_facts(self.protocol or ProtocolConfig(), self.batch_size),
+            **prior,
             **noise_facts(self.noise),
             "source": "training" if self.epoch else "initial",
             "epoch": self.epoch,
@@ -117,7 +109,7 @@ class Setting:
         )
 
     def observe(self, seed: int, index: int, data_folder: str | None) -> Observed:
-        """What client ``index`` sends, and the truth behind it."""
+        """Return the update of client ``index`` and the truth behind it."""
         if self.epoch:
             return federation_of(self.dataset, self.network, seed, data_folder).observe(self.epoch, index)
         spec = experiment_of(self.dataset, self.network, data_folder).spec
@@ -130,26 +122,30 @@ class Setting:
         return FreshClients(people, spec, seed, True, statistics, defense).observe(self.batch_size, index)
 
 
-def setting_of(cell: PaperCell, **changed: Any) -> Setting:
-    """The experiment whose result a cell with an attack prints; ``changed`` are further fields of the setting."""
+def setting_of(cell: PaperCell, options: Mapping[str, Any], **changed: Any) -> Setting:
+    """The experiment whose result a cell with an attack prints.
+
+    Args:
+        cell: the cell.
+        options: settings of the attack in addition to those that the cell states; the baseline has none.
+        changed: further fields of the setting.
+    """
     assert cell.dataset is not None and cell.attack is not None and cell.batch_size is not None
     # The baseline reads no labels: the paper prints one value under both settings.
-    labels = "true" if cell.attack == "random" else cell.labels or "true"
-    return Setting(
-        **{
-            "dataset": cell.dataset,
-            "network": cell.network or NETWORK,
-            "attack": cell.attack,
-            "options": options_of(AS_PUBLISHED if cell.attack == "random" else stated(cell)),
-            "labels": labels,
-            "batch_size": cell.batch_size,
-            **changed,
-        }
-    )
+    is_random = cell.attack == "random"
+    fields: dict[str, Any] = {
+        "dataset": cell.dataset,
+        "network": cell.network or NETWORK,
+        "attack": cell.attack,
+        "options": options_of(AS_PUBLISHED if is_random else {**stated(cell), **options}),
+        "labels": "true" if is_random else cell.labels or "true",
+        "batch_size": cell.batch_size,
+    }
+    return Setting(**fields | changed)
 
 
 def stated(cell: PaperCell) -> dict[str, Any]:
-    """The settings of an attack that a cell states."""
+    """Return the settings of an attack that a cell states."""
     return {name: value for name in ("restarts", "steps") if (value := getattr(cell, name)) is not None}
 
 
@@ -159,18 +155,8 @@ def options_of(options: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
 
 
 def noise_facts(scale: float | None) -> dict[str, Any]:
-    """What rows say of clients that add noise."""
+    """Return the columns of a row that describe clients' noise."""
     return {"defense": "none"} if scale is None else {"defense": GaussianNoise.name, "defense_strength": scale}
-
-
-def update_packs(units: Sequence[Unit], folder: Path, device: torch.device) -> list[UpdatePack]:
-    """Units in packs, as in every campaign; of their cells nothing is kept."""
-    return [UpdatePack(members, "nothing") for members in plan_packs(units, device, find_sizes(units, device, folder))]
-
-
-def column(rows: Iterable[dict[str, Any]], setting: str, name: str, scale: float = 1.0) -> list[float]:
-    """The values of a column in the rows of a setting, without those that are not there."""
-    return [scale * row[name] for row in rows if row["setting"] == setting and row.get(name) is not None]
 
 
 def network_spec(name: str) -> tuple[str, dict[str, Any]]:

@@ -1,41 +1,67 @@
 """TabLeak's tables and figures of attacks on FedSGD gradients of fresh or training clients."""
 
 import math
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from scipy.stats import kendalltau
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
-from lightleak.experiments.campaign import UpdatePack
+from lightleak.experiments.campaign import update_packs
 from lightleak.experiments.clients import Federation
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import Unit
 from lightleak.metrics.summary import Summary
-from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Reproduction, Rows, Stage
-from lightleak.reproductions.tableak.attacked import (
-    BATCHES,
-    ROW_METRICS,
-    Setting,
-    column,
-    experiment_of,
-    options_of,
-    setting_of,
-    stated,
-    update_packs,
-)
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows
+from lightleak.reproductions.tableak.attacked import BATCHES, ROW_METRICS, Setting, experiment_of, setting_of
 
 FEDERATION_RESTARTS = 15  # ensemble of the published runs behind Tables 5 and 15
 GERMAN_ROWS = 16
 """Rows of a client of German Credit's federation, in the published code as here (see `Federation`)."""
 
 
-class GradientAttacks(Reproduction):
-    """Attacks on gradients, one setting after the other."""
+class UpdateAttacks(Reproduction):
+    """Attacks on the updates of clients, one setting after the other."""
+
+    columns = ROW_METRICS
+
+    @abstractmethod
+    def setting(self, cell: PaperCell) -> Setting:
+        """The experiment whose result a cell with an attack prints."""
+
+    def settings(self) -> list[Setting]:
+        """Each experiment once, in the order of the cells."""
+        return list(dict.fromkeys(self.setting(cell) for cell in self.cells if cell.attack is not None))
+
+    def units(self) -> list[Unit]:
+        """The attacks."""
+        return [
+            setting.unit(*one, self.selection.data_folder)
+            for setting in self.settings()
+            for one in self.repeated(BATCHES)
+        ]
+
+    def packs(self, folder: Path, device: torch.device) -> Sequence[Pack]:
+        """The attacks in packs; nothing is kept of their cells."""
+        return update_packs(self.units(), "nothing", folder, device)
+
+    def where(self, cell: PaperCell) -> Row:
+        """The rows of the cell's setting."""
+        return {"setting": self.setting(cell).name}
+
+
+class GradientAttacks(UpdateAttacks):
+    """Attacks on gradients of fresh clients, or of those of a small federation."""
+
+    def setting(self, cell: PaperCell) -> Setting:
+        """See `gradient_setting_of`."""
+        return gradient_setting_of(cell)
 
     def prepare(self) -> None:
         """Refuse more clients than there are, wrong settings of an attack, and a table that is missing."""
@@ -47,49 +73,21 @@ class GradientAttacks(Reproduction):
         for dataset, network in dict.fromkeys((setting.dataset, setting.network) for setting in settings):
             experiment_of(dataset, network, self.selection.data_folder)
 
-    def settings(self) -> Sequence[Setting]:
-        """Each experiment once, in the order of the cells."""
-        return list(dict.fromkeys(gradient_setting_of(cell) for cell in self.cells))
-
-    def units(self) -> list[Unit]:
-        """The attacks."""
-        return [
-            setting.unit(seed, index, self.selection.data_folder)
-            for setting in self.settings()
-            for seed in self.selection.seeds
-            for index in range(self.selection.batches or BATCHES)
-        ]
-
-    def stages(self) -> Sequence[Stage]:
-        """All attacks at once."""
-        return [Stage(self.packs)]
-
-    def packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
-        """The attacks in packs."""
-        return update_packs(self.units(), folder, device)
-
-    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        """A column of the rows of the cell's setting."""
-        scale = 100.0 if cell.unit == "percent" else 1.0
-        return column(rows, gradient_setting_of(cell).name, ROW_METRICS[cell.metric], scale)
-
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """Mean over batches; a rank correlation is one number over all of them."""
         if cell.metric != "kendall_tau":
             return super().measured(cell, rows)
-        name, kind = gradient_setting_of(cell).name, cell.feature_kind or "categorical"
-        return rank_correlation([row for row in rows if row["setting"] == name], kind)
+        return rank_correlation(self.behind(cell, rows), cell.feature_kind or "categorical")
 
-    def notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """Where a run departs from the paper or from our defaults, and why; only what concerns these cells."""
-        concerned = {
+        return {
             "network": True,
             "statistics": True,
             "random": any(cell.attack == "random" for cell in self.cells),
             "gradinversion": any(cell.attack == "gradinversion" for cell in self.cells),
             "training_epochs": any(cell.training_epochs for cell in self.cells),
         }
-        return [*super().notes(rows), *(note("tableak", topic) for topic, applies in concerned.items() if applies)]
 
 
 def rank_correlation(rows: Rows, kind: str) -> Summary:
@@ -101,13 +99,8 @@ def rank_correlation(rows: Rows, kind: str) -> Summary:
 
 
 def gradient_setting_of(cell: PaperCell) -> Setting:
-    """The experiment whose result the cell prints."""
-    setting = setting_of(cell, epoch=cell.training_epochs or 0)
-    if setting.epoch and cell.dataset == "german":
-        setting = replace(setting, batch_size=GERMAN_ROWS)
-    if cell.attack == "random":
-        return setting
-    options = stated(cell)
+    """The experiment whose result a cell about a gradient prints."""
+    options: dict[str, Any] = {}
     if cell.labels == "restored":
         options["labels"] = "geng"
     if cell.pooling is not None:
@@ -116,4 +109,5 @@ def gradient_setting_of(cell: PaperCell) -> Setting:
         options["numerical"] = "none"
     if cell.training_epochs is not None and cell.attack == "tableak":
         options["restarts"] = FEDERATION_RESTARTS
-    return replace(setting, options=options_of(options))
+    setting = setting_of(cell, options, epoch=cell.training_epochs or 0)
+    return replace(setting, batch_size=GERMAN_ROWS) if setting.epoch and cell.dataset == "german" else setting

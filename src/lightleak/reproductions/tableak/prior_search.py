@@ -13,21 +13,15 @@ from typing import Any
 import torch
 
 from lightleak.core.seeds import derive_seed
-from lightleak.experiments.campaign import UpdatePack, finished_rows
+from lightleak.experiments.campaign import UpdatePack, finished_rows, update_packs
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.experiments.unit import Unit, write_whole
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Reproduction, Rows, Stage
+from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import check_settings
-from lightleak.reproductions.tableak.attacked import (
-    ROW_METRICS,
-    Setting,
-    column,
-    options_of,
-    setting_of,
-    update_packs,
-)
+from lightleak.reproductions.tableak.attacked import Setting, options_of, setting_of
+from lightleak.reproductions.tableak.fedsgd import UpdateAttacks
 
 CLIENTS = 5
 """Clients per cell by default; the paper has 50."""
@@ -41,7 +35,7 @@ SEARCH_FILE = "validation.json"
 Weights = Mapping[Setting, float | None]
 
 
-class PriorSearch(Reproduction):
+class PriorSearch(UpdateAttacks):
     """Attacks on FedAvg clients with the weight that the search chose for each setting."""
 
     def choose(self) -> list[PaperCell]:
@@ -49,24 +43,24 @@ class PriorSearch(Reproduction):
         check_settings(self.table.cells, self.selection)
         return super().choose()
 
-    def settings(self) -> list[Setting]:
-        """Each experiment once, without a weight."""
-        return list(dict.fromkeys(local_setting_of(cell) for cell in self.cells))
+    def setting(self, cell: PaperCell) -> Setting:
+        """See `local_setting_of`."""
+        return local_setting_of(cell)
 
     def stages(self) -> Sequence[Stage]:
         """The search, then the reported attacks, whose plan reads what the search found."""
-        return [Stage(self.search_packs, "attacks on validation clients", reported=False), Stage(self.reported_packs)]
+        return [Stage(self.search, "attacks on validation clients", reported=False), Stage(self.packs)]
 
-    def search_packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
-        """The search in packs."""
-        return update_packs(self.search_units(), folder, device)
+    def search(self, folder: Path, device: torch.device) -> list[UpdatePack]:
+        """The attacks of the search in packs."""
+        return update_packs(self.search_units(), "nothing", folder, device)
 
-    def reported_packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
+    def packs(self, folder: Path, device: torch.device) -> list[UpdatePack]:
         """The reported attacks in packs."""
-        return update_packs(self.reported_units(self.weights(folder)), folder, device)
+        return update_packs(self.reported_units(self.weights(folder)), "nothing", folder, device)
 
     def search_units(self) -> list[Unit]:
-        """Every weight on one client per cell and attack, from a stream of clients that none is reported of."""
+        """Return attacks with every weight on one validation client per cell; none of these clients is reported."""
         most = self.selection.search_restarts or VALIDATION_RESTARTS
         seed = derive_seed(self.selection.seeds[0], "validation")
         return [
@@ -81,16 +75,15 @@ class PriorSearch(Reproduction):
         return [
             weighted(setting, weight).unit(seed, index, self.selection.data_folder)
             for setting, weight in weights.items()
-            for seed in self.selection.seeds
-            for index in range(self.selection.batches or CLIENTS)
+            for seed, index in self.repeated(CLIENTS)
         ]
 
     def weights(self, folder: Path) -> Weights:
-        """The weight of every setting by what is found of the search; 0 where nothing is."""
+        """Return the weight of every setting by the finished part of the search; 0 without any."""
         return chosen_weights(self.settings(), finished_rows(self.search_units(), folder))
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Every run of the search in short, with whether its weight was chosen."""
+        """Write a summary of the search, with the chosen weights."""
         search = finished_rows(self.search_units(), folder)
         self.chosen = chosen_weights(self.settings(), search)
         chosen = {_coordinates(setting): weight for setting, weight in self.chosen.items()}
@@ -105,25 +98,30 @@ class PriorSearch(Reproduction):
         ]
         write_whole(folder / SEARCH_FILE, json.dumps(record, indent=1))
 
-    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        """A column of the rows of the cell's setting, in percent."""
-        setting = local_setting_of(cell)
-        return column(rows, weighted(setting, self.chosen[setting]).name, ROW_METRICS[cell.metric], 100.0)
+    def where(self, cell: PaperCell) -> Row:
+        """The rows of the cell's setting with its weight."""
+        setting = self.setting(cell)
+        return {"setting": weighted(setting, self.chosen[setting]).name}
 
-    def notes(self, rows: Rows) -> list[str]:
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
         """How clients and weights were chosen."""
         restarts = self.selection.search_restarts or VALIDATION_RESTARTS
-        notes = [note("tableak", "clients", clients=self.selection.batches or CLIENTS), note("tableak", "all_rows")]
-        searched = [setting for setting in self.chosen if has_prior(setting)]
-        if searched:
-            weights = ", ".join(map(str, PRIOR_WEIGHTS))
-            notes.append(note("tableak", "prior_search", weights=weights, restarts=restarts, file=SEARCH_FILE))
-        for attack in dict.fromkeys(setting.attack for setting in searched):
-            chosen = ", ".join(f"{_local(s)}: {self.chosen[s]:g}" for s in searched if s.attack == attack)
-            notes.append(note("tableak", "prior_chosen", attack=attack, chosen=chosen))
-        if any(setting.attack == "random" for setting in self.chosen):
-            notes.append(note("tableak", "random_per_client"))
-        return notes
+        searched = any(map(has_prior, self.chosen))
+        search = {"weights": ", ".join(map(str, PRIOR_WEIGHTS)), "restarts": restarts, "file": SEARCH_FILE}
+        return {
+            "clients": {"clients": self.selection.batches or CLIENTS},
+            "all_rows": True,
+            "prior_search": search if searched else False,
+            "random_per_client": any(setting.attack == "random" for setting in self.chosen),
+        }
+
+    def notes(self, rows: Rows) -> list[str]:
+        """Also the chosen weights, by attack."""
+        by_attack: dict[str, list[str]] = {}
+        for setting in filter(has_prior, self.chosen):
+            by_attack.setdefault(setting.attack, []).append(f"{_local(setting)}: {self.chosen[setting]:g}")
+        chosen = (note("tableak", "prior_chosen", attack=name, chosen=", ".join(of)) for name, of in by_attack.items())
+        return [*super().notes(rows), *chosen]
 
 
 def local_setting_of(cell: PaperCell) -> Setting:
@@ -139,11 +137,11 @@ def local_setting_of(cell: PaperCell) -> Setting:
         reshuffle=False,
         label_order="batches",
     )
-    return setting_of(cell, labels="true", protocol=protocol)
+    return setting_of(cell, {}, labels="true", protocol=protocol)
 
 
 def has_prior(setting: Setting) -> bool:
-    """Whether there are several epochs to hold together; the baseline has none."""
+    """Return whether there are several epochs for a prior to tie together; the baseline has none."""
     return setting.protocol is not None and setting.protocol.local_epochs > 1 and setting.attack != "random"
 
 

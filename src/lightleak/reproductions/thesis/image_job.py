@@ -31,7 +31,7 @@ from lightleak.experiments.unit import without_nan, write_whole
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
 from lightleak.report.sections.pictures import picture_row
-from lightleak.reproductions.reproduction import Report, Work
+from lightleak.reproductions.reproduction import Place, Work
 from lightleak.reproductions.thesis.image_models import image_model_scores, load_image_model
 from lightleak.reproductions.thesis.image_study import ImageStudy
 from lightleak.targets.image_resnet import ImageResNet
@@ -73,9 +73,9 @@ class ImageAttack:
         """Iterations of the generator."""
         return 1.0 if self.attack == "public_pseudo_labelled" else float(self.study.attack.gan.iterations)
 
-    def run(self, folder: Path, device: torch.device, report: Report) -> Iterator[dict[str, Any]]:
-        """Fit, make, judge: a row for every search; the entries for the report and the pictures are kept."""
-        task = self.study.task(self.seed)
+    def run(self, at: Place) -> Iterator[dict[str, Any]]:
+        """Fit the generator, make and judge images, and yield a row for every search."""
+        task, folder, device = self.study.task(self.seed), at.folder, at.device
         target = load_image_model(self.study, self.network, self.seed, folder).to(device)
         judge = ImageJudge(load_image_model(self.study, self.study.evaluation, self.seed, folder).to(device), task)
         config, seed = self._config(), derive_seed(self.seed, self.attack, self.network)
@@ -84,8 +84,8 @@ class ImageAttack:
             chosen = pseudo_label(image_logits(target, task.public.pixels, device), config.pseudo_labels)
         else:
             place = folder / "generators" / f"{self.attack}-{self.network}-s{self.seed}"
-            at = Workplace(device, place, lambda fraction: report(fraction * self._cost))
-            fitted = invert_images(target, task.public.pixels, task.n_classes, config, seed, at)
+            workplace = Workplace(device, place, lambda fraction: at.report(fraction * self._cost))
+            fitted = invert_images(target, task.public.pixels, task.n_classes, config, seed, workplace)
             chosen = fitted.chosen
         labels = torch.tensor(chosen.classes).repeat_interleave(self.study.per_class)
         for search in ATTACKS[self.attack]:
@@ -229,7 +229,7 @@ def _bytes(pixels: Tensor) -> np.ndarray:
 def public_samples(
     target: ImageResNet, public: LabeledImages, chosen: PseudoLabels, labels: Tensor, seed: int, device: torch.device
 ) -> ImageSamples:
-    """Pseudo-labelled public images, drawn with replacement."""
+    """Pseudo-labeled public images, drawn with replacement."""
     began = time.perf_counter()
     u = torch.rand(len(labels), generator=generator(seed, "public images"), dtype=torch.float64)
     count = chosen.used[labels]

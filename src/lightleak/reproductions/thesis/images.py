@@ -14,13 +14,12 @@ import torch
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.unit import write_whole
 from lightleak.report.sections.pictures import FILE_NAME, pictures_json
-from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
 from lightleak.reproductions.thesis.image_job import ATTACKS, ImageAttack, ImageJudge
-from lightleak.reproductions.thesis.image_models import load_image_model, model_work
+from lightleak.reproductions.thesis.image_models import keep_untrained, load_image_model, model_work
 from lightleak.reproductions.thesis.image_study import ImageStudy, image_study
 
 SEARCHED = {
@@ -37,6 +36,8 @@ METRICS = {"attack_accuracy": "percent", "knn_distance": "squared_distance", "fr
 class ImageTargets(Reproduction):
     """Tables 5.1 and A.1: test accuracy of both targets."""
 
+    noun = "networks trained"
+
     def choose(self) -> list[PaperCell]:
         """All of CelebA's cells, whichever dataset is compared with them."""
         chosen = self.selection
@@ -49,11 +50,7 @@ class ImageTargets(Reproduction):
         """Networks of ours behind the cells."""
         return list(dict.fromkeys(self.study.networks[str(cell.network)] for cell in self.cells))
 
-    def stages(self) -> Sequence[Stage]:
-        """The trainings."""
-        return [Stage(self.models, "networks trained")]
-
-    def models(self, folder: Path, device: torch.device) -> list[Work]:
+    def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per network and seed."""
         return [model_work(self.study, seed, name) for name in self.networks for seed in self.selection.seeds]
 
@@ -62,24 +59,20 @@ class ImageTargets(Reproduction):
         network, _, seed = unit.removeprefix("model-").rpartition("-s")
         return {"dataset": self.study.dataset, "target": network, "seed": int(seed), **row}
 
-    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        """Accuracy of the cell's network in every seed, in percent."""
-        target = self.study.networks[str(cell.network)]
-        return [100.0 * row["test_accuracy"] for row in rows if row["target"] == target]
+    def where(self, cell: PaperCell) -> Row | None:
+        """The scores of the cell's network."""
+        return {"target": self.study.networks[str(cell.network)]}
 
-    def compare(self, rows: Rows) -> list[Compared]:
+    def is_comparable(self, cell: PaperCell) -> bool:
         """Distances in the features of two evaluation models are not compared, whatever the images."""
-        return [
-            replace(one, same_data=self.study.dataset == one.cell.dataset and one.cell.unit == "percent")
-            for one in super().compare(rows)
-        ]
+        return self.study.dataset == cell.dataset and cell.unit == "percent"
 
     def notes(self, rows: Rows) -> list[str]:
         """What was trained on what, and how well it knows its training images."""
         return [*_notes(self.study, "choice" in self.table.options), *self.own_notes(rows)]
 
     def own_notes(self, rows: Rows) -> list[str]:
-        """What else was found."""
+        """Notes of this table alone."""
         found = {name: fmean(row["train_accuracy"] for row in rows if row["target"] == name) for name in self.networks}
         accuracies = ", ".join(f"{name} {share:.1%}" for name, share in found.items())
         return [note("thesis", "trained", accuracies=accuracies)]
@@ -102,13 +95,19 @@ class ImageInversions(ImageTargets):
 
     @property
     def networks(self) -> list[str]:
-        """Also the one that judges, last."""
+        """See `ImageTargets.networks`; the network that judges is the last."""
         return [*super().networks, self.study.evaluation]
 
     def stages(self) -> Sequence[Stage]:
         """The trainings, then the attacks."""
-        trained = Stage(self.models, "networks trained", reported=False)
-        return [trained, Stage(self.attacks, "attacks on images")]
+        trained = Stage(super().packs, self.noun, reported=False)
+        return [trained, Stage(self.attacks, "attacks on images", rehearse=self.rehearse)]
+
+    def rehearse(self, folder: Path) -> None:
+        """Keep untrained networks, to time the attacks on them."""
+        for name in dict.fromkeys(self.networks):
+            for seed in self.selection.seeds:
+                keep_untrained(self.study, name, seed, folder)
 
     def attacks(self, folder: Path, device: torch.device) -> list[Work]:
         """One attack per seed, released network and name."""
@@ -122,15 +121,15 @@ class ImageInversions(ImageTargets):
         ]
 
     def row(self, row: Row, stage: Stage, unit: str) -> Row:
-        """The row as its attack left it."""
+        """Return the row unchanged."""
         return row
 
-    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
-        """Values of the rows behind a cell; none for what another paper printed."""
-        scale = 100.0 if cell.unit == "percent" else 1.0
-        place = (cell.attack, SEARCHED.get((str(cell.attack), cell.variant)), self.study.networks[str(cell.network)])
-        same = [row for row in rows if (row["attack"], row["latent_search"], row["target"]) == place]
-        return [scale * row[cell.metric] for row in same]
+    def where(self, cell: PaperCell) -> Row | None:
+        """The rows of the cell's search; None for what another paper printed."""
+        search = SEARCHED.get((str(cell.attack), cell.variant))
+        if search is None:
+            return None
+        return {"attack": cell.attack, "latent_search": search, **(super().where(cell) or {})}
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Entries and pictures for the report, and scores of held-out images for the notes."""
@@ -166,7 +165,7 @@ def _held_out(study: ImageStudy, seeds: Sequence[int], folder: Path, device: tor
 
 
 def _gather_pictures(rows: Rows, seed: int, folder: Path) -> None:
-    """The pictures of one seed, for the report."""
+    """Write the pictures of one seed for the report."""
     grids = []
     for row in rows:
         if row["seed"] == seed:

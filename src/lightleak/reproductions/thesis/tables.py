@@ -4,22 +4,19 @@ import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import Any
-
-import torch
+from typing import Any, ClassVar
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.campaign import Pack
 from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.kinds.released.world import prepare_world
+from lightleak.experiments.pack import Pack
 from lightleak.metrics.summary import Summary, summarize, summarize_by
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage
+from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of, scale
 from lightleak.reproductions.settings import selected
 from lightleak.reproductions.thesis.settings import THESIS, setting
 
@@ -29,8 +26,7 @@ SEARCH_SAMPLES = SamplesConfig(searches=("random", "softmax", "gradient", "tpe",
 class ReleasedAudits(Reproduction):
     """Audits of released models in one or several settings of the thesis, each in its own folder."""
 
-    per = "seed"  # evaluations of one training are no trainings
-    same_data = False
+    per = "seed"  # evaluations of one training are not trainings
 
     def choose(self) -> list[PaperCell]:
         """The selected cells; another dataset than the one there is, is refused."""
@@ -63,8 +59,8 @@ class ReleasedAudits(Reproduction):
         for name, config in self.audits.items():
             place = f"setting-{name}"
             found += [
-                Stage(partial(_models, config), "models trained", place, reported=False, config=config),
-                Stage(partial(_attacks, config), "evaluations of attacks", place),
+                Stage(plan_of(plan_models, config), "models trained", place, reported=False, config=config),
+                Stage(plan_of(plan_attacks, config), "evaluations of attacks", place, config=config),
             ]
         return found
 
@@ -73,22 +69,22 @@ class ReleasedAudits(Reproduction):
         return row if row["class"] == ALL else None
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """What the report reads; checkpoints of generators go."""
+        """Write the entries that the report reads and delete checkpoints of generators."""
         for name in self.audits:
             shutil.rmtree(folder / f"setting-{name}" / "generators", ignore_errors=True)
             gather_entries(folder / f"setting-{name}")
 
+    def is_comparable(self, cell: PaperCell) -> bool:
+        """Never: the thesis used another table."""
+        return False
+
+    def where(self, cell: PaperCell) -> Row:
+        """The rows of the published attack."""
+        return {"label": "plgmi"}
+
     def measured(self, cell: PaperCell, rows: Rows) -> Summary:
         """The mean over trainings; evaluations of one training are one measurement."""
-        return over_trainings(self.behind(cell, rows), self.metric(cell), 100 if cell.unit == "percent" else 1)
-
-    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
-        """The rows behind a cell."""
-        return [row for row in rows if row["label"] == "plgmi"]
-
-    def metric(self, cell: PaperCell) -> str:
-        """The column of a cell's metric."""
-        return cell.metric
+        return over_trainings(self.behind(cell, rows), self.column(cell), scale(cell))
 
     def notes(self, rows: Rows) -> list[str]:
         """What is the same for every run, the baselines, and how long generators were trained."""
@@ -112,7 +108,7 @@ class TargetQuality(ReleasedAudits):
     def stages(self) -> Sequence[Stage]:
         """The targets alone."""
         return [
-            Stage(partial(_targets, config), "models trained", f"setting-{name}", config=config)
+            Stage(plan_of(_targets, config), "models trained", f"setting-{name}", config=config)
             for name, config in self.audits.items()
         ]
 
@@ -120,9 +116,9 @@ class TargetQuality(ReleasedAudits):
         """The scores of a target, with its setting and seed."""
         return {"setting": stage.place.removeprefix("setting-"), "seed": int(unit.rpartition("-s")[2]), **row}
 
-    def measured(self, cell: PaperCell, rows: Rows) -> Summary:
-        """See `Reproduction.measured`."""
-        return summarize(100 * row[cell.metric] for row in rows if row["setting"] == cell.value)
+    def where(self, cell: PaperCell) -> Row:
+        """The scores in the cell's setting."""
+        return {"setting": cell.value}
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Nothing: no generator was trained."""
@@ -139,9 +135,9 @@ class AttackQuality(ReleasedAudits):
         """Every setting of a cell."""
         return {name: self.audit(name) for name in dict.fromkeys(str(cell.value) for cell in self.cells)}
 
-    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
-        """The rows of the cell's setting."""
-        return [row for row in super().behind(cell, rows) if row["setting"] == cell.value]
+    def where(self, cell: PaperCell) -> Row:
+        """The rows of the attack in the cell's setting."""
+        return {"label": "plgmi", "setting": cell.value}
 
     def baselines(self, rows: Rows) -> Iterator[str]:
         """Every attack and baseline of each setting."""
@@ -162,18 +158,17 @@ class AttackQuality(ReleasedAudits):
 class LatentSearches(ReleasedAudits):
     """Table 5.6: the latent searches in setting 2, from the same latent vectors."""
 
+    # The thesis's loss is that at z*, before a row is decoded.
+    columns: ClassVar[Mapping[str, str]] = {"inversion_loss": "inversion_loss_searched"}
+
     def make_audits(self) -> dict[str, ReleasedConfig]:
         """Setting 2 with all searches."""
         attacks: dict[str, dict[str, Any]] = {"plgmi": {}, "plgmi shared": {"attack": "plgmi", "bridge": "shared"}}
         return {"2": self.audit("2", attacks, SEARCH_SAMPLES)}
 
-    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
-        """The rows of the cell's search."""
-        return [row for row in super().behind(cell, rows) if row["latent_search"] == cell.variant]
-
-    def metric(self, cell: PaperCell) -> str:
-        """The thesis's loss is that at z*, before a row is decoded."""
-        return "inversion_loss_searched" if cell.metric == "inversion_loss" else cell.metric
+    def where(self, cell: PaperCell) -> Row:
+        """The rows of the attack with the cell's search."""
+        return {"label": "plgmi", "latent_search": cell.variant}
 
     def baselines(self, rows: Rows) -> Iterator[str]:
         """The same with the transform that both networks share."""
@@ -195,9 +190,9 @@ class InversionWeights(ReleasedAudits):
         attacks = {_alpha(cell): {"attack": "plgmi", "inversion_weight": cell.value} for cell in self.cells}
         return {"2": self.audit("2", attacks)}
 
-    def behind(self, cell: PaperCell, rows: Rows) -> Rows:
+    def where(self, cell: PaperCell) -> Row:
         """The rows of the cell's weight."""
-        return [row for row in rows if row["label"] == _alpha(cell)]
+        return {"label": _alpha(cell)}
 
 
 class ClosestRows(ReleasedAudits):
@@ -209,7 +204,7 @@ class ClosestRows(ReleasedAudits):
         return {"2": replace(config, seeds=config.seeds[:1])}
 
     def leave(self, rows: Rows, folder: Path) -> None:
-        """Also read the closest rows, by class."""
+        """See `ReleasedAudits.leave`; also read the closest rows by class."""
         super().leave(rows, folder)
         found = json.loads((folder / "setting-2" / "inversion.json").read_text())["entries"][0]["nearest"]
         self.nearest: Mapping[str, Any] = {pair["class"]: pair for pair in found}
@@ -237,13 +232,5 @@ def _alpha(cell: PaperCell) -> str:
     return f"alpha1 {cell.value:g}"
 
 
-def _models(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
-    return plan_models(config)
-
-
-def _attacks(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
-    return plan_attacks(config)
-
-
-def _targets(config: ReleasedConfig, folder: Path, device: torch.device) -> Sequence[Pack]:
+def _targets(config: ReleasedConfig) -> Sequence[Pack]:
     return [pack for pack in plan_models(config) if pack.role == "target"]

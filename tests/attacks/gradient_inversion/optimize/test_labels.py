@@ -109,8 +109,6 @@ def test_restoring_changes_nothing_and_takes_any_precision(
 
 def test_every_network_registers_the_layer_of_its_logits_last(encoder: TableEncoder) -> None:
     for name in filter(is_differentiable, NETWORKS.names()):
-        if name == "gandalf":
-            pytest.importorskip("pytorch_tabular")
         layout, options = encoder.layout, {}
         if name == "image_cnn":
             layout, options = EncodedLayout.of_numerical(64), {"shape": [1, 8, 8]}

@@ -95,7 +95,9 @@ def test_fedavg_takes_its_own_settings_of_training(small) -> None:
         ({"attacks": {}}, "at least one besides random"),
         ({"training__epochs": 0}, r"training.epochs must be at least 1"),
         ({"initial__batches": 0}, r"initial.batches must be at least 1"),
-        ({"initial__batch_size": 0}, r"initial.batch_size must be at least 1"),
+        ({"initial__batch_size": 0}, r"initial.batch_sizes must be at least 1"),
+        ({"initial__batch_sizes": [8, 32]}, r"initial.batch_sizes of a frontier must be one number, got \[8, 32\]"),
+        ({"seeds": [3, 4]}, r"seeds of a frontier are a number of trainings, or all from 0 on; got \[3, 4\]"),
         ({"seeds": 0}, "seeds must be at least 1"),
         ({"workers": -1}, "workers must be at least 0"),
         ({"defences": []}, "unknown setting 'defences'.*did you mean 'defenses'"),
@@ -109,3 +111,12 @@ def test_wrong_settings_are_refused(small, changed, message) -> None:
 def test_dp_sgd_is_refused_under_fedavg(small) -> None:
     with pytest.raises(UsageError, match="dp_sgd"):
         small(protocol={"name": "fedavg"}, training={}, defenses=[{"name": "dp_sgd", "strengths": [1.0]}])
+
+
+def test_one_shape_of_batch_sizes_and_seeds_and_the_old_name() -> None:
+    minimal = {"kind": "defense-frontier", "data": {"name": "synthetic"}}
+    given = {**minimal, "initial": {"batch_sizes": 8}, "seeds": [0, 1]}
+    config = FrontierConfig.parse(given)
+    assert config.initial.batch_sizes == (8,) and config.seeds == 2
+    old = FrontierConfig.parse({**minimal, "initial": {"batch_size": 8}, "seeds": 2})
+    assert old == config and FrontierConfig.parse(config.to_dict()) == config

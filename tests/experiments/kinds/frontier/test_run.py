@@ -2,7 +2,6 @@ import io
 import json
 import pickle
 import stat
-from functools import partial
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.kinds.frontier import training as training_module
 from lightleak.experiments.kinds.frontier.kind import check_frontier
-from lightleak.experiments.kinds.frontier.plan import attack_units, packs_of, plan_frontier, prepare_frontier
+from lightleak.experiments.kinds.frontier.plan import attack_units, frontier_packs, packs_of, prepare_frontier
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.kinds.frontier.training import TrainingJob
 from lightleak.experiments.offline import attack_captures
@@ -139,10 +138,10 @@ def test_the_run_folder_is_the_owners_and_its_report_is_the_frontiers(finished) 
 
 
 def test_neither_order_nor_process_changes_a_result(finished, small, tmp_path) -> None:
-    plan = pickle.loads(pickle.dumps(partial(plan_frontier, small(), tmp_path)))  # what a worker is given
+    packs = frontier_packs(small(), prepare_frontier(small()), tmp_path, CPU)
     (tmp_path / "units").mkdir()
-    for pack in reversed(plan(CPU)):
-        pack.run(tmp_path, CPU, lambda _: None)
+    for pack in reversed(packs):
+        pickle.loads(pickle.dumps(pack)).run(tmp_path, CPU, lambda _: None)
     ids = [row["unit"] for row in rows_of(finished)]
     assert comparable(results_of(ids, tmp_path)) == comparable(rows_of(finished))
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from lightleak.report.kinds.vertical_words import summary
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
@@ -15,7 +16,6 @@ from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalCon
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.run import run_audit
 from lightleak.report.kinds.vertical_groups import attacks, chosen, compare
-from lightleak.report.kinds.vertical_words import summary
 
 N_ROWS = 1200
 

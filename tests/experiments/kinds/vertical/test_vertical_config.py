@@ -16,18 +16,19 @@ def test_defaults_are_those_of_the_paper():
 
 
 def test_short_forms_are_written_out():
-    short = {"properties": "a=b", "adversaries": "C2", "attacks": ["aia"], "defenses": "none", "seeds": 3}
+    short = {"properties": "a=b", "adversaries": "C2", "attacks": ["aia"], "defenses": "none", "seeds": 2}
     config = VerticalConfig.parse(MINIMAL | short | {"attack_epochs": -1})
     assert config.properties == ("a=b",)
     assert config.adversaries == ("C2",)
     assert config.attacks == {"aia_raw_adjusted": {}, "aia": {}}
     assert config.defenses == {"none": {}}
-    assert config.seeds == (3,)
+    assert config.seeds == (0, 1)
     assert config.epochs_attacked == (19,)
 
 
 def test_one_seed_and_a_list_in_words():
     assert VerticalConfig.parse(MINIMAL, {"seed": 7}).seeds == (7,)
+    assert VerticalConfig.parse({**MINIMAL, "seed": 7, "seeds": 3}).seeds == (7, 8, 9)
     assert VerticalConfig.parse(MINIMAL, {"seeds": "0,1"}).seeds == (0, 1)
     assert VerticalConfig.parse(MINIMAL, {"properties": "a=b, c=d"}).properties == ("a=b", "c=d")
 
@@ -90,3 +91,12 @@ def test_refuses_and_names_the_place(changed, message):
 def test_shipped_configs_can_be_planned(name, pytestconfig):
     config = VerticalConfig.load(pytestconfig.rootpath / "configs" / f"{name}.yaml")
     assert len(plan_jobs(config)) > 0
+
+
+def test_an_entry_of_a_defense_has_the_same_shape_as_in_other_kinds() -> None:
+    flat = VerticalConfig.parse({**MINIMAL, "defenses": {"none": {}, "half": {"defense": "withdraw", "ratio": 0.5}}})
+    half = {"name": "withdraw", "options": {"ratio": 0.5}}
+    assert VerticalConfig.parse({**MINIMAL, "defenses": {"none": {}, "half": half}}) == flat
+    assert VerticalConfig.parse({**MINIMAL, "defenses": ["none", {**half, "label": "half"}]}) == flat
+    with pytest.raises(UsageError, match="defenses must have distinct names, got 'withdraw' twice"):
+        VerticalConfig.parse({**MINIMAL, "defenses": [half, half]})

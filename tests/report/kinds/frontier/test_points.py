@@ -227,10 +227,10 @@ def test_beaten_needs_a_paired_interval_that_excludes_0(one, other) -> None:
 def test_the_choice_is_the_most_accurate_of_those_that_halve(make_frontier) -> None:
     frontier = frontier_of(make_frontier())
     choice = frontier.choice
-    leaks, limit = choice.point.place[1], 0.5 * choice.none.place[1]
-    assert choice.halves and leaks <= limit
+    limit = 0.5 * frontier.none.place[1]
+    assert choice.place[1] <= limit and choice in frontier.halving
     halving = [one for one in frontier.measured if one.place[1] <= limit]
-    assert choice.point.accuracy.mean == max(one.accuracy.mean for one in halving)
+    assert choice.accuracy.mean == max(one.accuracy.mean for one in halving)
 
 
 @pytest.mark.parametrize(
@@ -244,8 +244,8 @@ def test_the_choice_is_the_most_accurate_of_those_that_halve(make_frontier) -> N
     ],
 )
 def test_a_defense_is_chosen_only_where_it_measurably_helps(make_frontier, changed, chosen: str) -> None:
-    choice = frontier_of(make_frontier(curves=("none", "quantization"), changed=changed)).choice
-    assert ("none" if choice is None else "halves" if choice.halves else "takes most") == chosen
+    frontier = frontier_of(make_frontier(curves=("none", "quantization"), changed=changed))
+    assert ("none" if frontier.choice is None else "halves" if frontier.halving else "takes most") == chosen
 
 
 def test_an_erratic_defense_does_not_hide_a_steady_one() -> None:
@@ -260,7 +260,7 @@ def test_an_erratic_defense_does_not_hide_a_steady_one() -> None:
         + rows("steady", (0.6, 0.61, 0.6), 0.83)
         + rows("erratic", (0.3, 0.95, 0.5), 0.835)
     )
-    assert frontier.choice.point.first.curve == "steady"
+    assert frontier.choice.first.curve == "steady"
 
 
 def test_a_folder_is_read_with_its_settings(make_frontier) -> None:

@@ -1,6 +1,10 @@
 """The summary of a defense frontier follows from the numbers, in plain words."""
 
 import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +13,10 @@ import pytest
 from lightleak.core.results import FrontierRow
 from lightleak.core.threat_model import Threat
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
-from lightleak.report.kinds.frontier_points import Frontier, compare
-from lightleak.report.kinds.frontier_summary import DOES, HOW_MUCH, most_often_right, shortlist, summary
-from lightleak.report.read import load_run
-from lightleak.report.sections.summary import MOST_LINES, Summary
+from lightleak.report.kinds.frontier import page, summary_section
+from lightleak.report.kinds.frontier_points import compare, most_often_right
+from lightleak.report.page import Table, fill
+from lightleak.report.read import Run, load_run
 
 JARGON = (
     "gradient", "epoch", "batch", "honest-but-curious", "baseline", "TabLeak", "prior", "seed", "threat model",
@@ -55,44 +59,51 @@ PRIVATE = rows(
 )
 
 
-def said(*found: list[FrontierRow]) -> Summary:
-    return summary(compare([row for some in found for row in some]))
+def text_of(html: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", html)).split())
 
 
-def words(found: Summary) -> str:
-    tiles = [f"{tile.value} {tile.label} {tile.detail}" for tile in found.tiles]
-    shown = [" ".join((cell.text, *cell.small)) for line in table_lines(found) for cell in line]
-    head = found.table.head if found.table else ()
-    questions = [part for pair in found.attacker for part in pair]
-    return " ".join(
-        [*found.sentences, *tiles, *found.terms, *found.defenses, *head, *shown, found.note, *questions, *found.notes]
+@dataclass(frozen=True)
+class Said:
+    """What the summary says: all of it, the values of its tiles, and its items on defenses."""
+
+    text: str
+    values: list[str]
+    defenses: list[str]
+
+
+def said(*found: Sequence[FrontierRow]) -> Said:
+    html = str(summary_section(compare([row for some in found for row in some])).blocks[0])
+    advice = html.partition("Does a defense help")[2].partition("Against whom?")[0]
+    return Said(
+        text_of(html),
+        re.findall(r"</dt><dd>([^<]*)</dd></div>", html),
+        [text_of(item) for item in re.findall(r"<li>(.*?)</li>", advice, re.S)],
     )
 
 
-def table_lines(found: Summary):
-    return [line.cells for line in found.table.groups[0].lines] if found.table else []
-
-
-def lines(found: Summary) -> list[tuple[str, str]]:
-    return [(cells[0].text, cells[0].small[0]) for cells in table_lines(found)]
-
-
-def values(found: Summary) -> list[str]:
-    return [tile.value for tile in found.tiles]
+def lines(*found: Sequence[FrontierRow]) -> dict[str, dict[str, str]]:
+    """Cells of the table by defense and heading."""
+    rows = tuple(row for some in found for row in some)
+    made = page([Run("r", Path("."), "defense-frontier", rows)], redact=False)
+    (section,) = (one for one in made.sections if one and one.id == "frontier")
+    (table,) = (block for block in section.blocks if isinstance(block, Table))
+    cells = [[" ".join((cell.text, *cell.small)) for cell in line.cells] for line in table.groups[0].lines]
+    return {first: dict(zip(table.head[1:], others, strict=True)) for first, *others in cells}
 
 
 def has(text: str, *facts: str) -> bool:
     return all(fact in text for fact in facts)
 
 
-def test_what_is_read_stands_next_to_what_guessing_gets() -> None:
+def test_what_is_read_is_compared_with_what_guessing_gets() -> None:
     found = said(NONE)
-    assert has(found.sentences[0], "32 records", " 80 of every 100", "77.4 to 82.6")
-    assert has(found.sentences[1], " 50:", "30.0 points", "27.4 to 32.6")
-    assert "4 messages" in found.sentences[2]
-    assert values(found) == ["80", "50"]
-    assert has(found.attacker[2][1], "such as a diagnosis", "the smallest and largest possible value")
-    assert len(found.defenses) == 1 and lines(found) == [("No defense", "")]
+    assert has(found.text, "32 records gets 80 of every 100", "77.4 to 82.6")
+    assert has(found.text, " 50: the message gives away 30.0 points (95% interval 27.4 to 32.6)")
+    assert "4 messages" in found.text
+    assert found.values == ["80", "50"]
+    assert has(found.text, "such as a diagnosis", "the smallest and largest possible value")
+    assert len(found.defenses) == 1 and list(lines(NONE)) == ["no defense"]
 
 
 def test_the_recommended_defense_comes_with_what_it_leaves_and_costs() -> None:
@@ -102,8 +113,8 @@ def test_the_recommended_defense_comes_with_what_it_leaves_and_costs() -> None:
     assert has(first, "60 of 100 values", "instead of 80", "change −20.0, 95% interval −21.3 to −18.7")
     assert has(first, "still 10.0 points more than seeing nothing (95% interval 8.7 to 11.3)")
     assert has(first, "The price", "83 of 100", "instead of 85", "change −2.0,")
-    assert values(found) == ["80", "50", "60", "−2.0"]
-    assert "after the fact" not in words(found)
+    assert found.values == ["80", "50", "60", "−2.0"]
+    assert "after the fact" not in found.text
 
 
 @pytest.mark.parametrize(
@@ -136,14 +147,19 @@ def test_rivals_of_the_recommended_defense_are_named() -> None:
     found = said(NONE, SIGN, rows("clipping", (0.605, 0.6, 0.6, 0.595), (0.821, 0.83, 0.838)))
     assert "Clipping is neither measurably less accurate" in found.defenses[1]
     apart = said(NONE, SIGN, rows("clipping", (0.5, 0.51, 0.49, 0.5), (0.7, 0.711, 0.719)))
-    assert "neither measurably" not in words(apart)
+    assert "neither measurably" not in apart.text
 
 
 def test_single_messages_and_trainings_show_nothing_for_certain() -> None:
     found = said(rows("none", OPEN[:1], GOOD[:1]) + guesses(1), rows("sign", (0.6,), (0.83,)))
-    text = words(found)
-    assert has(text, "(one message: no interval)", "(change −20.0, no interval)", "cannot tell any of this from chance")
-    assert "▼ −" not in text and "○ −20.0" in text
+    assert has(
+        found.text,
+        "(one message: no interval)",
+        "(change −20.0, no interval)",
+        "cannot separate any of this from chance",
+    )
+    table = lines(rows("none", OPEN[:1], GOOD[:1]) + guesses(1), rows("sign", (0.6,), (0.83,)))
+    assert table["Sign"]["Cells recovered"] == "60.0% ○ −20.0"
 
 
 @pytest.mark.parametrize(
@@ -156,57 +172,54 @@ def test_single_messages_and_trainings_show_nothing_for_certain() -> None:
     ],
 )
 def test_what_is_missing_is_said(results: list[FrontierRow], fact: str) -> None:
-    found = words(said(results))
+    found = said(results).text
     assert fact in found and "first to consider" not in found
 
 
 def test_nothing_to_take_away_and_nothing_taken_away() -> None:
     safe = said(rows("none", (0.5, 0.55, 0.48, 0.51), GOOD), guesses(4), SIGN)
-    assert "may be chance" in safe.sentences[1] and "no leakage was shown" in safe.defenses[0]
+    assert "so this may be chance" in safe.text and "no leakage was shown" in safe.defenses[0]
     below = said(rows("none", (0.4, 0.41, 0.4, 0.42), GOOD), guesses(4))
-    assert "helped no attack (difference −9.2" in below.sentences[1]
+    assert "helped no attack (difference −9.2" in below.text
     useless = said(NONE, rows("sign", OPEN, GOOD), rows("clipping", OPEN, GOOD))
-    assert "None of the 2 defenses" in useless.defenses[0] and values(useless) == ["80", "50"]
-    assert has(words(useless), "○ 0.0 (0.0 to 0.0)", "An interval without width")
+    assert "None of the 2 defenses" in useless.defenses[0] and useless.values == ["80", "50"]
+    assert "An interval without width" in useless.text
+    table = lines(NONE, rows("sign", OPEN, GOOD), rows("clipping", OPEN, GOOD))
+    assert table["Sign"]["Cells recovered"] == "80.0% 77.4 to 82.6 ○ 0.0 (0.0 to 0.0)"
 
 
-def test_the_table_contains_the_cheapest_the_most_protective_and_the_strongest_guarantee(make_frontier) -> None:
-    found = summary(compare(load_run(make_frontier()).of(FrontierRow)))
-    assert [(title, detail.split(";")[0]) for title, detail in lines(found)] == [
-        ("No defense", ""),
-        ("Gaussian noise 0.01", "named above"),
+def test_the_table_names_the_cheapest_the_most_protective_and_the_strongest_guarantee(make_frontier) -> None:
+    (frontier,) = compare(load_run(make_frontier()).of(FrontierRow))
+    assert [(point.name, why) for point, why in frontier.merits] == [
+        ("Gaussian noise 0.01", "first to consider"),
         ("Quantization 4", "costs least of those that help"),
         ("Gaussian noise 0.1", "gives least away"),
         ("DP-SGD 2", "the strongest guarantee"),
     ]
-    assert "rounded coarsely, to 4 binary digits" in words(found)
-    assert [cells[-1].text for cells in table_lines(found)] == ["none"] * 4 + ["1.02"]
+    table = lines(load_run(make_frontier()).of(FrontierRow))
+    assert table["DP-SGD noise multiplier 2"]["Epsilon, training"] == "1.02"
+    assert "the strongest guarantee" in table["DP-SGD noise multiplier 2"]["Pareto"]
+    assert "costs least of those that help" in table["Quantization bits 4"]["Pareto"]
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_other_defense_is_cheaper_or_more_protective_than_the_lines_say(make_frontier, seed: int) -> None:
+def test_no_other_defense_is_cheaper_or_more_protective_than_the_table_says(make_frontier, seed: int) -> None:
     (frontier,) = compare(load_run(make_frontier(seed=seed)).of(FrontierRow))
-    found = _lines(frontier)
-    assert len(found) <= MOST_LINES
-    least = found.get("gives least away", frontier.choice.point)
+    found = {why: point for point, why in frontier.merits}
+    least = found.get("gives least away", frontier.choice)
     assert all(point.place[1] >= least.place[1] for point in frontier.tried)
     strongest = found["the strongest guarantee"].granted("epsilon")
     assert all(point.granted("epsilon") >= strongest for point in frontier.guaranteed)
 
 
-def _lines(frontier: Frontier):
-    assert frontier.none is not None
-    return {why: point for point, why in shortlist(frontier, frontier.none, frontier.choice)}
-
-
 def test_a_guarantee_is_explained_by_how_often_a_bet_is_won() -> None:
     found = said(NONE, SIGN, PRIVATE)
     assert has(found.defenses[2], "50 times in 100", "DP-SGD 1 (epsilon 1) 73.1 times in 100", "gives no guarantee")
-    assert has(words(found), "1 in 100,000", "epsilon of one message")
-    assert found.table is not None and found.table.head[-1].startswith("Epsilon")
+    assert has(found.text, "1 in 100,000", "epsilon of one message")
+    assert lines(NONE, SIGN, PRIVATE)["Sign"]["Epsilon, training"] == "–"
     assert "gives epsilon 1, one message 4.38." in said(NONE, PRIVATE).defenses[-1]
     loose = rows("dp_sgd", (0.45, 0.46, 0.44, 0.45), (0.81, 0.82, 0.83), 0.1, epsilon=30.0, delta=1e-5)
-    assert "DP-SGD 0.1 (epsilon 30) nearly always" in words(said(NONE, loose))
+    assert "DP-SGD 0.1 (epsilon 30) nearly always" in said(NONE, loose).text
 
 
 def test_of_many_guarantees_the_weakest_and_the_strongest_are_explained() -> None:
@@ -221,8 +234,8 @@ def test_of_many_guarantees_the_weakest_and_the_strongest_are_explained() -> Non
 def test_without_a_guarantee_it_is_said() -> None:
     found = said(NONE, SIGN)
     assert "Nothing here is a guarantee" in found.defenses[-1]
-    assert found.table is not None and not any("psilon" in name for name in found.table.head)
-    assert "may fail" not in words(found)
+    assert not any("psilon" in name for name in lines(NONE, SIGN)["no defense"])
+    assert "may fail" not in found.text
 
 
 def test_a_bet_is_bounded_as_the_trade_off_of_randomized_response() -> None:
@@ -236,23 +249,34 @@ def test_a_bet_is_bounded_as_the_trade_off_of_randomized_response() -> None:
 
 def test_of_several_situations_the_one_with_most_points_is_summarized() -> None:
     found = said(NONE, SIGN, rows("none", OPEN, GOOD, setting=GERMAN) + guesses(4, GERMAN))
-    assert has(words(found), "one of 2 situations", "(adult, mlp)")
+    assert has(found.text, "one of 2 situations", "(adult, mlp)")
+
+
+OPTIONS = {
+    "gaussian_noise": "scale", "laplacian_noise": "scale", "random_pruning": "probability", "clipping": "max_norm",
+    "sign": None, "quantization": "bits", "gradient_compression": "keep", "dp_sgd": "noise_multiplier",
+}  # fmt: skip
 
 
 def test_every_defense_that_can_be_measured_is_explained() -> None:
-    known = {*UPDATE_DEFENSES.names(), *TRAINING_DEFENSES.names()} - {"none"}
-    assert known == set(DOES)
-    assert {name for name, _ in HOW_MUCH} == known - {"sign"}
+    assert {*UPDATE_DEFENSES.names(), *TRAINING_DEFENSES.names()} - {"none"} == set(OPTIONS)
+    for name, option in OPTIONS.items():
+        row = FrontierRow(attack="", defense=name, defense_option=option, defense_strength=option and 0.03)
+        found = fill("frontier", "described", row)
+        assert found.startswith("(") and ("0.03" in found or "3 in 100" in found) is bool(option)
+    assert "only the largest numbers of the message are sent, 1 in 100" in fill(
+        "frontier",
+        "described",
+        FrontierRow(attack="", defense="gradient_compression", defense_strength=0.01, defense_option="keep"),
+    )
 
 
 @pytest.mark.parametrize("protocol", ["fedsgd", "fedavg"])
 def test_it_is_free_of_jargon(make_frontier, protocol: str) -> None:
     folder: Path = make_frontier(extra={"protocol": protocol, "dataset": "adult", "target": "net"})
-    found = summary(compare(load_run(folder).of(FrontierRow)))
-    text = words(found).replace(found.sentences[-1], "")  # the budget names attacks
+    found = said(load_run(folder).of(FrontierRow)).text
+    text = re.sub(r"Attack budget: .*?\. ", "", found)  # the budget names attacks
     assert [word for word in JARGON if word.lower() in text.lower()] == []
-    assert text.index("“Seeing nothing” is") < text.index("More than seeing nothing, points")
-    assert text.index("A number, epsilon, says") < text.index("Epsilon: training")
 
 
 @pytest.mark.parametrize("level", [0.8, 0.45])
@@ -261,9 +285,9 @@ def test_nothing_is_concluded_from_less_than_the_published_budget(level: float) 
     cells = tuple(level + one for one in (0.0, 0.01, -0.01, 0.0))
     none, sign = rows("none", cells, GOOD, budget=weak), (0.5, 0.51, 0.49, 0.5)
     found = said(none, guesses(4), rows("sign", sign, GOOD, budget=weak))
-    assert "TabLeak, 100 steps in place of 1500" in found.sentences[-1]
+    assert "TabLeak, 100 steps in place of 1500" in found.text
     assert found.defenses[0].startswith("No conclusion")
-    assert "helped no attack" not in words(found) and "no leakage was shown" not in words(found)
+    assert "helped no attack" not in found.text and "no leakage was shown" not in found.text
     defended = rows("sign", sign, GOOD)
     assert said(none, guesses(4), defended).defenses[0].startswith("No conclusion")
     assert not said(rows("none", cells, GOOD), guesses(4), defended).defenses[0].startswith("No conclusion")

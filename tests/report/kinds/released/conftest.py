@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
+from markupsafe import Markup
 
 from lightleak.report.kinds.released import page
 from lightleak.report.page import Details, Section, Table
@@ -266,8 +267,12 @@ class Sections:
         return [block for block in self.blocks(name) if type(block) is kind]
 
     def words(self, name: str) -> str:
-        """Paragraphs of a section."""
-        return " ".join(str(block.text) for block in self.blocks(name) if hasattr(block, "text"))
+        """Paragraphs of a section, and the text of its templates."""
+        found = (
+            block.striptags() if isinstance(block, Markup) else getattr(block, "text", "")
+            for block in self.blocks(name)
+        )
+        return " ".join(" ".join(map(str, found)).split())
 
     def lines(self, name: str, label: str = "") -> dict[str, list[str]]:
         """Lines of the tables whose label begins so, by their first cell; smaller lines behind a bar."""

@@ -30,7 +30,7 @@ def test_a_full_run_shows_every_section(make_released, page_of) -> None:
         "What a diagnosis model gives away",
         "could make up records of its 20 groups",
         "by 4 of 4 measures; that the model gives away what its groups look like would take all 5",
-        "not measured: how the values of a group are spread",
+        "how the values of a group are spread (not measured)",
         "Taken for it by a second judge",
         "Condition learned",
         "Released model MLP 2048-1024-512-256",
@@ -41,7 +41,6 @@ def test_a_full_run_shows_every_section(make_released, page_of) -> None:
         "chance 5.0%",
         "PLG-MI · gradient search",
         "Generator without the model's loss",
-        "Gradient search lowered the inversion loss",
         "95% and above",
         "num_procedures (discrete)",
         "The closest pairs of the baselines: Public rows sorted by the model",
@@ -105,15 +104,23 @@ def test_numbers_on_the_page_are_those_of_the_rows(make_released, page_of) -> No
         assert line[6] == f"{statistics.fmean(by_class):.3f}".removeprefix("0")
         assert line[8] == "5"
     assert lines["Real private rows, held out"][1] == "40.1%"
-    search = next(row for row in page.rows if row and row[0] == "Attack accuracy, %")
-    for cell, name in zip(search[1:], ("gradient", "random"), strict=True):
-        values = [100 * row["attack_accuracy"] for row in of["plgmi", name]]
-        assert cell == f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
+    head = next(row for row in page.rows if row and row[0] == "Search")
+    found = {row[0]: dict(zip(head, row, strict=True)) for row in page.rows if len(row) == len(head)}
+    names = {"gradient": "gradient search", "random": "random z"}
+    for search, name in names.items():
+        values = [100 * row["attack_accuracy"] for row in of["plgmi", search]]
+        assert found[name]["Attack accuracy, %"] == f"{statistics.fmean(values):.1f} ± {statistics.stdev(values):.1f}"
     for title, name in (("of the rows", "inversion_loss"), ("at z*", "inversion_loss_searched")):
-        loss = next(row for row in page.rows if row and row[0] == f"Inversion loss {title}, nats")
         values = [row[name] for row in of["plgmi", "gradient"]]
-        assert loss[1] == f"{statistics.fmean(values):.2f} ± {statistics.stdev(values):.2f}"
-    assert loss[2] == "–"  # nothing was searched
+        shown_loss = f"{statistics.fmean(values):.2f} ± {statistics.stdev(values):.2f}"
+        assert found["gradient search"][f"Inversion loss {title}, nats"] == shown_loss
+    assert found["random z"]["Inversion loss at z*, nats"] == "–"  # nothing was searched
+    pairs = zip(of["plgmi", "gradient"], of["plgmi", "random"], strict=True)
+    change, low, high = interval([one["attack_accuracy"] - other["attack_accuracy"] for one, other in pairs])
+    ends = " to ".join(f"{100 * end:.1f}".replace("-", "−") for end in (low, high))
+    changed = found["gradient search"]["Change, points (95% interval)"]
+    assert changed == f"{100 * change:+.1f} ({ends})".replace("-", "−")
+    assert found["random z"]["Change, points (95% interval)"] == "–"
 
 
 def _key(row: dict[str, Any]) -> tuple[str, str]:

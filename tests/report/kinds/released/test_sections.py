@@ -60,7 +60,7 @@ def test_measures_stand_beside_those_of_public_rows(sections_of) -> None:
     over |= {"condition_accuracy": 0.5, "public_condition_accuracy": 0.6}
     made = [*rows("plgmi", 0.8, 0.8, **over), *rows("public_pseudo_labelled", 0.6, **over), *rows("public_random", 0.1)]
     made[1] |= {"over_public_attack_accuracy": 0.22, "over_public_distinct_nearest_rows": 0.12}
-    lines = sections_of(made).lines("attacks", "Attacks beside public rows")
+    lines = sections_of(made).lines("attacks", "Attacks compared with public rows")
     assert list(lines) == ["PLG-MI"]  # the public rows themselves are not compared, nor what has no figures of them
     accuracy, _, shapes, rows_, _, condition = lines["PLG-MI"]
     assert accuracy == "80.0%| of 60.0%| +21.0 (8.3 to 33.7)"
@@ -74,52 +74,58 @@ def searched(name: str, shift: float, loss: float, **fields: Any) -> list[dict[s
     return rows("plgmi", *values, latent_search=name, inversion_loss=loss, **fields)
 
 
-@pytest.mark.parametrize(
-    ("shift", "loss", "words"),
-    [
-        (0.05, 6.84, "lowered the inversion loss (13.05 to 6.84) and raised attack accuracy by 5.0 p"),
-        (-0.05, 6.84, "lowered the inversion loss (13.05 to 6.84) and lowered attack accuracy by 5.0"),
-        (0.0, 13.051, "left the inversion loss at 13.05 and did not measurably change attack accuracy"),
-        (0.0, 14.0, "did not lower the inversion loss (13.05 to 14.00) and did not measurably change"),
-    ],
-)
-def test_searches_are_compared_training_by_training(sections_of, shift: float, loss: float, words: str) -> None:
-    found = sections_of([*searched("random", 0.0, 13.05), *searched("gradient", shift, loss)])
+def searches(found: Any) -> dict[str, dict[str, str]]:
+    """Cells by search and heading."""
     (table,) = found.of("searches", Table)
-    lines = found.lines("searches")
-    assert words in found.words("searches")
-    assert table.head[1:] == ("gradient search", "random\u00a0z")
-    assert lines["Inversion loss of the rows, nats"] == [f"{loss:.2f} ± 0.00", "13.05 ± 0.00"]
-    assert lines["Attack accuracy, %"][1] == "64.7 ± 5.0"
-    assert not {"Inversion loss at z*, nats", "Column shapes, %"} & set(lines)  # not measured
+    lines = [line for group in table.groups for line in group.lines]
+    return {
+        str(line.cells[0].text): dict(zip(table.head[1:], (cell.text for cell in line.cells[1:]), strict=True))
+        for line in lines
+    }
+
+
+CHANGE, LOSS = "Change, points (95% interval)", "Inversion loss of the rows, nats"
+
+
+@pytest.mark.parametrize(
+    ("shift", "loss", "change"), [(0.05, 6.84, "+5.0 ("), (-0.05, 6.84, "−5.0 ("), (0.0, 14.0, "0.0 (−")]
+)
+def test_searches_are_compared_training_by_training(sections_of, shift: float, loss: float, change: str) -> None:
+    found = searches(sections_of([*searched("random", 0.0, 13.05), *searched("gradient", shift, loss)]))
+    assert list(found) == ["gradient search", "random\u00a0z"]
+    made, plain = found.values()
+    assert (made[LOSS], plain[LOSS]) == (f"{loss:.2f} ± 0.00", "13.05 ± 0.00")
+    assert plain["Attack accuracy, %"] == "64.7 ± 5.0"
+    assert made[CHANGE].startswith(change) and plain[CHANGE] == "–"
+    assert not {"Inversion loss at z*, nats", "Column shapes, %"} & set(plain)  # not measured
 
 
 def test_a_small_loss_keeps_its_digits(sections_of) -> None:
     found = sections_of([*searched("random", 0.0, 13.05), *searched("gradient", 0.0, 0.0000123)])
-    assert found.lines("searches")["Inversion loss of the rows, nats"][0] == "1.2e−05"
+    assert searches(found)["gradient search"][LOSS] == "1.2e−05"
 
 
 def test_changes_are_measured_from_where_the_searches_start(sections_of) -> None:
     made = [*searched("random", 0.0, 13.0), *searched("softmax", 0.1, 10.0), *searched("tpe", 0.15, 9.0, samples=40)]
-    found = sections_of(made)
-    (table,) = found.of("searches", Table)
-    assert table.head[1:] == ("Bayesian search (TPE)", "random\u00a0z", "random\u00a0z, likeliest categories")
-    assert "(10.00 to 9.00) and raised attack accuracy by 5.0" in found.words("searches")
-    assert found.lines("searches")["Rows of each"] == ["40", "–", "–"]
+    found = searches(sections_of(made))
+    assert list(found) == ["Bayesian search (TPE)", "random\u00a0z", "random\u00a0z, likeliest categories"]
+    tpe, plain, start = found.values()
+    assert tpe[CHANGE].startswith("+5.0 (") and plain[CHANGE].startswith("−10.0 (") and start[CHANGE] == "–"
+    assert [one["Rows of each"] for one in found.values()] == ["40", "–", "–"]
 
 
-def test_there_is_a_table_for_each_attack_with_several_searches(sections_of) -> None:
+def test_the_searches_of_each_attack_are_compared_where_it_has_several(sections_of) -> None:
     assert "searches" not in sections_of([*searched("random", 0, 1), *rows("public_random", 0.1)]).by_id
     both = [
         *searched("random", 0, 1, bridge="exact"), *searched("gradient", 0, 1, bridge="exact"),
         *searched("random", 0, 1, bridge="shared"), *searched("gradient", 0, 1, bridge="shared"),
         *searched("odd", 0, 1, setting="3"), *searched("gradient", 0, 1, setting="3"),
     ]  # fmt: skip
-    tables = sections_of(both).of("searches", Table)
-    assert [table.head[0] for table in tables] == [
+    (table,) = sections_of(both).of("searches", Table)
+    assert [group.title for group in table.groups] == [
         "PLG-MI · exact bridge · setting 2", "PLG-MI · shared transform · setting 2", "PLG-MI · setting 3",
     ]  # fmt: skip
-    assert tables[-1].head[1:] == ("gradient search", "odd")
+    assert [line.cells[0].text for line in table.groups[-1].lines] == ["gradient search", "odd"]
 
 
 def test_classes_stand_beside_real_rows(sections_of) -> None:

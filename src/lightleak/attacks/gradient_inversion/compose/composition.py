@@ -171,7 +171,7 @@ class Course:
 
     @property
     def _encoder(self) -> TableEncoder:
-        return TableEncoder.from_state(self.update.encoder, self.update.encoder_tensors)
+        return TableEncoder.of(self.update)
 
     def _rescale(self, scale: float) -> None:
         """Undo what a client did to the size of its gradient, once a stage has found it out."""

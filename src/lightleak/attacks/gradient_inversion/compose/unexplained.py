@@ -38,7 +38,7 @@ def unexplained_share(update: ClientUpdate, reconstruction: Reconstruction, seed
         reconstruction: rows and labels of all of it.
         seed: of the orders.
     """
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+    encoder = TableEncoder.of(update)
     rows, labels = encoder.encode(reconstruction.rows).double(), reconstruction.labels.cpu()
     if update.kind == "gradient":
         return _distance(_gradient(update, rows, labels), update)
@@ -52,7 +52,7 @@ def misfit(update: ClientUpdate, reconstruction: Reconstruction, seed: int = 0) 
     therefore whitened over random rows of the schema, so that what distinguishes rows counts as much; of everything
     else it is `unexplained_share`. Arguments as there.
     """
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+    encoder = TableEncoder.of(update)
     affine = encoder.encoding != "quantile"
     if update.kind != "gradient" or relu_chain(client_network(update)) is None or not affine:
         return unexplained_share(update, reconstruction, seed)

@@ -65,7 +65,7 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
             raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
         require_fit(update, client_network(update))
         self.check_network(update)
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         if encoder.encoding == "quantile":
             raise UnsupportedError(f"{self.name} needs numbers encoded by an affine map, got the encoding 'quantile'")
         RowPrior.of(update, encoder, self.config.prior)
@@ -116,7 +116,7 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
 
     def _run(self, update: ClientUpdate, seed: int, device: torch.device, progress: Progress | None) -> Reconstruction:
         began = time.perf_counter()
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device)
+        encoder = TableEncoder.of(update, device)
         found = self.invert(update, encoder, seed, progress)
         synchronize(device)
         known = replace(self.threat_model, batch_statistics=True) if update.batch_statistics else self.threat_model

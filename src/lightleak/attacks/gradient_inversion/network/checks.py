@@ -53,7 +53,7 @@ def encoded_width(update: ClientUpdate) -> int:
     """
     if is_image_state(update.encoder):
         return ImageScale.from_state(update.encoder).width
-    return TableEncoder.from_state(update.encoder, update.encoder_tensors).width
+    return TableEncoder.of(update).width
 
 
 def require_batch_statistics(update: ClientUpdate, network: nn.Module) -> None:

@@ -119,7 +119,7 @@ class GradientInversion(RestartedInversion[InversionConfig]):
             assert update.labels is not None  # `check` refuses an update without labels
             return update.labels.cpu()
         draws = generator(seed, "labels")
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+        encoder = TableEncoder.of(update)
         if self.config.labels == "bias":
             dummy = plausible_rows(encoder, DUMMY_ROWS, draws)
         else:

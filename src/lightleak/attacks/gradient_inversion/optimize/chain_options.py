@@ -108,7 +108,7 @@ def random_rows(update: ClientUpdate, config: EngineConfig, device: torch.device
     They are the same for every seed of the attack: they stand for moments of rows, not for a choice. By their shares
     rare categories would hardly be drawn, and the moments say little of how such rows differ.
     """
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device)
+    encoder = TableEncoder.of(update, device)
     space = observed_domain(update, encoder, config)
     return space.rows.of(*space.draw(MOMENT_ROWS, generator(0, "random rows")))
 

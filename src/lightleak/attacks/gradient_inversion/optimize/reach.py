@@ -68,7 +68,7 @@ def require_reach(name: str, update: ClientUpdate, network: nn.Module) -> None:
     of_registry = type(network).__module__.startswith("lightleak.")
     if of_registry or is_image_state(update.encoder) or relu_chain(network) is not None:
         return
-    encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors)
+    encoder = TableEncoder.of(update)
     draws = generator(0, "reach")
     dtype, projected, rows, derivative = _tried(name, update, network, encoder, draws)
     kind = type(network).__name__

@@ -126,4 +126,4 @@ def similarity(encoder: TableEncoder, reference: Tensor, candidates: Tensor, tol
 
 def table_codec(update: ClientUpdate, device: torch.device) -> TableCodec:
     """The codec of an update on rows of a table."""
-    return TableCodec(TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device))
+    return TableCodec(TableEncoder.of(update, device))

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
+from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.config import (
@@ -16,7 +17,15 @@ from lightleak.experiments.config import (
 from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import MOST_SEEDS, RunConfig, at_least, at_most, write_out_labels
+from lightleak.experiments.settings import (
+    MOST_SEEDS,
+    EngineName,
+    RunConfig,
+    at_least,
+    note_once,
+    write_out_labels,
+    write_out_numbers,
+)
 
 BASELINE = "random"
 """What leakage is measured against; it is always run."""
@@ -37,21 +46,28 @@ USUAL_CURVES = (
 
 
 @dataclass(frozen=True)
-class AttackedConfig:
+class AttackedConfig(Section):
     """Fresh clients against the untrained network, the same under every defence.
 
     Attributes:
-        batch_size: rows per client.
+        batch_sizes: rows per client; one number.
         batches: clients.
     """
 
-    batch_size: int = 32
-    batches: int = 5
+    section = "initial"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("initial.batch_size", self.batch_size, 1)
-        at_least("initial.batches", self.batches, 1)
+    batch_sizes: tuple[int, ...] = bounded((32,), ge=1)
+    batches: int = bounded(5, ge=1)
+
+    def check(self) -> None:
+        """Require one batch size: leakage at several is several frontiers."""
+        if len(self.batch_sizes) != 1:
+            raise UsageError(f"initial.batch_sizes of a frontier must be one number, got {list(self.batch_sizes)}")
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per client."""
+        return self.batch_sizes[0]
 
 
 @dataclass(frozen=True)
@@ -68,12 +84,15 @@ class FrontierConfig(RunConfig):
         initial: the clients that are attacked.
         labels: whether the attacks are given the labels or restore them.
         label_method: how they are restored; the protocol's usual way where it is left out.
-        seeds: trainings of each point, over which intervals of accuracy are taken.
+        seeds: trainings of each point, over which intervals of accuracy are taken; ``[0, 1, 2]`` is the same as 3.
         kind: what is audited.
         title: heading of the report.
         seed: root seed.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
+        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
+        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
+        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
         redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
             checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
@@ -90,20 +109,20 @@ class FrontierConfig(RunConfig):
     initial: AttackedConfig = field(default_factory=AttackedConfig)
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
-    seeds: int = 5
+    seeds: int = bounded(5, ge=1, le=MOST_SEEDS)
     kind: Literal["defense-frontier"] = "defense-frontier"
     title: str = "What defences buy and what they cost"
     seed: int = 0
     device: str = "auto"
-    workers: int = 0
+    workers: int = bounded(0, ge=0)
+    engine: EngineName = "local"
+    ray_address: str | None = None
+    gpus_per_pack: float = 1.0
     redact: Redact = False
     raw_csv: bool = False
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range, or a defence that cannot be made."""
-        at_least("workers", self.workers, 0)
-        at_least("seeds", self.seeds, 1)
-        at_most("seeds", self.seeds, MOST_SEEDS)
+    def check(self) -> None:
+        """Refuse a defense that cannot be made, and a training without epochs."""
         if self.protocol.is_fedavg:
             at_least("protocol.rounds", self.protocol.rounds, 1)
         else:
@@ -142,7 +161,7 @@ class FrontierConfig(RunConfig):
             protocol=self.protocol,
             defense=DefenseConfig(point.name, dict(point.settings), point.acts_on),
             training=self._training,
-            initial=InitialConfig((self.initial.batch_size,), self.initial.batches),
+            initial=InitialConfig(self.initial.batch_sizes, self.initial.batches),
             attacks=self.attacks if BASELINE in self.attacks else {**self.attacks, BASELINE: {}},
             labels=self.labels,
             label_method=self.label_method,
@@ -165,6 +184,15 @@ class FrontierConfig(RunConfig):
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`; ``- sign`` is short for ``- {name: sign}``."""
         super().write_out(tree)
+        if isinstance(initial := tree.get("initial"), dict):
+            if "batch_size" in initial:
+                note_once("initial.batch_size", "initial.batch_sizes")
+                initial["batch_sizes"] = initial.pop("batch_size")
+            write_out_numbers(initial, "batch_sizes")
+        if isinstance(seeds := tree.get("seeds"), list):
+            if seeds != list(range(len(seeds))):
+                raise UsageError(f"seeds of a frontier are a number of trainings, or all from 0 on; got {seeds}")
+            tree["seeds"] = len(seeds)
         if isinstance(tree.get("defenses"), list):
             tree["defenses"] = [{"name": one} if isinstance(one, str) else one for one in tree["defenses"]]
         write_out_labels(tree, *tree.get("attacks", {}).values())

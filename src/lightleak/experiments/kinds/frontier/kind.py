@@ -10,16 +10,15 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
-from lightleak.experiments.experiment import target_name
+from lightleak.experiments.engine import Engine
+from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.frontier_file import write_frontier
 from lightleak.experiments.kinds.frontier.plan import (
-    SharedExperiment,
     attack_units,
     frontier_packs,
     packs_of,
-    plan_frontier,
     prepare_frontier,
 )
 from lightleak.experiments.kinds.frontier.points import Point
@@ -35,23 +34,22 @@ from lightleak.experiments.unit import kept_cells
 from lightleak.targets.trainer import quiet_lightning
 
 
-class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
+class FrontierKind(Kind[FrontierConfig, Experiment]):
     """What every defense buys and costs."""
 
     name = "defense-frontier"
     config = FrontierConfig
     keys = ("defense_label", "training")
 
-    def check(self, config: FrontierConfig, pass_over: bool = False) -> Checked[FrontierConfig, SharedExperiment]:
+    def check(self, config: FrontierConfig, pass_over: bool = False) -> Checked[FrontierConfig, Experiment]:
         """See `Kind.check`; every attack of a config is needed."""
         return Checked(config, check_frontier(config))
 
     def stages(
-        self, checked: Checked[FrontierConfig, SharedExperiment], folder: Path, device: torch.device, console: Console
+        self, checked: Checked[FrontierConfig, Experiment], folder: Path, engine: Engine, console: Console
     ) -> Iterator[Stage]:
         """See `Kind.stages`: every attack and every training, point by point."""
-        packs = frontier_packs(checked.config, checked.world, folder, device)
-        yield Stage(packs, "trainings and attacks", partial(plan_frontier, checked.config, folder))
+        yield Stage(frontier_packs(checked.config, checked.world, folder, engine.device), "trainings and attacks")
 
     def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
         """Refuse: captures say what leaked, but nothing of what a defense costs.
@@ -64,7 +62,7 @@ class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
             f"{root} use a config of kind: updates with attacks: [{', '.join(config.attacks)}]"
         )
 
-    def plan(self, checked: Checked[FrontierConfig, SharedExperiment], device: torch.device) -> RunPlan:
+    def plan(self, checked: Checked[FrontierConfig, Experiment], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
         return plan_run(checked.config, checked.world, device)
 
@@ -77,7 +75,7 @@ class FrontierKind(Kind[FrontierConfig, SharedExperiment]):
         write_frontier(folder, rows)
 
 
-def check_frontier(config: FrontierConfig) -> SharedExperiment:
+def check_frontier(config: FrontierConfig) -> Experiment:
     """Try everything that could fail in the middle of a run, at every point, and return what was made for it.
 
     Raises:
@@ -95,7 +93,7 @@ def check_frontier(config: FrontierConfig) -> SharedExperiment:
     return experiment
 
 
-def plan_run(config: FrontierConfig, experiment: SharedExperiment, device: torch.device) -> RunPlan:
+def plan_run(config: FrontierConfig, experiment: Experiment, device: torch.device) -> RunPlan:
     """See `lightleak.experiments.kind.Kind.plan`."""
     packs = packs_of(config, experiment, device)
     trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
@@ -113,7 +111,7 @@ def plan_run(config: FrontierConfig, experiment: SharedExperiment, device: torch
     return RunPlan(list(lines.items()), partial(_probe, config, experiment, device))
 
 
-def _probe(config: FrontierConfig, experiment: SharedExperiment, device: torch.device, seconds: float) -> Probed:
+def _probe(config: FrontierConfig, experiment: Experiment, device: torch.device, seconds: float) -> Probed:
     """Attacks, and one training under each defense; its strength does not change what it takes."""
     units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
     found = estimate(packs_without_a_run(units, device), device, kept_cells(config.redact), seconds)

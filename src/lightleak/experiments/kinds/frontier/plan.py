@@ -3,49 +3,30 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.experiments.campaign import Pack, UpdatePack
-from lightleak.experiments.clients import Population
+from lightleak.experiments.campaign import UpdatePack
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import NO_DEFENSE
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.training import TrainingJob, common_facts
 from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.packing import find_sizes, plan_packs
 from lightleak.experiments.unit import Unit, kept_cells
 
 
-class SharedExperiment(Experiment):
-    """An experiment whose rows are encoded once for all points."""
-
-    @cached_property
-    def _population(self) -> Population:
-        return super().population()
-
-    def population(self) -> Population:
-        """See `Experiment.population`."""
-        return self._population
-
-
-def prepare_frontier(config: FrontierConfig) -> SharedExperiment:
+def prepare_frontier(config: FrontierConfig) -> Experiment:
     """Table, encoder and network; errors as for `prepare_experiment`."""
-    made = prepare_experiment(config.audit_at(Point()))
-    return SharedExperiment(made.table, made.encoder, made.marginals, made.spec)
-
-
-def plan_frontier(config: FrontierConfig, folder: Path, device: torch.device) -> list[Pack]:
-    """Every attack and every training, point by point: what a worker process is given."""
-    return frontier_packs(config, prepare_frontier(config), folder, device)
+    return prepare_experiment(config.audit_at(Point()))
 
 
 def frontier_packs(config: FrontierConfig, experiment: Experiment, folder: Path, device: torch.device) -> list[Pack]:
-    """As `plan_frontier`, of parts that are made already."""
+    """Return every attack and every training, point by point."""
     units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
     return packs_of(config, experiment, device, find_sizes(units, device, folder))
 

@@ -7,7 +7,7 @@ from lightleak.experiments.terminal import Column, Lines
 from lightleak.report.budget import budget
 from lightleak.report.format import DASH, percent, points
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.frontier_points import Frontier, Point, compare_raw, guarantee, short_name
+from lightleak.report.kinds.frontier_points import Frontier, Point, compare_raw, guarantee
 
 COLUMNS = (
     Column("", is_number=False),
@@ -35,7 +35,7 @@ def _cells(frontier: Frontier, point: Point) -> list[str]:
     standing, epsilon = frontier.standing(point), point.granted("epsilon")
     return [
         "*" if standing is not None and standing.is_best else "",
-        short_name(point),
+        point.name,
         DASH if epsilon is None else f"{guarantee(epsilon)} / {guarantee(point.granted('release_epsilon'))}",
         _with_half_width(point.accuracy),
         _with_half_width(point.cells),

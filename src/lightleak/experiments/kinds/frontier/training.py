@@ -12,6 +12,7 @@ import torch
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Point
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.row_facts import PRIVACY
 from lightleak.experiments.training import one_training, prepare_training
 from lightleak.experiments.unit import unit_file, without_nan, write_whole
@@ -25,7 +26,7 @@ COST_OF_A_STEP = 750.0
 
 
 @dataclass(frozen=True)
-class TrainingJob:
+class TrainingJob(Pack):
     """One training under one defence: a pack of one unit.
 
     Attributes:

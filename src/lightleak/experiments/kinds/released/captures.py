@@ -17,7 +17,7 @@ def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
     """
     seen = ReleasedModel.load(folder / "observation")
     try:
-        spec, encoder = NetworkSpec.from_dict(seen.network), TableEncoder.from_state(seen.encoder, seen.encoder_tensors)
+        spec, encoder = NetworkSpec.from_dict(seen.network), TableEncoder.of(seen)
         if spec.layout != encoder.layout:
             raise ObservationError("the columns of the network (layout) are not those of the encoder (schema)")
         encoder.schema.validate(seen.public, require_label=False)

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.data.encoder import Encoding
 from lightleak.data.task_config import TaskConfig
 from lightleak.experiments.config import TableSource, TargetConfig
 from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import RunConfig, at_least, write_out_names, write_out_seeds
+from lightleak.experiments.settings import EngineName, RunConfig, write_out_names, write_out_seeds
 from lightleak.targets.optimizers import OptimizerConfig
 
 SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
@@ -26,7 +26,7 @@ class ReleasedDataConfig(TableSource):
 
 
 @dataclass(frozen=True)
-class ReleasedTrainingConfig:
+class ReleasedTrainingConfig(Section):
     """How target and evaluation model are trained (thesis Sec. 4.4.2).
 
     Attributes:
@@ -38,23 +38,18 @@ class ReleasedTrainingConfig:
         trainer: further arguments of ``lightning.Trainer``.
     """
 
-    max_epochs: int = 150
-    batch_size: int = 256
-    patience: int = 3
-    min_delta: float = 0.001
+    section = "training"
+
+    max_epochs: int = bounded(150, ge=1)
+    batch_size: int = bounded(256, ge=1)
+    patience: int = bounded(3, ge=1)
+    min_delta: float = bounded(0.001, ge=0)
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig("adam", 0.001))
     trainer: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        for name in ("max_epochs", "batch_size", "patience"):
-            at_least(f"training.{name}", getattr(self, name), 1)
-        if not self.min_delta >= 0:
-            raise UsageError(f"training.min_delta must be at least 0, got {self.min_delta}")
-
 
 @dataclass(frozen=True)
-class SamplesConfig:
+class SamplesConfig(Section):
     """How often and how much is generated.
 
     Attributes:
@@ -66,19 +61,13 @@ class SamplesConfig:
             control at equal budget.
     """
 
-    evaluations: int = 5
-    per_class: int = 1000
-    searches: tuple[str, ...] = ("random",)
-    searched_per_class: int = 50
-    tpe_per_class: int = 2
+    section = "samples"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        for name in ("evaluations", "per_class", "searched_per_class", "tpe_per_class"):
-            at_least(f"samples.{name}", getattr(self, name), 1)
-        odd = sorted(set(self.searches) - set(SEARCHES))
-        if odd or not self.searches or len(set(self.searches)) < len(self.searches):
-            raise UsageError(f"samples.searches must be distinct, of {', '.join(SEARCHES)}; got {list(self.searches)}")
+    evaluations: int = bounded(5, ge=1)
+    per_class: int = bounded(1000, ge=1)
+    searches: tuple[str, ...] = one_of(("random",), SEARCHES, distinct=True, some=True)
+    searched_per_class: int = bounded(50, ge=1)
+    tpe_per_class: int = bounded(2, ge=1)
 
     def rows_per_class(self, search: str) -> int:
         """Rows of each class for one evaluation of a search."""
@@ -106,11 +95,15 @@ class ReleasedConfig(RunConfig):
         attacks: attacks and the settings to change. A name that is no attack's needs the setting ``attack``.
         samples: what is generated.
         setting: name of the setting in results, such as the ID in thesis Table 4.3.
-        seeds: root seeds; every one is another split, other models and other attacks.
+        seeds: root seeds; every one is another split, other models and other attacks. ``seeds: 5`` is short for five
+            seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``.
         kind: what is audited.
         title: heading of the report.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks at once on a CPU; 0 takes one per core.
+        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
+        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
+        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
         keep_captures: keep the released model and the public rows, for ``lightleak attack``.
         redact: leave rows out of files and report, and keep no captures and no networks; ``all`` is the same here.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
@@ -129,27 +122,22 @@ class ReleasedConfig(RunConfig):
     target: TargetConfig = field(default_factory=lambda: USUAL["target"])
     evaluation_model: TargetConfig = field(default_factory=lambda: USUAL["evaluation_model"])
     training: ReleasedTrainingConfig = field(default_factory=ReleasedTrainingConfig)
-    attacks: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labelled": {}}
+    attacks: dict[str, dict[str, Any]] = bounded(
+        some=True, default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labelled": {}}
     )
     samples: SamplesConfig = field(default_factory=SamplesConfig)
     setting: str = "custom"
-    seeds: tuple[int, ...] = (0,)
+    seeds: tuple[int, ...] = bounded((0,), distinct=True, some=True)
     kind: Literal["released-model"] = "released-model"
     title: str = "What a released model gives away of its private classes"
     device: str = "auto"
-    workers: int = 0
+    workers: int = bounded(0, ge=0)
+    engine: EngineName = "local"
+    ray_address: str | None = None
+    gpus_per_pack: float = 1.0
     keep_captures: bool = True
     redact: Redact = False
     raw_csv: bool = False
-
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("workers", self.workers, 0)
-        for name in ("attacks", "seeds"):
-            chosen = tuple(getattr(self, name))
-            if not chosen or len(set(chosen)) < len(chosen):
-                raise UsageError(f"{name} must name at least one, and each once; got {list(chosen)}")
 
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:

@@ -1,7 +1,8 @@
 """The unit of work of a released-model audit: one attack is fitted, then evaluated several times with every search."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ from lightleak.experiments.kinds.released.captures import load_capture
 from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
-from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model
+from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, model_folder
 from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
 from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
 from lightleak.experiments.kinds.released.world import World, prepare_world
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
@@ -51,7 +53,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class AttackPack:
+class AttackPack(Pack):
     """One attack on one released model, trained by this audit or captured before.
 
     Attributes:
@@ -61,6 +63,7 @@ class AttackPack:
         capture: folder of a capture; None: the model of this seed in the run folder.
         name: of the capture, unique among those that are attacked.
         setting: name of the setting in results.
+        world: made already, for a machine without the table.
     """
 
     config: ReleasedConfig
@@ -69,6 +72,7 @@ class AttackPack:
     capture: Path | None = None
     name: str = ""
     setting: str = ""
+    world: World | None = None
 
     @property
     def ids(self) -> Sequence[str]:
@@ -97,6 +101,19 @@ class AttackPack:
         attacks = self.config.attacks | {self.label: options}
         return replace(self, config=replace(self.config, samples=samples, attacks=attacks))
 
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """See `Pack.inputs`: the capture, or the models of the seed and their scores."""
+        if self.capture is not None:
+            return {"capture": self.capture}
+        models = [ModelPack(self.config, self.seed, role) for role in ROLES]
+        scores = [unit_file(folder, id) for model in models for id in model.ids]
+        weights = [model_folder(folder, model.role, self.seed) for model in models]
+        return {str(path.relative_to(folder)): path for path in (*scores, *weights)}
+
+    def shipped(self) -> "AttackPack":
+        """See `Pack.shipped`."""
+        return self if self.capture else replace(self, world=prepare_world(self.config, self.seed))
+
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Fit, generate, score; keeps every evaluation as soon as it is finished, and none twice."""
         subject, attack = self._subject(folder), self.attack
@@ -118,6 +135,7 @@ class AttackPack:
                     rows = list(self._evaluate(fitted, subject, reference, facts, search, k, folder))
                     write_whole(file, json.dumps(without_nan(rows)))
                 report(1.0)
+        shutil.rmtree(place, ignore_errors=True)
 
     def _evaluate(
         self,
@@ -150,8 +168,8 @@ class AttackPack:
 
     def _subject(self, folder: Path) -> Subject:
         if self.capture is not None:
-            return Subject(*load_capture(self.capture))
-        world = prepare_world(self.config, self.seed)
+            return Subject(*load_capture(folder / "capture"))
+        world = self.world or prepare_world(self.config, self.seed)
         seen = observe(self.config, world, self.seed, folder)
         return Subject(seen, load_judge(folder, world, self.seed), task_facts(world.task))
 
@@ -207,12 +225,12 @@ def observe(config: ReleasedConfig, world: World, seed: int, folder: Path) -> Re
     )
 
 
-def plan_models(config: ReleasedConfig, device: torch.device | None = None) -> list[ModelPack]:
+def plan_models(config: ReleasedConfig) -> list[ModelPack]:
     """Every training, in a fixed order."""
     return [ModelPack(config, seed, role) for seed in config.seeds for role in ROLES]
 
 
-def plan_attacks(config: ReleasedConfig, device: torch.device | None = None) -> list[AttackPack]:
+def plan_attacks(config: ReleasedConfig) -> list[AttackPack]:
     """Every attack, in a fixed order.
 
     Raises:

@@ -12,12 +12,10 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from lightleak.attacks.model_inversion.tpe_search import import_optuna
 from lightleak.callbacks.capture_store import is_whole
-from lightleak.core.claims import Claims
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
-from lightleak.experiments.campaign import CLAIMS
+from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
@@ -49,20 +47,19 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
         return Checked(config, None)
 
     def stages(
-        self, checked: Checked[ReleasedConfig, None], folder: Path, device: torch.device, console: Console
+        self, checked: Checked[ReleasedConfig, None], folder: Path, engine: Engine, console: Console
     ) -> Iterator[Stage]:
         """See `Kind.stages`: all models, and then all attacks."""
         config = checked.config
         yield Stage(plan_models(config), "trainings", has_rows=False)
         if config.keep_captures and not config.redact:
-            with Claims(folder / CLAIMS).wait_for("observations"):
-                _keep_observations(config, folder)
-        yield from _attack(plan_attacks(config), folder)
+            _keep_observations(config, folder)
+        yield Stage(plan_attacks(config), "evaluations of attacks")
 
     def captured(self, config: ReleasedConfig, root: Path, pass_over: bool = False) -> Captured:
         """See `Kind.captured`."""
         packs = capture_packs(config, root)
-        return Captured(lambda folder, device: _attack(packs, folder))
+        return Captured(lambda folder, device: [Stage(packs, "evaluations of attacks")])
 
     def plan(self, checked: Checked[ReleasedConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
@@ -77,11 +74,6 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
         gather_entries(folder)
 
 
-def _attack(packs: Sequence[AttackPack], folder: Path) -> Iterator[Stage]:
-    yield Stage(packs, "evaluations of attacks")
-    shutil.rmtree(folder / "generators", ignore_errors=True)
-
-
 def check_released(config: ReleasedConfig) -> None:
     """Try what could fail in the middle of a run: networks, attacks, searches, the Trainer.
 
@@ -92,8 +84,6 @@ def check_released(config: ReleasedConfig) -> None:
     plan_attacks(config)
     check_trainer(config.training.trainer, config.device)
     _check_attacks(config)
-    if "tpe" in config.samples.searches:
-        import_optuna()  # before anything is trained
     world = prepare_world(config, config.seeds[0])
     for spec in (world.target, world.evaluation):
         build_network(spec, seed=0)  # refuses options it does not take

@@ -21,6 +21,7 @@ from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge, ModelScores, accuracy, logits_of
 from lightleak.experiments.kinds.released.world import World, prepare_world
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
@@ -35,18 +36,20 @@ ROLES: tuple[Role, ...] = ("target", "evaluation", "disjoint")
 
 
 @dataclass(frozen=True)
-class ModelPack:
+class ModelPack(Pack):
     """The training of one model, as a unit of a campaign.
 
     Attributes:
         config: the audit.
         seed: root seed.
         role: which of the models.
+        world: made already, for a machine without the table.
     """
 
     config: ReleasedConfig
     seed: int
     role: Role
+    world: World | None = None
 
     @property
     def ids(self) -> Sequence[str]:
@@ -62,9 +65,13 @@ class ModelPack:
         """The same training with at most so many epochs."""
         return replace(self, config=replace(self.config, training=replace(self.config.training, max_epochs=epochs)))
 
+    def shipped(self) -> "ModelPack":
+        """See `Pack.shipped`."""
+        return replace(self, world=prepare_world(self.config, self.seed))
+
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Train and keep the model."""
-        world = prepare_world(self.config, self.seed)
+        world = self.world or prepare_world(self.config, self.seed)
         place = model_folder(folder, self.role, self.seed)
         place.mkdir(parents=True, exist_ok=True)
         network, epochs, seconds = train_model(self, world, place, device, report)

@@ -11,11 +11,12 @@ from lightleak.data.inversion_task import InversionTask, make_inversion_task
 from lightleak.experiments.config import TargetConfig
 from lightleak.experiments.experiment import load_source
 from lightleak.experiments.kinds.released.config import ReleasedConfig
+from lightleak.experiments.pack import Shared
 from lightleak.targets import NETWORKS, NetworkSpec
 
 
 @dataclass(frozen=True)
-class World:
+class World(Shared):
     """The parts of an audit that do not depend on any attack.
 
     Attributes:

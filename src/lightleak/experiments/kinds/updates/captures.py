@@ -4,39 +4,34 @@ from pathlib import Path
 
 from lightleak.callbacks.capture_store import load_update
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
-from lightleak.experiments.unit import Observed
+from lightleak.experiments.observed import OBSERVATIONS, Observed, version_of
 from lightleak.protocols.recorded_aggregate import load_truth
 from lightleak.protocols.replay import require_replay
 
-_REPRODUCED: set[tuple[Path, tuple[tuple[str, int, int], ...]]] = set()
-"""Captures whose truth this process has checked, with the times and sizes of their files."""
+
+def recall_update(folder: Path) -> ClientUpdate:
+    """Return the observation of a capture, read once; errors as for `load_update`."""
+    return OBSERVATIONS.get(version_of(folder / "observation"), lambda: (load_update(folder), None))[0]
 
 
 def load_capture(folder: Path) -> Observed:
-    """Observation and, where it is stored with it, the truth of one capture; each is checked once by a process.
+    """Observation and, where it is stored with it, the truth of one capture; each is read and checked once.
 
     Raises:
         ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
             against a truth that is not the update's, no score means anything. Only what a defence has changed cannot
             be reproduced; it passes. Or a row lies beyond the bounds that the update states.
     """
-    update = load_update(folder)
     if not (folder / "truth").is_dir():
-        return update, None
+        return recall_update(folder), None
+    return OBSERVATIONS.get(version_of(folder), lambda: _checked(folder, recall_update(folder)))
+
+
+def _checked(folder: Path, update: ClientUpdate) -> Observed:
     truth = load_truth(folder / "truth")
-    files = ((file, file.stat()) for file in sorted(folder.rglob("*")) if file.is_file())
-    version = folder.resolve(), tuple((file.name, stat.st_mtime_ns, stat.st_size) for file, stat in files)
-    if version not in _REPRODUCED:
-        _check_truth(folder, update, truth)
-        _REPRODUCED.add(version)
-    return update, truth
-
-
-def _check_truth(folder: Path, update: ClientUpdate, truth: GroundTruth) -> None:
     if update.state != "noised":
         require_replay(update, truth)
     elif len(truth.inputs) != update.facts.n_rows:
@@ -45,9 +40,10 @@ def _check_truth(folder: Path, update: ClientUpdate, truth: GroundTruth) -> None
         )
     if not is_image_state(update.encoder):
         try:  # decoding clamps: a score against a row beyond the bounds would be that of another row
-            TableEncoder.from_state(update.encoder, update.encoder_tensors).require_within_bounds(truth.inputs)
+            TableEncoder.of(update).require_within_bounds(truth.inputs)
         except UsageError as error:
             raise ObservationError(f"{folder}: {error}") from error
+    return update, truth
 
 
 def load_own_capture(folder: Path) -> Observed:

@@ -73,6 +73,7 @@ def run_updates(
     known: Mapping[str, Mapping[int, Reconstruction]] | None = None,
     pass_over: bool = False,
     left_out: Mapping[str, str] | None = None,
+    is_replayed: bool = False,
 ) -> dict[str, Any]:
     """Run the config's attacks on updates in memory and write a run folder, the updates themselves included.
 
@@ -85,6 +86,7 @@ def run_updates(
         known: by attack and number of the update, what it has found already with these settings.
         pass_over: run the attacks that apply to all updates and list the others with their reasons.
         left_out: attacks that have failed before, with their reasons: of these only what is known is kept.
+        is_replayed: the rows were shown to reproduce their updates when these were captured.
 
     Returns:
         The content of ``results.json``.
@@ -93,23 +95,26 @@ def run_updates(
         UsageError: an unknown attack, rows that are not an update's, an update an attack cannot serve, or a folder
             that holds another run; before any work.
     """
-    if config.workers != 1:
-        raise UsageError(f"updates in memory are attacked by one process: workers must be 1, got {config.workers}")
+    if config.workers != 1 or config.engine != "local":
+        raise UsageError(
+            f"updates in memory are attacked by one process: workers must be 1 and engine local, got {config.workers} "
+            f"and {config.engine}"
+        )
     named = {f"{i:03d}-{_digest(update)}": (update, truth) for i, (update, truth) in enumerate(observed)}
     for update, truth in named.values():
-        if truth is not None:
+        if truth is not None and not is_replayed:
             require_replay(update, truth)
     attacked = {name: set(known[name]) if known and name in known else set() for name in left_out or {}}
-    origin, plan = folder / CAPTURES, partial(_units, config, named, attacked)
+    origin, units = folder / CAPTURES, _units(config, named, attacked)
 
     def when_open() -> None:
         _require_same(named, folder)
         if dropped(folder) is None:
             _keep(named, origin, bool(config.redact))
-            _keep_known(plan(), known or {}, folder, kept_cells(config.redact, config.raw_csv))
+            _keep_known(units, known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
-        captured = check_units(config, plan, pass_over, left_out)
+        captured = check_units(config, units, pass_over, left_out)
         return attack_captured(config, captured, origin, folder, command, console, when_open)
 
 

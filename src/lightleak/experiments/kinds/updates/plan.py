@@ -1,11 +1,10 @@
 """The units of an audit of client updates: every attack on every observation."""
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from lightleak.callbacks.capture_store import list_captures, load_update
+from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.observations import ClientUpdate
 from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.experiments.attack_settings import (
@@ -17,18 +16,19 @@ from lightleak.experiments.attack_settings import (
 )
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
-from lightleak.experiments.kinds.updates.captures import load_own_capture
+from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.kinds.updates.captures import load_own_capture, recall_update
+from lightleak.experiments.observed import Observed, shared
 from lightleak.experiments.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
 from lightleak.experiments.training import TRAINING_FILE, client_defense
-from lightleak.experiments.unit import Observed, Unit
+from lightleak.experiments.unit import StoredUpdate, Unit
 from lightleak.targets.own import MEMORY
 from lightleak.targets.spec import NetworkSpec
 
 
 def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> list[Unit]:
     """Every attack on every observation of the run, in a fixed order."""
-    fresh = fresh_clients(config, experiment)
+    client = shared(fresh_clients(config, experiment).observe)
     defended = {} if config.defense.is_none else defense_facts(config.defense, folder / TRAINING_FILE)
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
     for size in config.initial.batch_sizes:
@@ -39,11 +39,11 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch,
             # which `release_epsilon` is about.
             facts |= {name: value for name, value in defended.items() if name != "epsilon"}
-            observed.append((f"initial-b{size}-{i:03d}", partial(fresh.observe, size, i), facts))
+            observed.append((f"initial-b{size}-{i:03d}", client(size, i), facts))
     root = folder / "captures"
     for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
-        update = load_update(taken)
-        observed.append((taken.name, partial(load_own_capture, taken), capture_facts(update, i) | defended))
+        update = recall_update(taken)
+        observed.append((taken.name, StoredUpdate(load_own_capture, taken), capture_facts(update, i) | defended))
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
@@ -91,11 +91,6 @@ def capture_facts(update: ClientUpdate, index: int) -> dict[str, Any]:
         "epoch": update.facts.epoch,
         "defense": observed_defense(update),
     }
-
-
-def audit_units(config: AuditConfig, folder: Path) -> list[Unit]:
-    """`plan_units` from the config alone: what a worker process is given."""
-    return plan_units(config, prepare_experiment(config), folder)
 
 
 def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients | FreshFedAvgClients:

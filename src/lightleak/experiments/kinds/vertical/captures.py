@@ -1,7 +1,7 @@
 """Intermediate results that were captured before, with or without truth, and the attacks on them."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,11 +16,12 @@ from lightleak.experiments.captures import named_captures
 from lightleak.experiments.kinds.vertical.choices import attack_named
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 
 
 @dataclass(frozen=True)
-class CapturePack:
+class CapturePack(Pack):
     """One attack on one capture.
 
     Attributes:
@@ -45,9 +46,13 @@ class CapturePack:
         """Counts as one."""
         return 1.0
 
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """See `Pack.inputs`."""
+        return {"capture": self.path}
+
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Attack, and keep the row."""
-        seen, truth = load_capture(self.path)
+        seen, truth = load_capture(folder / "capture")
         attack, root = attack_named(self.label, self.config.attacks[self.label]), self.config.seeds[0]
         seed = derive_seed(root, self.label, seen.auxiliary.property_name, seen.adversary)
         row = estimate_row(self.ids[0], attack, attack.run(seen, seed, device), seen, truth)

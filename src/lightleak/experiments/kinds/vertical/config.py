@@ -3,14 +3,16 @@
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
 from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
+    EngineName,
     RunConfig,
-    at_least,
+    labeled_settings,
     write_out_names,
     write_out_numbers,
     write_out_seeds,
@@ -38,24 +40,20 @@ class VerticalDataConfig(TableSource):
     """
 
     encoding: Literal["standardized", "onehot", "minmax", "quantile", "bits"] = "onehot"
-    test_fraction: float = 0.2
+    test_fraction: float = bounded(0.2, gt=0, lt=1)
     split_seed: int | None = None
-    fraction: float | None = None
+    fraction: float | None = bounded(None, gt=0, lt=1)
     rows: int | None = None
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        super().__post_init__()
-        if not 0 < self.test_fraction < 1:
-            raise UsageError(f"data.test_fraction must be above 0 and below 1, got {self.test_fraction}")
+    def check(self) -> None:
+        """Check as `TableSource` does, and that ``fraction`` and ``rows`` come together."""
+        super().check()
         if (self.fraction is None) != (self.rows is None):
             raise UsageError(f"data.fraction and data.rows belong together, got {self.fraction} and {self.rows}")
-        if self.fraction is not None and not 0 < self.fraction < 1:
-            raise UsageError(f"data.fraction must be above 0 and below 1, got {self.fraction}")
 
 
 @dataclass(frozen=True)
-class PartiesConfig:
+class PartiesConfig(Section):
     """Who holds which columns; a feature is never torn apart, unless as published.
 
     Attributes:
@@ -69,17 +67,16 @@ class PartiesConfig:
             the others of that feature where they are, often with the adversary.
     """
 
-    number: int = 2
-    victim_share: float | None = None
+    section = "parties"
+
+    number: int = bounded(2, ge=2)
+    victim_share: float | None = bounded(None, gt=0, lt=1)
     columns: tuple[tuple[str, ...], ...] | None = None
     adversary: int | None = None
     order: Literal["schema", "published_features", "published"] = "schema"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("parties.number", self.number, 2)
-        if self.victim_share is not None and not 0 < self.victim_share < 1:
-            raise UsageError(f"parties.victim_share must be above 0 and below 1, got {self.victim_share}")
+    def check(self) -> None:
+        """Refuse settings that exclude each other."""
         if self.columns is not None and (self.victim_share is not None or self.order != "schema"):
             raise UsageError("parties.columns excludes parties.victim_share and parties.order")
         if self.adversary is not None and self.columns is None:
@@ -87,7 +84,7 @@ class PartiesConfig:
 
 
 @dataclass(frozen=True)
-class SplitTargetConfig:
+class SplitTargetConfig(Section):
     """The split network.
 
     Attributes:
@@ -96,19 +93,15 @@ class SplitTargetConfig:
         top_hidden: widths of the hidden layers of the top network.
     """
 
-    bottom_hidden: tuple[int, ...] = (32,)
-    output_width: int = 16
-    top_hidden: tuple[int, ...] = (16,)
+    section = "target"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("target.output_width", self.output_width, 1)
-        for width in (*self.bottom_hidden, *self.top_hidden):
-            at_least("target widths", width, 1)
+    bottom_hidden: tuple[int, ...] = bounded((32,), ge=1)
+    output_width: int = bounded(16, ge=1)
+    top_hidden: tuple[int, ...] = bounded((16,), ge=1)
 
 
 @dataclass(frozen=True)
-class SplitTrainingConfig:
+class SplitTrainingConfig(Section):
     """How the parties train; the defaults are ProVFL's for Adult.
 
     Attributes:
@@ -121,24 +114,19 @@ class SplitTrainingConfig:
         trainer: further arguments of ``lightning.Trainer``.
     """
 
-    epochs: int = 20
-    batch_size: int = 64
+    section = "training"
+
+    epochs: int = bounded(20, ge=1)
+    batch_size: int = bounded(64, ge=1)
     optimizer: OptimizerConfig = field(default_factory=lambda: OptimizerConfig("sgd", 0.01, weight_decay=3e-5))
-    decay: float = 0.97
+    decay: float = bounded(0.97, gt=0, le=1)
     decay_top: bool = False
     shuffle: bool = False
     trainer: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("training.epochs", self.epochs, 1)
-        at_least("training.batch_size", self.batch_size, 1)
-        if not 0 < self.decay <= 1:
-            raise UsageError(f"training.decay must be above 0 and at most 1, got {self.decay}")
-
 
 @dataclass(frozen=True)
-class AuxiliaryConfig:
+class AuxiliaryConfig(Section):
     """The rows whose property the adversary knows.
 
     Attributes:
@@ -149,17 +137,16 @@ class AuxiliaryConfig:
         mislabeled: share of these rows whose property the adversary has wrong.
     """
 
-    size: int = 4000
-    misaligned: Misalignment = "none"
-    mislabeled: float = 0.0
+    section = "auxiliary"
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("auxiliary.size", self.size, 2)
+    size: int = bounded(4000, ge=2)
+    misaligned: Misalignment = "none"
+    mislabeled: float = bounded(0.0, ge=0, lt=1)
+
+    def check(self) -> None:
+        """Require an even size."""
         if self.size % 2:
             raise UsageError(f"auxiliary.size must be even, half with and half without the property, got {self.size}")
-        if not 0 <= self.mislabeled < 1:
-            raise UsageError(f"auxiliary.mislabeled must be at least 0 and below 1, got {self.mislabeled}")
 
 
 @dataclass(frozen=True)
@@ -177,15 +164,19 @@ class VerticalConfig(RunConfig):
         attacks: attacks and the settings to change. A name that is no attack's needs the setting ``attack``:
             ``{"trees of depth 3": {"attack": "provfl_b", ...}}``. `OWN_COLUMNS` is added where it is not named: what
             an attack learns from the exchange is its paired difference to it.
-        defenses: likewise; ``none`` trains without one.
+        defenses: names, or entries ``{name: withdraw, options: {ratio: 0.5}}`` in a list or by label; ``none`` trains
+            without one. ``{label: {defense: withdraw, ratio: 0.5}}`` is the same.
         attack_epochs: epochs whose intermediate results are attacked; negative ones count from the end (ProVFL: the
             penultimate).
-        seeds: root seeds; every one is another split, another training and other auxiliary rows. ``seed: 3`` is short
-            for ``seeds: [3]``.
+        seeds: root seeds; every one is another split, another training and other auxiliary rows. ``seeds: 5`` is short
+            for five seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``.
         kind: what is audited.
         title: heading of the report.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings at once on a CPU; 0 takes one per core.
+        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
+        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
+        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
         keep_captures: keep what the adversary saw, for ``lightleak attack``.
         redact: keep no captures, which hold who has the property, and leave shares out of the report; results.json
             keeps them.
@@ -195,42 +186,37 @@ class VerticalConfig(RunConfig):
     named: ClassVar[tuple[str, ...]] = ("attacks", "defenses")
 
     data: VerticalDataConfig
-    properties: tuple[str, ...]
+    properties: tuple[str, ...] = bounded(distinct=True, some=True)
     parties: PartiesConfig = field(default_factory=PartiesConfig)
     target: SplitTargetConfig = field(default_factory=SplitTargetConfig)
     training: SplitTrainingConfig = field(default_factory=SplitTrainingConfig)
     auxiliary: AuxiliaryConfig = field(default_factory=AuxiliaryConfig)
-    adversaries: tuple[str, ...] = ("C1", "C2")
-    attacks: dict[str, dict[str, Any]] = field(
-        default_factory=lambda: {"provfl_b": {}, "provfl_b_discriminant": {}, "provfl_m": {}, "aia_adjusted": {}}
+    adversaries: tuple[str, ...] = one_of(("C1", "C2"), ADVERSARIES, distinct=True, some=True)
+    attacks: dict[str, dict[str, Any]] = bounded(
+        some=True,
+        default_factory=lambda: {"provfl_b": {}, "provfl_b_discriminant": {}, "provfl_m": {}, "aia_adjusted": {}},
     )
-    defenses: dict[str, dict[str, Any]] = field(default_factory=lambda: {"none": {}})
-    attack_epochs: tuple[int, ...] = (-2,)
-    seeds: tuple[int, ...] = (0,)
+    defenses: dict[str, dict[str, Any]] = bounded(default_factory=lambda: {"none": {}}, some=True)
+    attack_epochs: tuple[int, ...] = bounded((-2,), distinct=True, some=True)
+    seeds: tuple[int, ...] = bounded((0,), distinct=True, some=True)
     kind: Literal["vertical"] = "vertical"
     title: str = "Property leakage between parties"
     device: str = "auto"
-    workers: int = 0
+    workers: int = bounded(0, ge=0)
+    engine: EngineName = "local"
+    ray_address: str | None = None
+    gpus_per_pack: float = 1.0
     keep_captures: bool = True
     redact: Redact = False
 
-    def __post_init__(self) -> None:
-        """Raise `UsageError` for a value out of range."""
-        at_least("workers", self.workers, 0)
-        for name in ("properties", "adversaries", "attacks", "defenses", "attack_epochs", "seeds"):
-            chosen = tuple(getattr(self, name))
-            if not chosen:
-                raise UsageError(f"{name} must name at least one, got none")
-            if len(set(chosen)) < len(chosen):
-                raise UsageError(f"{name} must be distinct, got {', '.join(map(str, chosen))}")
+    def check(self) -> None:
+        """Check names and epochs, and add the attack that reads own columns alone."""
         named = self.attacks.get(OWN_COLUMNS, {}).get("attack", OWN_COLUMNS)
         if named != OWN_COLUMNS:
             raise UsageError(f"attacks.{OWN_COLUMNS} must be the attack of that name, got {named!r}")
         object.__setattr__(self, "attacks", {OWN_COLUMNS: {}, **self.attacks})
         for text in self.properties:
             Property.parse(text)
-        if unknown := sorted(set(self.adversaries) - set(ADVERSARIES)):
-            raise UsageError(f"adversaries must be among {', '.join(ADVERSARIES)}, got {', '.join(unknown)}")
         for epoch in self.attack_epochs:
             if not -self.training.epochs <= epoch < self.training.epochs:
                 raise UsageError(f"attack_epochs must lie within the {self.training.epochs} epochs, got {epoch}")
@@ -248,6 +234,8 @@ class VerticalConfig(RunConfig):
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`."""
+        if "defenses" in tree:
+            tree["defenses"] = labeled_settings("defenses", tree["defenses"], "defense")
         super().write_out(tree)
         write_out_seeds(tree)
         write_out_numbers(tree, "attack_epochs")

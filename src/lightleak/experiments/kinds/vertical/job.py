@@ -26,6 +26,7 @@ from lightleak.experiments.kinds.vertical.choices import attack_named, defense_n
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
@@ -34,7 +35,7 @@ Report = Callable[[float], None]
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Pack):
     """One training, and the attacks on it.
 
     Attributes:
@@ -44,6 +45,7 @@ class Job:
         defense: label of the defence in the config.
         attacks: (label in the config, adversary) of every attack on this training. Attacks that only watch share one;
             one that takes part in the training has it alone.
+        world: made already, for a machine without the table.
     """
 
     config: VerticalConfig
@@ -51,6 +53,7 @@ class Job:
     wanted: Property
     defense: str
     attacks: tuple[tuple[str, Adversary], ...]
+    world: World | None = None
 
     @property
     def ids(self) -> Sequence[str]:
@@ -66,6 +69,10 @@ class Job:
         """The same job with so many epochs, whose last is attacked."""
         training = replace(self.config.training, epochs=epochs)
         return replace(self, config=replace(self.config, training=training, attack_epochs=(-1,)))
+
+    def shipped(self) -> "Job":
+        """See `Pack.shipped`."""
+        return replace(self, world=prepare_world(self.config, self.wanted, self.seed))
 
     def forget_damaged(self, folder: Path) -> None:
         """Have a finished job run again of which a capture is damaged or distributions of norms are gone."""
@@ -113,7 +120,7 @@ class Job:
         """
         config = self.config
         defense = defense_named(self.defense, config.defenses[self.defense])
-        before = prepare_world(config, self.wanted, self.seed)
+        before = self.world or prepare_world(config, self.wanted, self.seed)
         world = before.defended(defense, derive_seed(self.seed, "defense"))
         world, auxiliary = draw_auxiliary(world, self.wanted, config.auxiliary, self.seed)
         augmentation, began = self._augmentation(world), time.perf_counter()
@@ -241,7 +248,7 @@ class Trained:
     seconds: float
 
 
-def plan_jobs(config: VerticalConfig, device: torch.device | None = None) -> list[Job]:
+def plan_jobs(config: VerticalConfig) -> list[Job]:
     """Every training of the audit, in a fixed order.
 
     Raises:

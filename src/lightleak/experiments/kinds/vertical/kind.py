@@ -15,6 +15,7 @@ from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.core.errors import UsageError
 from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData
 from lightleak.data.property import Property
+from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.vertical.captures import capture_packs
 from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
@@ -43,7 +44,7 @@ class VerticalKind(Kind[VerticalConfig, None]):
         return Checked(config, None)
 
     def stages(
-        self, checked: Checked[VerticalConfig, None], folder: Path, device: torch.device, console: Console
+        self, checked: Checked[VerticalConfig, None], folder: Path, engine: Engine, console: Console
     ) -> Iterator[Stage]:
         """See `Kind.stages`: a pack is a training with all attacks on it."""
         jobs = plan_jobs(checked.config)

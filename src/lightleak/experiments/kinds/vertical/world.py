@@ -26,10 +26,11 @@ from lightleak.experiments.kinds.vertical.config import (
     VerticalConfig,
     VerticalDataConfig,
 )
+from lightleak.experiments.pack import Shared
 
 
 @dataclass(frozen=True)
-class World:
+class World(Shared):
     """Aligned rows of all parties.
 
     Attributes:

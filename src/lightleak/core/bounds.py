@@ -1,0 +1,135 @@
+"""Bounds and choices of settings, declared with the field and checked by one function.
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True)
+... class Training(Section):
+...     section = "training"
+...     epochs: int = bounded(2, ge=0)
+>>> Training(epochs=-1)
+Traceback (most recent call last):
+lightleak.core.errors.UsageError: training.epochs must be at least 0, got -1
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Any, ClassVar
+
+from lightleak.core.errors import UsageError
+
+_WORDS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a setting may be; None does not limit it.
+
+    Attributes:
+        ge: least value.
+        gt: value that it must exceed.
+        le: greatest value.
+        lt: value that it must stay below.
+        choices: all values that it may have.
+        distinct: a list must name each entry once.
+        some: a list or mapping must not be empty.
+    """
+
+    ge: float | None = None
+    gt: float | None = None
+    le: float | None = None
+    lt: float | None = None
+    choices: tuple[Any, ...] = ()
+    distinct: bool = False
+    some: bool = False
+
+    def words(self) -> str:
+        """Return the limits of a number in words; empty if there are none.
+
+        >>> Bounds(ge=0, lt=1).words()
+        'at least 0 and below 1'
+        """
+        limits = {word: getattr(self, name) for name, word in _WORDS.items()}
+        return " and ".join(f"{word} {limit}" for word, limit in limits.items() if limit is not None)
+
+    def allows(self, number: float) -> bool:
+        """Whether a number lies within the limits; NaN lies within none."""
+        return (
+            (self.ge is None or number >= self.ge)
+            and (self.gt is None or number > self.gt)
+            and (self.le is None or number <= self.le)
+            and (self.lt is None or number < self.lt)
+        )
+
+
+def bounded(default: Any = MISSING, *, default_factory: Any = MISSING, **limits: Any) -> Any:
+    """Declare a field with the limits that `Bounds` lists; of a list, they apply to each entry."""
+    metadata = {"bounds": Bounds(**limits)}
+    if default_factory is not MISSING:
+        return field(default_factory=default_factory, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def one_of(default: Any, choices: Collection[Any], **limits: Any) -> Any:
+    """Declare a field whose value, or each entry of whose list, is one of ``choices``."""
+    return bounded(default, choices=tuple(choices), **limits)
+
+
+def bounds_of(declared: "Field[Any]") -> Bounds | None:
+    """Return the limits of a field; None if it was declared without any."""
+    found: Bounds | None = declared.metadata.get("bounds")
+    return found
+
+
+def check_bounds(config: Any, section: str = "") -> None:
+    """Raise `UsageError` if a field of a dataclass is outside the limits that it was declared with.
+
+    Args:
+        config: the dataclass.
+        section: its place in the config, which errors name.
+    """
+    for declared in fields(config):
+        limits, value = bounds_of(declared), getattr(config, declared.name)
+        if limits is not None and value is not None:
+            require_within(limits, f"{section}.{declared.name}" if section else declared.name, value)
+
+
+def require_within(limits: Bounds, name: str, value: Any) -> None:
+    """Raise `UsageError` if a value, or an entry of a list, is outside the limits."""
+    is_many = isinstance(value, list | tuple | Mapping)
+    entries = tuple(value) if is_many else (value,)
+    if limits.some and not entries:
+        raise UsageError(f"{name} must name at least one, got none")
+    if limits.distinct and len(set(entries)) < len(entries):
+        raise UsageError(f"{name} must be distinct, got {', '.join(map(str, entries))}")
+    if limits.choices and (unknown := [entry for entry in entries if entry not in limits.choices]):
+        verb = "be among" if is_many else "be one of"
+        raise UsageError(f"{name} must {verb} {', '.join(map(str, limits.choices))}, got {_shown(unknown, is_many)}")
+    for number in _numbers(entries):
+        if not limits.allows(number):
+            raise UsageError(f"{name} must be {limits.words()}, got {number}")
+
+
+def _numbers(entries: Collection[Any]) -> Iterator[float]:
+    return (entry for entry in entries if isinstance(entry, int | float))
+
+
+def _shown(entries: Collection[Any], is_many: bool) -> str:
+    return ", ".join(map(str if is_many else repr, entries))
+
+
+@dataclass(frozen=True)
+class Section:
+    """Base of a section of a config: limits of its fields are checked first, then `check`.
+
+    Attributes:
+        section: its place in the config, which errors name.
+    """
+
+    section: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        """Raise `UsageError` for a value that is not allowed."""
+        check_bounds(self, self.section)
+        self.check()
+
+    def check(self) -> None:
+        """Raise `UsageError` for settings that cannot work together."""

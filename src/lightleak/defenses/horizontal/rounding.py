@@ -1,0 +1,135 @@
+"""The gradient in fewer bits, or with a smaller norm: clipping, stochastic quantization, signs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
+from lightleak.defenses.defense import POSITIVE, Limits
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, with_draws
+
+MAX_BITS = 16
+"""More change less than float32 rounds in a sum of a few hundred rows."""
+
+
+@UPDATE_DEFENSES.register(
+    "clipping",
+    Facts(
+        needs=("It protects nothing from an attack that compares directions.",),
+        deviates=(
+            "Abadi et al. clip the gradient of every row (`dp_sgd`); here the gradient that is sent is clipped.",
+        ),
+    ),
+)
+@dataclass(frozen=True)
+class Clipping(UpdateDefense):
+    """Scale the gradient down to a norm where it is longer: ``g * min(1, max_norm / ||g||)``.
+
+    One factor for all tensors, so the direction stays: a loss that compares directions sees no difference.
+
+    Attributes:
+        max_norm: largest Euclidean norm of all entries together.
+
+    Raises:
+        UsageError: a norm that is not above 0 or not finite.
+    """
+
+    name: ClassVar[str] = "clipping"
+    citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Sec. 3.1"
+    limits: ClassVar[Mapping[str, Limits]] = {"max_norm": POSITIVE}
+    varies: ClassVar[str | None] = "max_norm"
+
+    max_norm: float = 1.0
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        norms = [torch.linalg.vector_norm(g.to(torch.promote_types(g.dtype, torch.float32))) for g in gradient.values()]
+        norm = torch.linalg.vector_norm(torch.stack([part.to(norms[0]) for part in norms]))
+        factor = (self.max_norm / norm).clamp(max=1)
+        return {name: g * factor.to(g) for name, g in gradient.items()}
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"clipping to norm {self.max_norm:g}"
+
+
+@UPDATE_DEFENSES.register(
+    "quantization",
+    Facts(
+        needs=("It gives no guarantee: the expectation of every entry is the entry.",),
+        deviates=("Levels are shares of a tensor's largest entry; QSGD is defined with its Euclidean norm.",),
+    ),
+)
+@dataclass(frozen=True)
+class Quantization(UpdateDefense):
+    """Round every entry at random to one of two neighboring levels, so that its expectation is the entry.
+
+    Levels are ``k / s * max(|g|)`` with ``k`` from ``-s`` to ``s`` and ``s = 2 ** (bits - 1) - 1``, per tensor. QSGD is
+    defined with the Euclidean norm in place of the largest entry, which needs more levels for the same variance.
+
+    Attributes:
+        bits: per entry, its sign among them; at least 2 (three levels) and at most `MAX_BITS`.
+
+    Raises:
+        UsageError: a number of bits out of range.
+    """
+
+    name: ClassVar[str] = "quantization"
+    citation: ClassVar[str] = "Alistarh et al., QSGD, NeurIPS 2017"
+    varies: ClassVar[str | None] = "bits"
+
+    bits: int = 2
+
+    def __post_init__(self) -> None:
+        if isinstance(self.bits, bool) or not isinstance(self.bits, int) or not 2 <= self.bits <= MAX_BITS:
+            raise UsageError(f"quantization: bits must be a whole number from 2 to {MAX_BITS}, got {self.bits!r}")
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        return {name: self._round(g, own) for name, g, own in with_draws(gradient, draws)}
+
+    def _round(self, gradient: Tensor, draws: torch.Generator) -> Tensor:
+        g = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        step = g.abs().max() / (2 ** (self.bits - 1) - 1)
+        # A tensor of zeros has no levels and stays.
+        levels = g / torch.where(step > 0, step, 1.0)
+        low = levels.floor()
+        up = torch.rand(g.shape, generator=draws).to(g) < levels - low
+        return ((low + up) * step).to(gradient.dtype)
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"stochastic quantization to {self.bits} bits"
+
+
+@UPDATE_DEFENSES.register(
+    "sign",
+    Facts(
+        needs=("It gives no guarantee.",),
+        deviates=("Without the memory of errors of Karimireddy et al. (2019), whose scale per tensor it takes.",),
+    ),
+)
+@dataclass(frozen=True)
+class Sign(UpdateDefense):
+    """Every tensor becomes ``mean(|g|) * sign(g)``: one bit per entry and one number per tensor.
+
+    The scaled sign ``||g||_1 / d * sign(g)`` of Karimireddy et al. (2019), without their memory of errors; the scale
+    keeps the learning rate of the undefended training usable. An entry of exactly 0 stays 0.
+    """
+
+    name: ClassVar[str] = "sign"
+    citation: ClassVar[str] = (
+        "Bernstein et al., signSGD, ICML 2018; scale: Karimireddy et al., Error Feedback Fixes SignSGD, ICML 2019"
+    )
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        return {name: g.sign() * g.abs().mean() for name, g in gradient.items()}
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return "signs, scaled per tensor"

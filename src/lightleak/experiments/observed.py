@@ -1,0 +1,75 @@
+"""Observations that a process has made or read, kept while memory allows: each serves every attack on it."""
+
+import os
+from collections.abc import Callable, Hashable
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from torch import Tensor
+
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
+
+Observed = tuple[ClientUpdate, GroundTruth | None]
+
+KEPT_BYTES = 2**29
+"""Tensors of observations that a process keeps; at least one observation is always kept."""
+
+_PLANS = count()
+
+
+class Observations:
+    """The observations used last, up to a number of bytes.
+
+    Args:
+        most: bytes of their tensors.
+    """
+
+    def __init__(self, most: int = KEPT_BYTES) -> None:
+        self.most = most
+        self._kept: dict[Hashable, tuple[Observed, int]] = {}
+
+    def get(self, key: Hashable, make: Callable[[], Observed]) -> Observed:
+        """Return the observation of ``key``, made by ``make`` unless it is still there."""
+        if key in self._kept:
+            found, size = self._kept.pop(key)
+        else:
+            found = make()
+            size = _bytes_of(*found)
+        self._kept[key] = found, size
+        while len(self._kept) > 1 and sum(size for _, size in self._kept.values()) > self.most:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+OBSERVATIONS = Observations()
+"""Those of this process."""
+
+
+def shared(observe: Callable[[int, int], Observed]) -> Callable[[int, int], Callable[[], Observed]]:
+    """Return a function that gives, for a number of rows and an index, what observes that client once for all attacks.
+
+    Args:
+        observe: makes the observation; it must depend on nothing else.
+    """
+    plan = f"{os.getpid()}-{next(_PLANS)}"
+    return lambda n_rows, index: partial(recall, (plan, n_rows, index), partial(observe, n_rows, index))
+
+
+def recall(key: Hashable, make: Callable[[], Observed]) -> Observed:
+    """Return the observation of ``key`` from those of this process; see `Observations.get`."""
+    return OBSERVATIONS.get(key, make)
+
+
+def version_of(folder: Path) -> Hashable:
+    """Return the files of a folder with their times and sizes: a capture that was written again has another version."""
+    files = ((file, file.stat()) for file in sorted(folder.rglob("*")) if file.is_file())
+    return folder.resolve(), tuple((str(file), stat.st_mtime_ns, stat.st_size) for file, stat in files)
+
+
+def _bytes_of(update: ClientUpdate, truth: GroundTruth | None) -> int:
+    groups = (update.parameters, update.update, update.buffers, update.encoder_tensors)
+    held: list[Tensor] = [tensor for group in groups for tensor in group.values()]
+    held += [] if truth is None else [truth.inputs, truth.labels]
+    return sum(tensor.nbytes for tensor in held)

@@ -1,0 +1,107 @@
+"""Networks trained on TabLeak's tables, and their accuracy (Table 9, Figure 10)."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+
+from lightleak.core.seeds import derive_seed
+from lightleak.data.datamodule import TableDataModule
+from lightleak.defenses.horizontal import UpdateDefense, defend_training
+from lightleak.experiments.experiment import Experiment
+from lightleak.reproductions.paper.values import PaperCell
+from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work, scale
+from lightleak.reproductions.tableak.attacked import experiment_of
+from lightleak.reproductions.training import fit
+from lightleak.targets.classifier import TabularClassifier
+from lightleak.targets.optimizers import OptimizerConfig
+
+EPOCHS, INITIALIZATIONS = 50, 5  # App. C.2
+
+
+def accuracy_curve(
+    experiment: Experiment,
+    optimizer: OptimizerConfig,
+    batch_size: int,
+    epochs: int,
+    training: tuple[int, int],
+    at: Place,
+    cost: float = 1.0,
+    defense: UpdateDefense | None = None,
+) -> list[float]:
+    """Train a network and return its accuracy on the test rows after every epoch.
+
+    Args:
+        experiment: table and network.
+        optimizer: of the training.
+        batch_size: rows of a step.
+        epochs: number of epochs.
+        training: root seed and number of the training; network, order of rows and noise depend on them alone.
+        at: where it runs.
+        cost: progress that is reported after every epoch.
+        defense: what acts on the mean gradient of every batch.
+    """
+    seed, index = training
+    # Validation rows are the test rows here: the paper shows test accuracy after every epoch.
+    data = TableDataModule(
+        experiment.table, experiment.encoder, batch_size, 0.0, seed=derive_seed(seed, "batches", index)
+    )
+    model = TabularClassifier(experiment.spec, optimizer, seed=derive_seed(seed, "network", index))
+    record = _RecordAccuracy()
+    callbacks: list[lightning.Callback] = [record]
+    if defense is not None:
+        callbacks += defend_training(defense, model, data, derive_seed(seed, "noise", index)).callbacks
+    train, test = data.train_dataloader(), data.test_dataloader()
+    fit(model, at, epochs, cost, callbacks, train_dataloaders=train, val_dataloaders=test)
+    return record.curve
+
+
+class _RecordAccuracy(lightning.Callback):
+    def __init__(self) -> None:
+        self.curve: list[float] = []
+
+    def on_validation_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.curve.append(float(trainer.callback_metrics["val/accuracy"]))
+
+
+class NetworkAccuracy(Reproduction):
+    """Table 9 and Fig. 10: test accuracy of six networks over 50 epochs of Adam, five initializations each."""
+
+    noun = "trainings"
+
+    def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
+        """One training per cell, seed and initialization."""
+        return [
+            Work(
+                [f"accuracy_{cell.dataset}_{cell.network}-s{seed}-{i:03d}"], partial(self.train, cell, seed, i), EPOCHS
+            )
+            for cell in self.cells
+            for seed, i in self.repeated(INITIALIZATIONS)
+        ]
+
+    def train(self, cell: PaperCell, seed: int, index: int, at: Place) -> list[Rows]:
+        """A row for every epoch of one training."""
+        experiment = experiment_of(str(cell.dataset), str(cell.network), self.selection.data_folder)
+        batch_size = 64 if cell.dataset == "german" else 256
+        curve = accuracy_curve(experiment, OptimizerConfig("adam", 1e-3), batch_size, EPOCHS, (seed, index), at)
+        facts = {"dataset": cell.dataset, "target": cell.network, "seed": seed, "seed_index": index}
+        return [[{**facts, "epoch": epoch, "test_accuracy": value} for epoch, value in enumerate(curve, 1)]]
+
+    def where(self, cell: PaperCell) -> Row:
+        """Every epoch of the network's trainings."""
+        return {"dataset": cell.dataset, "target": cell.network}
+
+    def values(self, cell: PaperCell, rows: Rows) -> list[float]:
+        """The peak of every training."""
+        peaks: dict[tuple[int, int], float] = {}
+        for row in self.behind(cell, rows):
+            training = row["seed"], row["seed_index"]
+            peaks[training] = max(peaks.get(training, 0.0), scale(cell) * row["test_accuracy"])
+        return list(peaks.values())
+
+    def remarks(self, rows: Rows) -> Mapping[str, bool | Mapping[str, Any]]:
+        """What is counted."""
+        return {"peak": True}

@@ -1,0 +1,90 @@
+"""An observation is read, replayed, decoded and given an encoder once, however many attacks read it."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+
+from lightleak.core.observations import ClientUpdate, ProtocolFacts
+from lightleak.data.encoder import TableEncoder
+from lightleak.experiments.kinds.updates import captures
+from lightleak.experiments.observed import Observations, version_of
+from lightleak.experiments.offline import attack_captures
+from lightleak.metrics import cells, certificate
+
+ATTACKS = {
+    "tableak": {"steps": 5, "restarts": 2},
+    "audit_max": {"exact": {"chains": 4, "sweeps": 1}, "tableak": {"steps": 5, "restarts": 2}},
+    "random": {},
+}
+
+
+def update_of(rows: int) -> ClientUpdate:
+    return ClientUpdate({}, {"w": torch.zeros(10)}, {"w": torch.zeros(10)}, {}, {}, ProtocolFacts(rows))
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    found: Counter[str] = Counter()
+
+    def counted(where: Any, name: str, label: str) -> None:
+        original = getattr(where, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            found[label] += 1
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(where, name, staticmethod(call) if isinstance(where, type) else call)
+
+    counted(ClientUpdate, "load", "loads")
+    counted(captures, "require_replay", "replays")
+    counted(TableEncoder, "from_state", "encoders")
+    counted(cells, "match_rows", "assignments")
+    counted(certificate, "match_rows", "further assignments")
+    decode = TableEncoder.decode
+
+    def of_truth(self: TableEncoder, rows: torch.Tensor, clamp: bool = True) -> Any:
+        found["truths decoded"] += not clamp
+        return decode(self, rows, clamp)
+
+    monkeypatch.setattr(TableEncoder, "decode", of_truth)
+    return found
+
+
+def test_an_observation_costs_the_same_under_three_attacks_as_under_one(
+    save_captures: Any, tiny: Any, tmp_path: Path, silent: Console, calls: Counter[str]
+) -> None:
+    save_captures(tmp_path / "captures", target__options={"hidden": [12, 12]})
+    calls.clear()
+    config = tiny(attacks=ATTACKS, target__options={"hidden": [12, 12]})
+    results = attack_captures(config, tmp_path / "captures", tmp_path / "run", (), silent)
+    assert len(results["rows"]) == 2 * len(ATTACKS)
+    once = {name: calls[name] for name in ("loads", "replays", "encoders", "truths decoded")}
+    assert once == {"loads": 2, "replays": 2, "encoders": 2, "truths decoded": 2}
+    # What an attack found is matched with the truth once; more only where a certificate does not hold there.
+    assert calls["assignments"] == len(results["rows"])
+    assert calls["further assignments"] == 0
+
+
+def test_a_capture_that_was_written_again_is_read_again(save_captures: Any, tmp_path: Path) -> None:
+    (folder,) = save_captures(tmp_path, sizes=(3,))
+    first, before = captures.load_capture(folder), version_of(folder)
+    assert captures.load_capture(folder)[0] is first[0]
+    (folder / "observation" / "facts.json").touch()
+    assert version_of(folder) != before
+    assert captures.load_capture(folder)[0] is not first[0]
+
+
+def test_what_was_used_last_is_kept_within_the_bound() -> None:
+    kept, made = Observations(most=200), []
+
+    def make(rows: int) -> Any:
+        made.append(rows)
+        return update_of(rows), None
+
+    for rows in (1, 2, 1, 3, 1, 2):  # 80 bytes each: two fit
+        assert kept.get(rows, lambda rows=rows: make(rows))[0].facts.n_rows == rows
+    assert made == [1, 2, 3, 2]

@@ -1,0 +1,120 @@
+"""Packs on a Ray cluster of two nodes, all on this machine: the rows of one process, although a node dies."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ray.cluster_utils import Cluster
+from rich.console import Console
+
+from lightleak.core.errors import UsageError
+from lightleak.core.plugins import load_plugins
+from lightleak.experiments.campaign import PackError, run_packs
+from lightleak.experiments.engine import Where, open_engine
+from lightleak.experiments.run import run_audit
+
+TOYS = Path(__file__).with_name("toy_packs.py")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """A head node and another one, a core each."""
+    nodes = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes.add_node(num_cpus=1)
+    yield nodes
+    nodes.shutdown()
+
+
+def test_data_travel_and_a_pack_that_fails_is_named(
+    tmp_path: Path, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LIGHTLEAK_PLUGINS", str(TOYS))
+    load_plugins()
+    toys = sys.modules[TOYS.stem]
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "file.txt").write_text("input")
+    table, handler = toys.Table(7), signal.getsignal(signal.SIGTERM)
+    packs = [toys.Worked(f"p{i}", table) for i in range(3)]
+    with open_engine(Where("ray", "cpu", 0, cluster.address)) as engine:
+        assert engine.slots == 2
+        with pytest.raises(PackError, match="1 of 4 packs failed: bad: ValueError: damaged"):
+            run_packs([*packs, toys.Fails("bad")], tmp_path, engine, quiet=True)
+    for pack in packs:
+        facts = json.loads((tmp_path / "units" / f"{pack.name}.json").read_text())
+        assert facts["rows"] == 7 and facts["read"] == "input" and facts["threads"] == 1
+        assert facts["pid"] != os.getpid()
+        assert (tmp_path / "notes" / f"{pack.name}.txt").is_file()
+    assert signal.getsignal(signal.SIGTERM) is handler  # Ray's own would hide how a command ended
+
+
+def test_rows_are_equal_although_a_node_dies(tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console) -> None:
+    settings = {
+        "initial__batch_sizes": [2, 3, 5, 6],
+        "initial__batches": 2,
+        "attacks": {"tableak": {"steps": 200, "restarts": 2}, "random": {}},
+    }
+    run_audit(tiny(**settings), tmp_path / "alone", console=silent)
+    lost = next(node for node in cluster.list_all_nodes() if node is not cluster.head_node)
+
+    def kill() -> None:
+        until = time.monotonic() + 120
+        while len(list((tmp_path / "run").glob("units/*.json"))) < 2 and time.monotonic() < until:
+            time.sleep(0.02)
+        cluster.remove_node(lost, allow_graceful=False)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    run_audit(tiny(engine="ray", ray_address=cluster.address, **settings), tmp_path / "run", console=silent)
+    killer.join()
+    assert rows_of(tmp_path / "run") == rows_of(tmp_path / "alone")
+
+
+def rows_of(folder: Path) -> list[dict[str, Any]]:
+    rows = json.loads((folder / "results.json").read_text())["rows"]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+def test_ctrl_c_stops_the_tasks_within_seconds(tmp_path: Path, cluster: Cluster, tiny: Any) -> None:
+    config = tiny(training__epochs=0, attacks={"tableak": {"steps": 100_000, "restarts": 2}})
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    words = [
+        sys.executable,
+        "-m",
+        "lightleak",
+        "audit",
+        str(tmp_path / "config.json"),
+        "--output",
+        str(tmp_path / "run"),
+    ]
+    words += ["--engine", "ray", "--ray-address", cluster.address]
+    command = subprocess.Popen(
+        words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+    )
+    until = time.monotonic() + 120
+    while not task_runs():
+        assert time.monotonic() < until, "no task has begun"
+        time.sleep(0.2)
+    began = time.monotonic()
+    os.killpg(command.pid, signal.SIGINT)
+    _, said = command.communicate(timeout=60)
+    assert command.returncode == 130 and "interrupted" in said and "Traceback" not in said
+    assert time.monotonic() - began < 20
+
+
+def task_runs() -> bool:
+    """Whether a worker of Ray on this machine runs a pack."""
+    names = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    return any(name.startswith(b"ray::_run_on_node") for name in names)
+
+
+def test_a_cluster_that_is_not_there_is_named() -> None:
+    with pytest.raises(UsageError, match=r"no Ray cluster at 127.0.0.1:1"):
+        open_engine(Where("ray", "cpu", 0, "127.0.0.1:1"))
