@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightleak.attacks.gradient_inversion.network.batch_normalized import BatchNormalizedNetwork
-from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network, names_of_layers
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import NetworkSpec, build_network

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.network.client import client_network
-from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network, names_of_layers
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.functional import gradients

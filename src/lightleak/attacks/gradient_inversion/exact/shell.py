@@ -3,7 +3,7 @@
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import pandas as pd
@@ -119,8 +119,7 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
         encoder = TableEncoder.of(update, device)
         found = self.invert(update, encoder, seed, progress)
         synchronize(device)
-        known = replace(self.threat_model, batch_statistics=True) if update.batch_statistics else self.threat_model
-        return found.reconstruction(self.name, known, encoder, began)
+        return found.reconstruction(self.name, self.threat_model, encoder, began)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.network.client import batch_norms
-from lightleak.attacks.gradient_inversion.network.search_view import SearchView
 from lightleak.attacks.gradient_inversion.network.traced import (
     PROBES,
     TracedActivations,
@@ -59,7 +58,7 @@ class _Normalize(torch.autograd.Function):
         return ctx.zhat * layer.weight + layer.bias
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         """See the module's docstring."""
         layer = ctx.layer
         if layer.returns_statistics:
@@ -79,6 +78,13 @@ class KnownBatchNorm(nn.Module):
     Attributes:
         returns_statistics: gradients are what the batch's rows receive, rather than linear in those by the outputs.
     """
+
+    mean: Tensor
+    inverse: Tensor
+    weight: Tensor
+    bias: Tensor
+    weight_share: Tensor
+    bias_share: Tensor
 
     def __init__(
         self, layer: nn.BatchNorm1d, mean: Tensor, variance: Tensor, gradients: tuple[Tensor, Tensor], n_rows: int
@@ -176,7 +182,7 @@ class BatchNormalizedNetwork(TracedNetwork):
         (returned,) = self._returned(activations.rows, [name])
         return self._completed(name, found, returned, counts, n_rows)
 
-    def view(self) -> SearchView:
+    def view(self) -> TracedView:
         """See `RowNetwork.view`."""
         name = self.names[self.searched]
         weight = self.appended[name].weight if name in self.appended else None
@@ -253,12 +259,12 @@ def trace_normalized(
         UnsupportedError: naming what stands in the way.
     """
     device = encoder.shift.device
-    for name, layer in batch_norms(module).items():
-        if not layer.affine:
+    for name, norm in batch_norms(module).items():
+        if not norm.affine:
             raise UnsupportedError(f"BatchNorm {name!r} has no scale and shift, whose gradients tests of a row need")
         gradients = update[f"{name}.weight"].to(device), update[f"{name}.bias"].to(device)
         mean, variance = statistics[f"{name}.mean"].to(device), statistics[f"{name}.var"].to(device)
-        module.set_submodule(name, KnownBatchNorm(layer, mean, variance, gradients, n_rows))
+        module.set_submodule(name, KnownBatchNorm(norm, mean, variance, gradients, n_rows))
     network = trace(module, encoder.width, n_rows)
     means = _means_of_outputs(network, encoder.width)
     names, appended = [], {}
