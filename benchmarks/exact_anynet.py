@@ -97,14 +97,13 @@ CASES: tuple[Case, ...] = (
     *(Case("activations", "silu", rows, whole=w, seconds=s) for rows, w, s in ((32, 1, 3), (64, 0.95, 10))),
     Case("normalized", "resnet_preact", 64, {"norm": "layer"}, whole=0.9, seconds=15),
     Case("normalized", "mlp", 24, SMALL, whole=0.9),
+    *(Case("normalized", name, 64, whole=0.95, seconds=8) for name in ("resnet", "resnet_preact")),
+    Case("normalized", "mlp", 64, {"norm": "batch"}, whole=0.95, seconds=8),
     _mlp("shallow", 32, 0.9, **GELU, **ONE),
     _mlp("shallow", 8, 1.0, **ONE),
     _mlp("shallow", 16, 0.8, **ONE),
     *(Case("tables", "mlp", 16, options, name, whole=0.9) for name in ("german", "bank") for options in (GELU,)),
-    *(
-        Case("tables", "resnet_preact", 16, {"norm": "layer"}, name, whole=0.9)
-        for name in ("german", "bank")
-    ),
+    *(Case("tables", "resnet_preact", 16, {}, name, whole=0.9) for name in ("german", "bank")),
     Case("tables", "mlp", 16, GELU, TWENTY_DIAGNOSES, whole=0.75),
     Case("trained", "mlp", 32, GELU, epochs=1),
     Case("trained", "resnet_preact", 32, {"norm": "layer"}, epochs=1),
@@ -153,7 +152,7 @@ def _train(network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, epoch
 def measure(case: Case, seed: int) -> Row:
     """Attack one batch; every number about it."""
     update, truth = observe(case, seed)
-    attack = ATTACKS.get("exact")()
+    attack = ATTACKS.get("exact")(batch_statistics=bool(update.batch_statistics))
     wall, cpu = time.perf_counter(), time.process_time()
     found = attack.run(update, seed)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu

@@ -20,7 +20,7 @@ from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.critic import PackedCritic
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
 from lightleak.attacks.model_inversion.gan_config import GANConfig
-from lightleak.attacks.model_inversion.plgmi import TargetOfSample
+from lightleak.attacks.model_inversion.released import TargetOfSample
 from lightleak.attacks.model_inversion.table_transform import ModeTransform
 from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
 from lightleak.data.datasets import load_dataset

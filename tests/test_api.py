@@ -1,5 +1,6 @@
 """The way in from Python: a DataFrame and any module to a report, configs as the command reads them."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -414,3 +415,20 @@ def test_names_are_there_without_loading_anything() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert all(callable(getattr(lightleak, name)) for name in lightleak.__all__)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("updates", "95% interval"),
+        ("vertical", "provfl_b"),
+        ("released", "plgmi"),
+        ("frontier", "accuracy"),
+    ],
+)
+def test_printing_a_result_gives_the_table_of_its_kind(kind: str, shown: str, tmp_path: Path) -> None:
+    golden = json.loads((Path(__file__).parent / "golden" / f"{kind}.json").read_text())["results"]
+    for group in golden["summary"]:
+        group.setdefault("seconds", {"n": 1, "mean": 1.0})  # golden files hold no times
+    printed = str(lightleak.api.Leakage(tmp_path, golden))
+    assert shown in printed and len(printed.splitlines()) > 3

@@ -180,6 +180,8 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     assert len(lines_of(tiny(**wide, initial__batches=0))) == 1
     smooth = {"target__options": {"hidden": [40, 40], "activation": "gelu", "norm": "layer"}}
     assert lines_of(tiny(**smooth, initial__batch_sizes=[8]))[0] == few
+    known = {"target__options": {"hidden": [40, 40], "norm": "batch"}, "attacks": {"exact": {"batch_statistics": True}}}
+    assert lines_of(tiny(**known, initial__batch_sizes=[8]))[0] == few
     (one_layer, *_) = lines_of(tiny(target__options={"hidden": [40]}, initial__batch_sizes=[8]))
     assert one_layer.startswith("8 rows: some rows, perhaps with proof (32 equations of the one hidden layer's column")
     assert "without the defence" in lines_of(tiny(**wide, defense={"name": "gaussian_noise"}))[-1]

@@ -397,6 +397,9 @@ class ReleasedRow(Row):
     METRICS: ClassVar[Mapping[str, Share]] = {
         "shapes_score": SHARE,
         "pair_trends_score": SHARE,
+        "sdmetrics_quality": SHARE,
+        "sdmetrics_column_shapes": SHARE,
+        "sdmetrics_column_pair_trends": SHARE,
         "inversion_loss": POSITIVE,
         "inversion_loss_searched": POSITIVE,
         "inversion_loss_start": POSITIVE,

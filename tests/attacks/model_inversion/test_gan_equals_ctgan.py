@@ -117,3 +117,27 @@ def test_dropout_masks_keep_half_and_scale_the_rest(make_gan: Make) -> None:
     for mask in masks:
         assert set(mask.unique().tolist()) == {0.0, 2.0}
         assert float(mask.mean()) == pytest.approx(1, abs=0.03)  # 48,000 draws: a deviation of 0.005
+
+
+def test_a_step_has_the_recorded_loss_and_gradients(make_gan: Make) -> None:
+    """Numbers of the modules that LightLeak had in place of ctgan's, in float32."""
+    gan = make_gan(dropout=0.5)
+    random = torch.Generator().manual_seed(9)
+    critic, own = gan.draw_critic(random), gan.draw(random)
+    loss, _ = gan.critic_loss(critic)
+    total = sum(gan.generator_losses(own, random).values(), torch.zeros(()))
+    assert (float(loss.detach()), float(total.detach())) == pytest.approx(
+        (7.090181350708008, 2.3079280853271484), rel=1e-6
+    )
+    by_critic = torch.autograd.grad(loss, list(gan.critic.parameters()))
+    by_generator = torch.autograd.grad(total, list(gan.generator.parameters()))
+    norms = [float(gradient.norm()) for gradient in (*by_critic, *by_generator)]
+    recorded = [3.0127079, 0.2545066, 7.4433994, 0.4163411, 7.0049791, 0.0]
+    recorded += [0.7404983, 0.0, 0.1799424, 0.1952778, 1.8299376, 0.5476243]
+    assert norms == pytest.approx(recorded, rel=1e-6, abs=1e-6)
+
+
+def test_generator_and_critic_are_ctgans_modules(make_gan: Make) -> None:
+    gan = make_gan()
+    assert isinstance(gan.generator.network, ctgan.Generator) and isinstance(gan.critic.network, ctgan.Discriminator)
+    assert sum(isinstance(layer, ctgan.Residual) for layer in gan.generator.modules()) == 1

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS, Workplace
-from lightleak.attacks.model_inversion.plgmi import PLGMI, FittedPLGMI
+from lightleak.attacks.model_inversion.fitted_plgmi import FittedPLGMI
+from lightleak.attacks.model_inversion.plgmi import PLGMI
 from lightleak.attacks.model_inversion.released import rebuild
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.released_model import ReleasedModel

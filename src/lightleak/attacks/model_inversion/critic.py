@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -46,17 +45,31 @@ class Critic(nn.Module, ABC):
         """
 
 
+class DrawnDropout(nn.Module):
+    """Dropout with a mask drawn beforehand; without a mask it drops nothing."""
+
+    mask: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x`` times the mask."""
+        return x if self.mask is None else x * self.mask
+
+
 class PackedCritic(Critic):
     """CTGAN's discriminator: fully connected, leaky ReLU, dropout, ``pac`` rows with their class at once.
 
     The network is piecewise linear, so its gradient at a point is a product of its weight matrices with the slopes
-    there. The penalty uses that product: one backward pass instead of two, and the same number.
+    there. The penalty uses that product: one backward pass instead of the two of CTGAN's ``calc_gradient_penalty``,
+    and the same number.
+
+    Attributes:
+        network: ``ctgan.synthesizers.ctgan.Discriminator``; the masks of its dropout are drawn by `draw_masks`.
     """
 
     def __init__(
         self, width: int, n_classes: int, hidden: Sequence[int] = (256, 256), pac: int = 10, dropout: float = 0.5
     ) -> None:
-        """Build the layers.
+        """Build the network.
 
         Args:
             width: columns of a sample in generator space.
@@ -65,50 +78,61 @@ class PackedCritic(Critic):
             pac: rows per pack.
             dropout: share of hidden units dropped.
         """
+        from ctgan.synthesizers.ctgan import Discriminator  # imports scikit-learn
+
         super().__init__()
         self.pac, self.n_classes, self.dropout = pac, n_classes, dropout
-        widths = ((width + n_classes) * pac, *hidden, 1)
-        self.linears = nn.ModuleList(nn.Linear(i, o) for i, o in pairwise(widths))
+        self.network = Discriminator(width + n_classes, tuple(hidden), pac)
+        for index, layer in enumerate(self.network.seq):
+            if isinstance(layer, nn.Dropout):
+                self.network.seq[index] = DrawnDropout()
 
     def draw_masks(self, n: int, generator: torch.Generator) -> tuple[Tensor, ...]:
         """One mask ``[n, hidden]`` per hidden layer; what is kept is scaled by ``1 / (1 - dropout)``."""
         keep = 1.0 - self.dropout
-        widths = [len(linear.get_parameter("bias")) for linear in self.linears][:-1]
+        widths = [linear.out_features for linear in self._linears[:-1]]
         drawn = torch.rand(n, sum(widths), generator=generator, device=generator.device)
         return tuple(((drawn < keep).float() / keep).split(widths, dim=1))
 
     def score(self, samples: Tensor, labels: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """See `Critic.score`."""
-        return self._forward(self._packs(samples, labels), masks)[0].squeeze(1)
+        dropouts = [layer for layer in self.network.seq if isinstance(layer, DrawnDropout)]
+        drawn: Sequence[Tensor | None] = masks or [None] * len(dropouts)
+        for dropout, mask in zip(dropouts, drawn, strict=True):
+            dropout.mask = mask
+        scores: Tensor = self.network(self._with_class(samples, labels))
+        return scores.squeeze(1)
 
     def penalty(
         self, fake: Tensor, fake_labels: Tensor, real: Tensor, real_labels: Tensor, mix: Tensor, masks: Sequence[Tensor]
     ) -> Tensor:
         """See `Critic.penalty`; the class is interpolated as well, as CTGAN does."""
-        with torch.no_grad():  # slopes are constant around the point
-            between = torch.lerp(self._packs(fake, fake_labels), self._packs(real, real_labels), mix.unsqueeze(1))
-            slopes = self._forward(between, masks)[1]
-        weights = [linear.get_parameter("weight") for linear in self.linears]
+        between = torch.lerp(self._packs(fake, fake_labels), self._packs(real, real_labels), mix.unsqueeze(1))
+        slopes = self._slopes(between, masks)
+        weights = [linear.weight for linear in self._linears]
         gradient = weights[-1] * slopes[-1]
         for weight, slope in zip(weights[-2:0:-1], slopes[-2::-1], strict=True):
             gradient = (gradient @ weight) * slope
         gradient = gradient @ weights[0]
         return (torch.linalg.vector_norm(gradient, dim=1) - 1.0).square().mean()
 
-    def _packs(self, samples: Tensor, labels: Tensor) -> Tensor:
-        condition = F.one_hot(labels, self.n_classes).to(samples.dtype)
-        return torch.cat([samples, condition], dim=1).view(len(samples) // self.pac, -1)
+    @property
+    def _linears(self) -> list[nn.Linear]:
+        return [layer for layer in self.network.seq if isinstance(layer, nn.Linear)]
 
-    def _forward(self, x: Tensor, masks: Sequence[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Scores ``[n / pac, 1]``, and the slope of every hidden layer's units, dropout included."""
+    def _with_class(self, samples: Tensor, labels: Tensor) -> Tensor:
+        return torch.cat([samples, F.one_hot(labels, self.n_classes).to(samples.dtype)], dim=1)
+
+    def _packs(self, samples: Tensor, labels: Tensor) -> Tensor:
+        return self._with_class(samples, labels).view(len(samples) // self.pac, -1)
+
+    @torch.no_grad()
+    def _slopes(self, packs: Tensor, masks: Sequence[Tensor]) -> list[Tensor]:
+        """Slope of every hidden layer's units at ``packs``, dropout included; constant around a point."""
         slopes = []
-        *hidden, last = self.linears
-        for index, linear in enumerate(hidden):
-            x = linear(x)
-            with torch.no_grad():
-                slope = (x > 0).to(x.dtype).mul_(1.0 - LEAK).add_(LEAK)
-                if masks:
-                    slope = slope * masks[index]
-            x = x * slope
-            slopes.append(slope)
-        return last(x), slopes
+        for index, linear in enumerate(self._linears[:-1]):
+            packs = linear(packs)
+            slope = (packs > 0).to(packs.dtype).mul_(1.0 - LEAK).add_(LEAK)
+            slopes.append(slope * masks[index] if masks else slope)
+            packs = packs * slopes[-1]
+        return slopes

@@ -44,6 +44,19 @@ class Target:
         return Target(self.network.to(device), self.encoder, self.white_box)
 
 
+class TargetOfSample(nn.Module):
+    """From samples in generator space to the target's logits: the label block dropped, f_inv, the target."""
+
+    def __init__(self, bridge: nn.Module, network: nn.Module, width: int) -> None:
+        super().__init__()
+        self.bridge, self.network, self.width = bridge, network, width
+
+    def forward(self, sample: Tensor) -> Tensor:
+        """``[n, w + C]`` to ``[n, C]``."""
+        logits: Tensor = self.network(self.bridge(sample[:, : self.width]))
+        return logits
+
+
 def rebuild(observation: ReleasedModel) -> Target:
     """The target of an observation.
 

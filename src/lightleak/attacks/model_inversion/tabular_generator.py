@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from lightleak.attacks.model_inversion.batch_norm import GlobalBatchNorm1d
 from lightleak.attacks.model_inversion.generator import ConditionalGenerator
@@ -14,24 +14,15 @@ LABEL = "pseudo-label"
 """Name of the block in which a sample carries its own class, as any discrete column of CTGAN."""
 
 
-class Residual(nn.Module):
-    """Linear, batch norm, ReLU; the input is appended to the output."""
-
-    def __init__(self, width: int, out: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(width, out)
-        self.norm = GlobalBatchNorm1d(out)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """``[n, width]`` to ``[n, out + width]``."""
-        return torch.cat([torch.relu(self.norm(self.linear(x))), x], dim=1)
-
-
 class TabularGenerator(ConditionalGenerator):
     """Samples ``[n, w + C]``: a row in generator space, then the class it carries.
 
     CTGAN's condition vector spans every discrete column; here all but the pseudo-label would always be 0, so they are
     left out.
+
+    Attributes:
+        network: ``ctgan.synthesizers.ctgan.Generator``; its batch statistics are those of all ranks.
+        segments: layout of a sample, the class included.
     """
 
     def __init__(
@@ -42,7 +33,7 @@ class TabularGenerator(ConditionalGenerator):
         hidden: Sequence[int] = (256, 256),
         temperature: float = 0.2,
     ) -> None:
-        """Build the layers.
+        """Build the network.
 
         Args:
             segments: layout of a row in generator space, of width w.
@@ -51,19 +42,20 @@ class TabularGenerator(ConditionalGenerator):
             hidden: widths of the residual layers.
             temperature: of the softmax, with and without Gumbel noise.
         """
+        from ctgan.synthesizers.ctgan import Generator, Residual  # imports scikit-learn
+
         super().__init__()
         self.n_classes, self.latent_dim, self.temperature = n_classes, latent_dim, temperature
         self.segments = with_label(segments, n_classes)
-        width, layers = latent_dim + n_classes, []
-        for out in hidden:
-            layers.append(Residual(width, out))
-            width += out
-        self.body = nn.Sequential(*layers, nn.Linear(width, self.segments.width))
+        self.network = Generator(latent_dim + n_classes, tuple(hidden), self.segments.width)
+        for layer in self.network.modules():
+            if isinstance(layer, Residual):
+                layer.bn = GlobalBatchNorm1d(layer.bn.num_features)
 
     def raw(self, z: Tensor, labels: Tensor) -> Tensor:
         """See `ConditionalGenerator.raw`."""
         condition = F.one_hot(labels, self.n_classes).to(z.dtype)
-        output: Tensor = self.body(torch.cat([z, condition], dim=1))
+        output: Tensor = self.network(torch.cat([z, condition], dim=1))
         return output
 
     def activate(self, raw: Tensor, noise: Tensor | None = None) -> Tensor:
@@ -80,7 +72,7 @@ class TabularGenerator(ConditionalGenerator):
 
 
 def with_label(segments: Segments, n_classes: int) -> Segments:
-    """The layout of a row with the class it carries behind it.
+    """Append the class that a row carries to its layout.
 
     >>> with_label(Segments.of([("age", "tanh", 0, 1)]), 3).width
     4

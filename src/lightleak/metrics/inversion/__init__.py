@@ -10,6 +10,7 @@ from lightleak.metrics.inversion.exact_matches import exact_match_rate
 from lightleak.metrics.inversion.gower import nearest_of_class
 from lightleak.metrics.inversion.memorization import memorization
 from lightleak.metrics.inversion.pair_trends import pair_trends
+from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 
 INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
     "attack_accuracy": AttackAccuracy,
@@ -17,6 +18,7 @@ INVERSION_METRICS: Mapping[str, Callable[..., Any]] = {
     "shapes_score": column_shapes,
     "class_shapes_score": class_shapes,
     "pair_trends_score": pair_trends,
+    "sdmetrics_quality": sdmetrics_scores,
     "gower_distance": nearest_of_class,
     "distinct_nearest_rows": memorization,
     "exact_match_rate": exact_match_rate,
@@ -43,6 +45,11 @@ INVERSION_FACTS: Mapping[str, Facts] = {
     "shapes_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Eq. 3.15 and 3.16"),
     "class_shapes_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Sec. 5.2.3, Fig. 5.3"),
     "pair_trends_score": Facts(needs=(_FEW_ROWS,), citation=f"{THESIS}, Eq. 3.18 and 3.19"),
+    "sdmetrics_quality": Facts(
+        "quality score of SDMetrics: the mean of its column shapes and column pair trends",
+        needs=("The extra `scores`, and the option `samples.sdmetrics`.",),
+        citation="SDMetrics, DataCebo",
+    ),
     "gower_distance": Facts(
         "distance of every made row from the nearest private row of its class", citation=f"{THESIS}, Eq. 3.20 to 3.22"
     ),

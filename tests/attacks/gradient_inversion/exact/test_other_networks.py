@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lightleak.attacks import ATTACKS
+from lightleak.core.errors import UnsupportedError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.own import hand_over
@@ -31,9 +32,13 @@ def attacked(batch: Any, network: str, options: dict[str, Any], attack: str = "e
     encoder, truth = batch.encoder, batch.truth
     spec = NetworkSpec(network, encoder.schema.n_classes, encoder.layout, options)
     module = build_network(spec, seed=5)
-    update, _ = client_update(module, spec, encoder, truth.inputs, truth.labels, share_labels=False)
+    update, _ = client_update(
+        module, spec, encoder, truth.inputs, truth.labels, share_labels=False, share_statistics=True
+    )
     other = type(batch)(update, GroundTruth(truth.inputs, truth.labels), encoder)
-    return ATTACKS.get(attack)().run(update, seed=1), other
+    known = {"batch_statistics": True}
+    settings = known if attack == "exact" else {"exact": known}
+    return ATTACKS.get(attack)(**settings).run(update, seed=1), other
 
 
 @pytest.mark.parametrize("n_classes", [2, 5])
@@ -44,6 +49,9 @@ def attacked(batch: Any, network: str, options: dict[str, Any], attack: str = "e
         ("mlp", {"hidden": [40, 40], "activation": "gelu", "norm": "layer"}),
         ("mlp", {"hidden": [40], "activation": "gelu"}),
         ("resnet_preact", {"width": 40, "norm": "layer"}),
+        ("resnet_preact", {"width": 40}),
+        ("resnet", {"hidden": [40, 40]}),
+        ("mlp", {"hidden": [40, 40], "norm": "batch"}),
     ],
 )
 def test_every_row_is_found_and_certified(
@@ -61,6 +69,16 @@ def test_a_users_own_network_is_cut_by_what_it_computes(make_batch: Any, recover
     for attack in ("exact", "audit_max"):
         found, batch = attacked(base, name, {}, attack)
         assert recovered(found, batch, nearly=True) == 8 and found.certificate.certified == 8
+
+
+def test_statistics_of_the_batch_are_used_only_where_they_are_known(make_batch: Any) -> None:
+    network = "mlp", {"hidden": [40, 40], "norm": "batch"}
+    found, batch = attacked(make_batch(8, (4, 4)), *network)
+    assert found.threat_model.batch_statistics and found.certificate.certified == 8
+    with pytest.raises(UnsupportedError, match="mixes the rows of a batch by BatchNorm"):
+        ATTACKS.get("exact")().check(batch.update)
+    composed, _ = attacked(make_batch(8, (4, 4)), *network, "audit_max")
+    assert composed.certificate.certified == 8
 
 
 def test_equal_rows_are_counted(make_batch: Any, recovered: Any, certified_wrongly: Any) -> None:

@@ -15,7 +15,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from lightleak.attacks.model_inversion.plgmi import FittedPLGMI
+from lightleak.attacks.model_inversion.fitted_plgmi import FittedPLGMI
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import LightLeakError, ObservationError, UnsupportedError
@@ -444,3 +444,13 @@ def test_several_captures_are_told_apart(
     rows = attack_captures(config, captures, tmp_path / "both", [], SILENT)["rows"]
     assert {row["setting"] for row in rows} == {"small, capture s0", "small, capture s1"}
     assert not (tmp_path / "both" / "generators").exists()
+
+
+def test_scores_of_sdmetrics_are_an_option(settings: dict[str, Any], tmp_path: Path) -> None:
+    pytest.importorskip("sdmetrics", reason="the extra scores brings it")
+    samples = {**settings["samples"], "sdmetrics": True, "searches": ["random"], "evaluations": 1}
+    chosen = {**settings, "attacks": {"public_random": {"top_n": 30}}, "samples": samples}
+    rows = run_audit(ReleasedConfig.parse(chosen), tmp_path / "run", ["lightleak", "audit"], SILENT)["rows"]
+    scored = [row for row in rows if row["class"] == "all"]
+    assert scored and all(0 < row["sdmetrics_quality"] <= 1 for row in scored)
+    assert all(row["sdmetrics_column_shapes"] == pytest.approx(row["shapes_score"], abs=1e-5) for row in scored)

@@ -115,7 +115,7 @@ class Course:
             whole, certified = whole.doubted(), []
             self._proven, self._proven_digits, self.rest = None, (), as_one_batch(self.update)
         self._explanations.append(whole)
-        if self.update.kind == "gradient" and certified and not whole.is_complete:
+        if self.update.kind == "gradient" and certified and not whole.is_complete and row_network(self.update).peels:
             self._prove(found, certified)
         self._seconds += found.seconds + time.perf_counter() - began
 

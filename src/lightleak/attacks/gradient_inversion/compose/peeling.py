@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.network.client import client_network
-from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network, tested_names
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
+from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.functional import gradients
 
@@ -33,6 +33,10 @@ def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tens
     if update.kind != "gradient":
         raise ObservationError(f"rows are taken out of a FedSGD gradient; this update is a {update.kind}")
     n, network = facts.n_rows, row_network(update)
+    if not network.peels:
+        raise UnsupportedError(
+            "what known rows leave of a gradient with BatchNorm over the batch is no gradient of others"
+        )
     expected = (len(rows_encoded), network.n_classes)
     if tuple(label_counts.shape) != expected:
         raise UsageError(f"label_counts must have shape {expected}, got {tuple(label_counts.shape)}")
@@ -42,7 +46,7 @@ def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tens
     rows, counts = rows_encoded.cpu().double(), label_counts.cpu().double()
     remaining: dict[str, Tensor] = {}
     known = network.gradient(rows, counts, n)
-    names = tested_names(update, network)
+    names = names_of_layers(update, network)
     for name, layer, part in zip(names, layer_gradients(update, network), known, strict=True):
         left = (layer - part) * (n / rest)
         remaining |= {f"{name}.weight": left[:, :-1].contiguous(), f"{name}.bias": left[:, -1].contiguous()}

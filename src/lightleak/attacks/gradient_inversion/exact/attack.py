@@ -1,5 +1,7 @@
 """Exact inversion as an attack: ``run(update) -> Reconstruction`` with a certificate."""
 
+from dataclasses import replace
+
 import torch
 
 from lightleak.attacks.attack import Progress
@@ -34,9 +36,17 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
     title = "Exact inversion"
     citation = CITATION
 
+    def __init__(self, config: ExactConfig) -> None:
+        super().__init__(config)
+        self.threat_model = replace(self.threat_model, batch_statistics=config.batch_statistics)
+
     def check_network(self, update: ClientUpdate) -> None:
         """Refuse networks whose layers test no rows."""
-        row_network(update)
+        row_network(self._seen(update))
+
+    def _seen(self, update: ClientUpdate) -> ClientUpdate:
+        """The update without statistics that this attack is not to know."""
+        return update if self.config.batch_statistics else replace(update, batch_statistics={})
 
     def check_protocol(self, update: ClientUpdate) -> None:
         """Refuse weight deltas, and aggregates of clients with unequal numbers of rows."""
@@ -54,7 +64,7 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         """See `CertifyingInversion.invert`."""
         device = encoder.shift.device
         prior = RowPrior.of(update, encoder, self.config.prior)
-        network = row_network(update, device)
+        network = row_network(self._seen(update), device)
         observed = layer_gradients(update, network)
         draws = generator(seed, "exact")
         feasibility = estimate_feasibility(observed, update.facts.n_rows, kind=row_kind(update, encoder))

@@ -35,9 +35,11 @@ class RowNetwork(ABC):
 
     Attributes:
         errors_bend: errors vary with a row's numbers also where no unit of a ReLU is switched.
+        peels: what known rows leave of a gradient is the gradient of the other rows.
     """
 
     errors_bend: ClassVar[bool] = True
+    peels: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -106,6 +108,20 @@ class RowNetwork(ABC):
         """``e_1 .. e_L`` of rows whose logits' derivative is ``output`` ``[..., classes]``."""
         return tuple(self.backpropagated(layer, activations, output) for layer in range(self.depth))
 
+    def errors_of_rows(self, activations: Any, counts: Tensor, n_rows: int = 1) -> tuple[Tensor, ...]:
+        """`errors` of rows that stand for ``counts`` rows of each class, of the mean loss over ``n_rows`` rows.
+
+        Args:
+            activations: of the rows.
+            counts: ``[..., classes]``, or with one more dimension ahead of the classes than the rows have.
+            n_rows: by which the derivatives of their summed loss are divided.
+        """
+        return self.errors(activations, output_of(activations.probabilities, counts, n_rows))
+
+    def error_of_rows(self, layer: int, activations: Any, counts: Tensor, n_rows: int = 1) -> Tensor:
+        """`errors_of_rows` of one layer."""
+        return self.backpropagated(layer, activations, output_of(activations.probabilities, counts, n_rows))
+
     def gradient(self, x: Tensor, counts: Tensor, n_rows: int) -> tuple[Tensor, ...]:
         """Contribution of rows to the gradient of the mean loss over ``n_rows`` rows, ``[out, in + 1]`` per layer.
 
@@ -115,9 +131,14 @@ class RowNetwork(ABC):
             n_rows: rows of the batch.
         """
         activations = self.forward(x)
-        output = counts.sum(-1, keepdim=True) * activations.probabilities - counts
-        errors = self.errors(activations, output / n_rows)
+        errors = self.errors_of_rows(activations, counts, n_rows)
         return tuple(e.T @ with_one(h) for e, h in zip(errors, activations.hidden, strict=True))
+
+
+def output_of(probabilities: Tensor, counts: Tensor, n_rows: int = 1) -> Tensor:
+    """``(N p - counts) / n_rows``: derivative by the logits of the mean loss of N equal rows."""
+    p = probabilities.unsqueeze(-2) if counts.dim() > probabilities.dim() else probabilities
+    return (counts.sum(-1, keepdim=True) * p - counts) / n_rows
 
 
 def output_slopes(probabilities: Tensor, logit_slopes: Tensor, counts: Tensor, n_rows: int) -> Tensor:

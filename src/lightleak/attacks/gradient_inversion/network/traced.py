@@ -125,8 +125,7 @@ class TracedNetwork(RowNetwork):
         def errors(x: Tensor) -> tuple[Tensor, ...]:
             moved = self.forward(x)
             beside = counts.unsqueeze(-2).expand(*counts.shape[:-1], len(directions), -1)
-            output = beside.sum(-1, keepdim=True) * moved.probabilities - beside
-            return self.errors(moved, output / n_rows)
+            return self.errors_of_rows(moved, beside, n_rows)
 
         return self._differences(errors, activations.rows, directions)
 
@@ -160,7 +159,7 @@ class TracedNetwork(RowNetwork):
         rows = torch.randn(2, PROBES, layer.in_features, generator=draws, dtype=torch.float64).to(layer.weight)
         with torch.no_grad():
             one, other = (whole.logits(torch.cat([units, x], -1)) for x in rows)
-        return Cut(self.module, first, searched, reads_rows=not _same(one, other))
+        return Cut(self.module, first, searched, reads_rows=not same(one, other))
 
     def _layer(self, index: int) -> nn.Linear:
         return linear_layer(self.module, self.names[index])
@@ -368,42 +367,62 @@ def trace(module: nn.Module, width: int, n_rows: int) -> TracedNetwork:
         logits = module(probes)
     with torch.no_grad():
         again, alone = module(probes), module(probes[:1]) if _reads_single_rows(module) else None
-    if not _same(logits, again):
+    if not same(logits, again):
         raise UnsupportedError(f"{title} computes something else every time, as dropout does")
-    if alone is None or not _same(logits[:1], alone):
+    if alone is None or not same(logits[:1], alone):
         raise UnsupportedError(
             f"{title} mixes the rows of a batch{_by_batch_norm(module)}: no row has a gradient of its own"
         )
     usable = [name for name, call in calls.items() if _tests_rows(module.get_submodule(name), call)]
-    first = next((name for name in usable if _same(calls[name].inputs, probes)), None)
+    first = next((name for name in usable if same(calls[name].inputs, probes)), None)
     if first is None:
         raise UnsupportedError(f"no Linear layer of {title} with a bias sees the encoded row itself")
-    last = next((name for name in usable if _same(calls[name].output, logits)), None)
+    last = next((name for name in usable if same(calls[name].output, logits)), None)
     if last is None:
         raise UnsupportedError(f"the logits of {title} are not what a Linear layer with a bias returns")
     if first == last:
         raise UnsupportedError(f"exact inversion needs a hidden layer, and {title} is linear")
-    inner = [name for name in usable if name not in (first, last)]
+    inner = _apart(module, [name for name in usable if name not in (first, last)], calls, probes)
     names = [first, *inner, last]
     wrong = _untrue(module, names, probes)
     if {first, last} & wrong:
         raise UnsupportedError(f"weights of {sorted({first, last} & wrong)} are also used elsewhere in {title}")
     names = [name for name in names if name not in wrong]
-    return TracedNetwork(module, names, _searched([linear_layer(module, name) for name in names], n_rows))
+    shapes = TracedNetwork(module, names, 0).shapes
+    return TracedNetwork(module, names, searched_layer(shapes, n_rows))
 
 
-def _searched(layers: Sequence[nn.Linear], n_rows: int) -> int:
-    """The inner layer with the most inputs among those that can show all rows; the first layer where there is none."""
-    sizes = [(min(layer.in_features + 1, layer.out_features), layer.in_features) for layer in layers[1:-1]]
-    if not sizes:
-        return 0
-    shows = [min(rank, n_rows) for rank, _ in sizes]
-    return 1 + max(range(len(sizes)), key=lambda i: (shows[i], sizes[i][1], -i))
+def searched_layer(shapes: Sequence[tuple[int, int]], n_rows: int) -> int:
+    """The inner layer with the most inputs among those that can show all rows; the first layer where there is none.
+
+    >>> searched_layer([(100, 106), (200, 101), (100, 201), (2, 101)], n_rows=64)
+    2
+    """
+    inner = shapes[1:-1]
+    return 1 + max(range(len(inner)), key=lambda i: (min(*inner[i], n_rows), inner[i][1], -i)) if inner else 0
 
 
 def _tests_rows(layer: nn.Module, call: Call) -> bool:
     """Whether a layer has a bias and was called once, on one vector per row."""
     return layer.bias is not None and call.times == 1 and call.inputs.dim() == 2 and len(call.inputs) == PROBES
+
+
+def _apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], probes: Tensor) -> list[str]:
+    """Layers whose inputs say something of their own: not affine in the row, nor those of a layer before them.
+
+    The equations of others are those of the first layer, or of that layer, and must not count twice.
+    """
+    one, other = probes.roll(1, 0), probes.roll(2, 0)
+    with torch.no_grad(), watched(module, names) as moved:
+        module(probes + one - other)
+    kept: list[str] = []
+    for name in names:
+        inputs = calls[name].inputs
+        if same(moved[name].inputs, inputs + inputs.roll(1, 0) - inputs.roll(2, 0)):
+            continue
+        if not any(same(inputs, calls[before].inputs) for before in kept):
+            kept.append(name)
+    return kept
 
 
 def _untrue(module: nn.Module, names: Sequence[str], probes: Tensor) -> set[str]:
@@ -418,7 +437,7 @@ def _untrue(module: nn.Module, names: Sequence[str], probes: Tensor) -> set[str]
         layer = linear_layer(tried, name)
         assert layer.weight.grad is not None and layer.bias.grad is not None
         true = torch.cat([layer.weight.grad, layer.bias.grad.unsqueeze(-1)], -1)
-        if not _same(true, found):
+        if not same(true, found):
             wrong.add(name)
     return wrong
 
@@ -454,5 +473,6 @@ def _times(output: Tensor, by_logits: Tensor) -> Tensor:
     return (free.unsqueeze(-2) @ by_logits).squeeze(-2)
 
 
-def _same(one: Tensor, other: Tensor) -> bool:
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal but for rounding of float64."""
     return one.shape == other.shape and bool((one - other).norm() <= SAME * (1e-300 + one.norm()))

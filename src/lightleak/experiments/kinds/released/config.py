@@ -59,6 +59,7 @@ class SamplesConfig(Section):
         searched_per_class: rows per class of the gradient search.
         tpe_per_class: rows per class of the Bayesian search, which takes seconds for each, and of ``random_best``, its
             control at equal budget.
+        sdmetrics: also score rows of all classes by SDMetrics' quality report (extra ``scores``); seconds per score.
     """
 
     section = "samples"
@@ -68,6 +69,7 @@ class SamplesConfig(Section):
     searches: tuple[str, ...] = one_of(("random",), SEARCHES, distinct=True, some=True)
     searched_per_class: int = bounded(50, ge=1)
     tpe_per_class: int = bounded(2, ge=1)
+    sdmetrics: bool = False
 
     def rows_per_class(self, search: str) -> int:
         """Rows of each class for one evaluation of a search."""
@@ -134,7 +136,7 @@ class ReleasedConfig(RunConfig):
     workers: int = bounded(0, ge=0)
     engine: EngineName = "local"
     ray_address: str | None = None
-    gpus_per_pack: float = 1.0
+    gpus_per_pack: float = bounded(1.0, ge=0)
     keep_captures: bool = True
     redact: Redact = False
     raw_csv: bool = False

@@ -28,6 +28,7 @@ from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, 
 from lightleak.experiments.kinds.released.world import World, prepare_world
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
 
@@ -151,11 +152,14 @@ class AttackPack(Pack):
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(self.config.samples.rows_per_class(search))
         samples, names, judge = fitted.generate(labels, seed, search), label.categories, subject.judge
         scores = None if judge is None else judge.score(samples, derive_seed(seed, "memorisation"))
-        statistics = None
+        statistics, quality = None, {}
         if judge is not None and self.capture is None and search == "random":
             # As many rows as there are private ones, classes as they come.
             free = fitted.draw_labels(len(judge.train), derive_seed(seed, "classes"))
-            statistics = judge.statistics(fitted.generate(free, derive_seed(seed, "all"), search).rows)
+            generated = fitted.generate(free, derive_seed(seed, "all"), search).rows
+            statistics = judge.statistics(generated)
+            if self.config.samples.sdmetrics:
+                quality = sdmetrics_scores(judge.train, generated, judge.encoder.schema)
         if k == 0:
             redact = bool(self.config.redact)
             found = entry(facts, samples, names, fitted, scores, statistics, judge, subject.task, redact)
@@ -163,7 +167,7 @@ class AttackPack(Pack):
             if not redact:
                 write_rows(folder, unit, samples, label, self.config.raw_csv)
         beside = beside_public(reference, fitted, samples, judge, seed)
-        yield overall_row(unit, facts, k, samples, scores, statistics, beside)
+        yield overall_row(unit, facts, k, samples, scores, statistics, beside) | quality
         yield from class_rows(unit, facts, k, samples, names, scores)
 
     def _subject(self, folder: Path) -> Subject:

@@ -27,6 +27,7 @@ from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import unit_file, write_whole
+from lightleak.metrics.inversion.sdmetrics_scores import require_sdmetrics
 from lightleak.targets import build_network
 from lightleak.targets.spec import is_differentiable
 from lightleak.targets.trainer import quiet_lightning
@@ -82,6 +83,8 @@ def check_released(config: ReleasedConfig) -> None:
         UnsupportedError: an attack that needs gradients which the target does not give.
     """
     plan_attacks(config)
+    if config.samples.sdmetrics:
+        require_sdmetrics()
     check_trainer(config.training.trainer, config.device)
     _check_attacks(config)
     world = prepare_world(config, config.seeds[0])

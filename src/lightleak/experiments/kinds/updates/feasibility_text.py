@@ -12,6 +12,7 @@ from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.attacks.gradient_inversion.network.traced import trace
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import UnsupportedError
+from lightleak.experiments.attack_settings import shares_statistics
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.federation_config import defense_of
@@ -41,7 +42,9 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         expect = partial(expected_of_delta, hidden=hidden, encoded_width=width, kind=kind)
     else:
         try:
-            shapes = trace(without_dropout(network.train()), width, n_rows=1).shapes[:-1]
+            # Known statistics of a batch leave its rows apart, as running ones do.
+            network = without_dropout(network.train(not shares_statistics(config)))
+            shapes = trace(network, width, n_rows=1).shapes[:-1]
         except UnsupportedError as error:
             return [f"does not apply: {error}"]
         expect = partial(expected_of_layers, shapes=shapes, kind=kind)

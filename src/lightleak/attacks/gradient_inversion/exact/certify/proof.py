@@ -155,15 +155,14 @@ class _Visible:
 
 def _visible(residual: Residual, space: RowDomain) -> _Visible:
     activations, counts = residual.network.forward(residual.x), residual.counts
-    output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
-    first = residual.network.errors(activations, output)[0]
+    first = residual.network.error_of_rows(0, activations, counts, residual.n_rows)
     encoder = space.encoder
     positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
     step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
     shows = residual.left[0].norm() / (OWN_PART * step)
     # Where a network is sure of a class, its rows add nothing, and any number of them fits with those of others.
-    each_label = (activations.probabilities.unsqueeze(1) - torch.eye(counts.shape[1]).to(counts)) / residual.n_rows
-    each = residual.network.errors(activations, each_label)[0].norm(dim=-1)
+    each_label = torch.eye(counts.shape[1]).to(counts).expand(len(counts), -1, -1)
+    each = residual.network.error_of_rows(0, activations, each_label, residual.n_rows).norm(dim=-1)
     adds = (each > shows) | (counts == 0)
     # Distance of each error vector from the span of the others: 1 over the norm of its dual.
     values, vectors = torch.linalg.eigh(first @ first.T)

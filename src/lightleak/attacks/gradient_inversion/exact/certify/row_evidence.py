@@ -100,7 +100,7 @@ def evidence_of(
             spare = spare + active.clamp_max(spaces.row_null.shape[1])
     searched, numbers = network.searched, list(encoder.numerical_positions)
     spaces, v = layers[searched], with_one(activations.hidden[searched])
-    d = network.backpropagated(searched, activations, output) / spaces.unit_scale
+    d = network.error_of_rows(searched, activations, counts) / spaces.unit_scale
     dual_units, dual_inputs = v @ spaces.inverse, d @ spaces.inverse.T / n_rows
     each_number = torch.eye(x.shape[1])[numbers].to(x)
     by_units = network.error_slopes(activations, counts, each_number)[searched] / spaces.unit_scale

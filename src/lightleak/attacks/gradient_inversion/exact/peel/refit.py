@@ -102,8 +102,7 @@ def _fit(residual: Residual, space: RowDomain, spaces: Mapping[int, Spaces], col
     encoder, network = space.encoder, residual.network
     activations = network.forward(residual.x)
     counts = residual.counts
-    output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
-    errors = network.errors(activations, output)
+    errors = network.errors_of_rows(activations, counts, residual.n_rows)
     rows, width = len(residual.x), len(columns)
     at = [encoder.numerical_positions[j] for j in columns]
     normal = residual.x.new_zeros(rows, width, rows, width)

@@ -85,7 +85,7 @@ class GroupProblem:
         activations = network.forward(space.rows.of(groups.codes, groups.numbers))
         p = activations.probabilities
         counts = torch.nn.functional.one_hot(groups.labels, network.n_classes).to(p)
-        errors = network.errors(activations, (p - counts) / self.n_rows)
+        errors = network.errors_of_rows(activations, counts, self.n_rows)
         hidden = tuple(with_one(h) for h in activations.hidden)
         value = p.new_zeros(n)
         slope, normal = p.new_zeros(n, k * free), p.new_zeros(n, k * free, k * free)

@@ -140,9 +140,7 @@ def held_against(
     """
     activations = network.forward(x)
     v = with_one(activations.hidden[layer])
-    # [n, hypotheses, classes]: derivative by the logits of rows with these counts.
-    output = counts.sum(-1, keepdim=True) * activations.probabilities.unsqueeze(1) - counts
-    d = network.backpropagated(layer, activations, output) / spaces.unit_scale
+    d = network.error_of_rows(layer, activations, counts) / spaces.unit_scale
     unit_distance = (d @ spaces.unit_null).norm(dim=-1) / d.norm(dim=-1).clamp_min(torch.finfo(d.dtype).tiny)
     coefficient = ((v @ spaces.inverse).unsqueeze(1) * d).sum(-1) / n_rows
     return (v @ spaces.row_null).norm(dim=1) / v.norm(dim=1), unit_distance, coefficient

@@ -68,7 +68,7 @@ class Residual:
         activations = self.network.forward(self.x)
         parts = []
         for label in torch.eye(self.network.n_classes).to(self.counts):
-            errors = self.network.errors(activations, (activations.probabilities - label) / self.n_rows)
+            errors = self.network.errors_of_rows(activations, label.expand_as(self.counts), self.n_rows)
             pairs = zip(errors, activations.hidden, strict=True)
             parts.append(torch.stack([e.square().sum(-1) * with_one(h).square().sum(-1) for e, h in pairs]).sum(0))
         return torch.where(self.counts > 0, torch.stack(parts, -1), torch.inf).amin(-1).sqrt()
