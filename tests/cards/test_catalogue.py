@@ -37,8 +37,8 @@ DEFENSES = {
 }
 NOT_REGISTERED = {"sm_pia"}
 NOT_OPTIONS = {"as_published", "start_from", "trainer"}
-"""Arguments that are no options of the attack that is made: a variant of the whole, a fitted model to start from, and what
-goes to Lightning."""
+"""Arguments that are no options of the attack that is made: a variant of the whole, a fitted model to start from, and
+what goes to Lightning."""
 
 
 def named(card: Card) -> str:
