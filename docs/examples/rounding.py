@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from lightleak.core.facts import Facts
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, check_number
+from lightleak.defenses.defense import POSITIVE, Limits
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
 
 
 @UPDATE_DEFENSES.register("rounding", Facts(needs=("It gives no guarantee.",)))
@@ -22,20 +23,14 @@ class Rounding(UpdateDefense):
 
     name: ClassVar[str] = "rounding"
     citation: ClassVar[str] = "LightLeak's documentation"
+    limits: ClassVar[Mapping[str, Limits]] = {"step": POSITIVE}
+    varies: ClassVar[str | None] = "step"  # what a curve of leakage against accuracy varies
 
     step: float = 0.001
-
-    def __post_init__(self) -> None:
-        check_number("rounding: step", self.step, above_low=True)
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """What leaves the client; a random defense takes its randomness from `draws`."""
         return {name: (g / self.step).round() * self.step for name, g in gradient.items()}
-
-    @property
-    def strength(self) -> float:
-        """What a curve of leakage against accuracy varies."""
-        return self.step
 
     def describe(self) -> str:
         """One line with the strength."""

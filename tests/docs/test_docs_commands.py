@@ -25,9 +25,9 @@ from lightleak.tuning.trial import trial_tree
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-LANGUAGES = {"bash", "yaml", "python", "py", "text"}
+LANGUAGES = {"bash", "dockerfile", "yaml", "python", "py", "text"}
 OTHER_COMMANDS = {"make", "export", "sbatch", "torchrun", "pip", "cd", "python", "source", "flwr", "nvflare"}
-OTHER_COMMANDS |= {"git", "python3", ".venv/bin/pip", "for"}
+OTHER_COMMANDS |= {"git", "python3", ".venv/bin/pip", "for", "scp", "configs/cluster/by-hand.sh"}
 OTHER_COMMANDS |= {"LIGHTLEAK_PLUGINS"}  # set for one command, which test_examples runs
 MADE_BY_THE_READER = {"mine.yaml", "best.yaml", "label-guess.yaml"}
 """Configs that the reader writes, or that a study of theirs leaves."""

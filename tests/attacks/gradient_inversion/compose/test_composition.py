@@ -183,7 +183,7 @@ def test_certain_rows_that_contradict_the_shared_labels_are_doubted(make_update:
 
 
 def test_a_stage_that_refuses_is_passed_over_and_says_why(make_update: Any) -> None:
-    update, truth = make_update(n=3, network="resnet", share_labels=False)
+    update, truth = make_update(n=3, network="resnet", share_labels=False, share={"share_statistics": False})
     refusing = StandIn("first", never, UnsupportedError("first is for other networks"))
     attack = composed(refusing, StandIn("second", rest_of(truth, [], right=False)))
     attack.check(update)
