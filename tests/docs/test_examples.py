@@ -19,7 +19,6 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.cards.registries import read_registries
 from lightleak.core.observations import ClientUpdate
-from lightleak.core.plugins import PLUGINS
 from lightleak.core.registry import Registry
 from lightleak.core.seeds import generator
 from lightleak.data.datasets import DATASETS, load_dataset
