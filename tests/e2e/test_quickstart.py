@@ -113,8 +113,8 @@ def test_interrupted_in_training_and_in_attacks_it_ends_where_it_would_have_ende
     wait_until(lambda: group_is_gone(process.pid))
 
     began, process = time.time(), start("audit", "--resume", "run")
-    claims = (folder / "claims").glob
-    wait_until(lambda: any(claim.stat().st_mtime > began for claim in claims("pack-*")) or process.poll() is not None)
+    packs = (folder / "work").glob
+    wait_until(lambda: any(pack.stat().st_mtime > began for pack in packs("*")) or process.poll() is not None)
     process.send_signal(signal.SIGTERM)  # to the command alone, as `kill` and batch systems send it
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143 and "Traceback" not in errors

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from lightleak.core.errors import LightLeakError
-from lightleak.experiments.engine import SCRATCH, Engine
-from lightleak.experiments.pack import Finished, Pack, Report
+from lightleak.experiments.engine import SCRATCH, Engine, scratch_folder
+from lightleak.experiments.pack import Finished, Pack, Report, files_of
 from lightleak.experiments.packing import find_sizes, plan_packs
 from lightleak.experiments.progress import progress_bar as progress_bar
 from lightleak.experiments.unit import Kept, Unit, finished_files, run_pack, unit_file, write_whole
@@ -97,12 +97,18 @@ def run_packs(
     total, before = sum(pack.cost for pack in waiting), len(ids) - sum(len(pack.ids) for pack in waiting)
     failed: list[Finished] = []
     with progress_bar(noun, total, quiet or not waiting, len(ids), before) as bar:
-        for finished in engine.run(waiting, folder, lambda pack, work: bar.reach(pack.ids[0], min(work, pack.cost))):
-            if finished.error is None:
-                keep(finished, folder)
-            else:
-                failed.append(finished)
-            bar.reach(finished.pack.ids[0], finished.pack.cost, 0 if finished.error else len(finished.pack.ids))
+        try:
+            for finished in engine.run(
+                waiting, folder, lambda pack, work: bar.reach(pack.ids[0], min(work, pack.cost))
+            ):
+                if finished.error is None:
+                    keep(finished, folder)
+                else:
+                    failed.append(finished)
+                bar.reach(finished.pack.ids[0], finished.pack.cost, 0 if finished.error else len(finished.pack.ids))
+        except BaseException:
+            keep_finished_units(waiting, folder)
+            raise
     if failed:
         raise _error_of(failed, len(waiting)) from failed[0].error
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
@@ -115,6 +121,15 @@ def keep(finished: Finished, folder: Path) -> None:
     for name in sorted(finished.files, key=lambda name: name in units):
         if not (name in units and (folder / name).exists()):
             write_whole(folder / name, finished.files[name])
+
+
+def keep_finished_units(packs: Iterable[Pack], folder: Path) -> None:
+    """Write the results of those units that interrupted packs had finished on this machine."""
+    for pack in packs:
+        files = files_of(scratch_folder(pack, folder))
+        units = [unit_file(folder, id) for id in pack.ids]
+        stems = {unit.stem for unit in units if f"units/{unit.name}" in files}
+        keep(Finished(pack, {name: files[name] for name in files if Path(name).stem in stems}), folder)
 
 
 def _error_of(failed: Sequence[Finished], of: int) -> PackError:
