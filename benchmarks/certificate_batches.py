@@ -47,6 +47,13 @@ ATTACKED = {"exact": 0.5, "exact_joint": 0.09, "audit_max": 0.06, "exact_fedavg"
 TABLES = {"continuous": 0.35, "whole": 0.2, "categories": 0.15, "mixed": 0.3}
 TWISTS = {"plain": 0.4, "copies": 0.2, "near copies": 0.3, "one class": 0.1}
 NETWORKS = {"narrow": 0.4, "wide": 0.3, "dead units": 0.15, "trained": 0.15}
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    **{name: {"activation": name} for name in ("gelu", "tanh", "elu", "leaky_relu", "sigmoid")},
+    "gelu, layer norm": {"activation": "gelu", "norm": "layer"},
+    "relu, layer norm": {"norm": "layer"},
+    "one hidden layer": {"activation": "gelu"},
+}
+"""Networks other than ReLU chains, as options of an MLP."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,7 @@ class Scenario:
         budget: `small`, or `default` for the attack's own.
         scaled: what a client multiplied its gradient by.
         local: epochs, batches, learning rate and momentum of FedAvg.
+        model: of `MODELS`, or `chain`: ReLU.
     """
 
     seed: int
@@ -84,6 +92,7 @@ class Scenario:
     budget: str
     scaled: float
     local: tuple[int, int, float, float]
+    model: str = "chain"
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -128,8 +137,8 @@ class Judged:
     worst: float
 
 
-def scenario(seed: int, attack: str | None = None) -> Scenario:
-    """The scenario of a seed; ``attack`` in place of the one that the seed draws."""
+def scenario(seed: int, attack: str | None = None, others: bool = False) -> Scenario:
+    """The scenario of a seed; ``attack`` in place of the one that the seed draws, ``others`` for other networks."""
     rng = numpy_generator(seed, "scenario")
     drawn = _one(rng, ATTACKED)
     attack = attack or drawn
@@ -141,6 +150,10 @@ def scenario(seed: int, attack: str | None = None) -> Scenario:
     if seed % 8 == 5:
         network = "all active"
     most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
+    model = "chain"
+    if others:
+        model = str(numpy_generator(seed, "model").choice(list(MODELS)))
+        hidden = hidden[:1] if model == "one hidden layer" else hidden
     clients = 2 if rng.random() < 0.08 else 1
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
     return Scenario(
@@ -163,6 +176,7 @@ def scenario(seed: int, attack: str | None = None) -> Scenario:
             float(rng.choice([0.003, 0.01, 0.05])),
             0.5 if rng.random() < 0.1 else 0.0,
         ),
+        model=model,
     )
 
 
@@ -174,7 +188,9 @@ def observe(case: Scenario) -> Observed:
     batch = twisted(frame.iloc[rng.permutation(KNOWN)[: case.rows]], schema, case.twist, rng)
     inputs, labels = encoder.encode(batch), encoder.encode_labels(batch)
     marginals = Marginals.of(schema, frame[KNOWN:]) if case.marginals else None
-    spec = NetworkSpec("mlp", schema.n_classes, encoder.layout, {"hidden": list(case.hidden)})
+    spec = NetworkSpec(
+        "mlp", schema.n_classes, encoder.layout, {"hidden": list(case.hidden), **MODELS.get(case.model, {})}
+    )
     network = build_network(spec, derive_seed(case.seed, "network"))
     if case.network == "trained":
         _train(network, encoder.encode(frame[:KNOWN]), encoder.encode_labels(frame[:KNOWN]), case.seed)

@@ -3,6 +3,7 @@
     python benchmarks/wrong_certificates.py --count 2000 --workers 2 --output wrong.jsonl
     python benchmarks/wrong_certificates.py --table wrong.jsonl
     python benchmarks/wrong_certificates.py --replay 17
+    python benchmarks/wrong_certificates.py --attack exact --others --count 500 --output others.jsonl
 
 Batch i follows from the seed i alone, see `certificate_batches`. Every finished batch is one line of --output; a rerun
 skips those. Rates are of certified rows and of batches with any; the bound is the upper 95% end of Clopper and Pearson
@@ -32,7 +33,7 @@ from lightleak.core.errors import LightLeakError
 from lightleak.core.reconstruction import Reconstruction
 
 Line = dict[str, Any]
-KINDS = ("attack", "table", "twist", "network")
+KINDS = ("attack", "table", "twist", "network", "model")
 HEAD = (
     "batches",
     "rows",
@@ -112,8 +113,8 @@ def print_table(lines: Sequence[Line]) -> None:
     print("| kind | " + " | ".join(HEAD) + " |")
     print("| --- " * (1 + len(HEAD)) + "|")
     for kind in KINDS:
-        for value in dict.fromkeys(sorted(line["scenario"][kind] for line in lines)):
-            of_kind = [line for line in lines if line["scenario"][kind] == value]
+        for value in dict.fromkeys(sorted(line["scenario"].get(kind, "chain") for line in lines)):
+            of_kind = [line for line in lines if line["scenario"].get(kind, "chain") == value]
             print(f"| {value} | " + " | ".join(counted(of_kind)) + " |")
     print("| all | " + " | ".join(counted(lines)) + " |")
     seconds = [line["cpu_seconds"] for line in lines]
@@ -125,7 +126,7 @@ def print_table(lines: Sequence[Line]) -> None:
     wrong = sorted((line for line in lines if line.get("wrong")), key=lambda line: -line["wrong"])
     for line in wrong[:SHOWN]:
         case = line["scenario"]
-        told = ", ".join(str(case[kind]) for kind in KINDS)
+        told = ", ".join(str(case.get(kind, "chain")) for kind in KINDS)
         told += f", {case['rows']} rows: {line['wrong']} of {line['rows']} wrong, off by up to {line['worst']:.2g}"
         print(f"seed {case['seed']} ({told})")
     if wrong:
@@ -176,20 +177,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first batch")
     parser.add_argument("--count", type=int, default=2000, help="batches")
     parser.add_argument("--attack", choices=list(OPTIONS), help="in place of the one that a seed draws")
+    parser.add_argument("--others", action="store_true", help="networks other than ReLU chains, with --attack exact")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")
     parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
     parser.add_argument("--replay", type=int, help="attack the batch of one seed again and print its certified rows")
     options = parser.parse_args(arguments)
     if options.replay is not None:
-        line = replay(scenario(options.replay, options.attack))
+        line = replay(scenario(options.replay, options.attack, options.others))
         return int(bool(line["failed"] or line.get("wrong")))
     file = options.table or options.output
     lines = [json.loads(one) for one in file.read_text().splitlines()] if file and file.is_file() else []
     if options.table is None:
         done = {line["scenario"]["seed"] for line in lines}
         seeds = [seed for seed in range(options.first, options.first + options.count) if seed not in done]
-        cases = [scenario(seed, options.attack) for seed in seeds]
+        cases = [scenario(seed, options.attack, options.others) for seed in seeds]
 
         def keep(line: Line) -> None:
             lines.append(line)

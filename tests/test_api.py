@@ -1,5 +1,6 @@
 """The way in from Python: a DataFrame and any module to a report, configs as the command reads them."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -141,7 +142,7 @@ def test_a_chain_of_ones_own_is_attacked_as_the_registrys(data: PreparedTable) -
 
 def test_where_exact_inversion_does_not_apply_it_says_so_before_any_work(audit: Audit, tmp_path: Path) -> None:
     with pytest.raises(
-        UnsupportedError, match=r"exact inversion is for plain ReLU networks.*in Normalised layer 'norm' is"
+        UnsupportedError, match=r"Normalised mixes the rows of a batch by BatchNorm, whose statistics it does not share"
     ):
         audit(Normalised, attacks=["exact"])
     assert not (tmp_path / "run").exists()
@@ -151,10 +152,10 @@ def test_attacks_that_do_not_apply_are_listed_in_result_table_and_report(audit: 
     network = Normalised(8, 2)
     found = audit(network, attacks={**QUICK, "exact": {}})
     assert set(found.rows["attack"]) == set(QUICK)
-    assert list(found.left_out) == ["exact"] and "layer 'norm' is BatchNorm1d" in found.left_out["exact"]
+    assert list(found.left_out) == ["exact"] and "BatchNorm" in found.left_out["exact"]
     assert "left out: exact: " in str(found)
     page = " ".join(found.report.read_text().split())
-    assert "Attacks that were left out" in page and "is BatchNorm1d" in page
+    assert "Attacks that were left out" in page and "by BatchNorm, whose statistics" in page
     assert "could not be tried on this model and is left out" in page  # on its first page, in plain language
     again = audit(network, attacks={**QUICK, "exact": {}})
     assert again.left_out == found.left_out
@@ -188,9 +189,9 @@ def test_a_network_that_no_gradient_goes_through_leaves_the_baseline_alone(audit
 def test_a_config_with_an_attack_that_does_not_apply_is_refused_before_any_work(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(
         "data: {name: synthetic, options: {n_discrete: 2, n_continuous: 2, n_rows: 60}}\n"
-        "target: {options: {activation: gelu}}\ntraining: {epochs: 0}\nattacks: [random, exact]\nworkers: 1\n"
+        "target: {options: {norm: batch}}\ntraining: {epochs: 0}\nattacks: [random, exact]\nworkers: 1\n"
     )
-    with pytest.raises(UnsupportedError, match="the network has activation 'gelu'"):
+    with pytest.raises(UnsupportedError, match="MLP mixes the rows of a batch by BatchNorm"):
         lightleak.run_config(lightleak.load_config(tmp_path / "mine.yaml"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -414,3 +415,20 @@ def test_names_are_there_without_loading_anything() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert all(callable(getattr(lightleak, name)) for name in lightleak.__all__)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("updates", "95% interval"),
+        ("vertical", "provfl_b"),
+        ("released", "plgmi"),
+        ("frontier", "accuracy"),
+    ],
+)
+def test_printing_a_result_gives_the_table_of_its_kind(kind: str, shown: str, tmp_path: Path) -> None:
+    golden = json.loads((Path(__file__).parent / "golden" / f"{kind}.json").read_text())["results"]
+    for group in golden["summary"]:
+        group.setdefault("seconds", {"n": 1, "mean": 1.0})  # golden files hold no times
+    printed = str(lightleak.api.Leakage(tmp_path, golden))
+    assert shown in printed and len(printed.splitlines()) > 3

@@ -155,17 +155,17 @@ def test_kuberay_job() -> None:
 
 def test_by_hand_gives_ray_its_addresses(tmp_path: Path) -> None:
     for name in ("ray", "lightleak"):
-        stand_in(tmp_path / "bin", name, f'#!/usr/bin/env bash\necho {name} "$@"\n')
+        stand_in(tmp_path / "bin", name, f'#!/usr/bin/env bash\necho {name} "$@" $RAY_AUTH_MODE\n')
 
     def run(*words: str) -> tuple[int, str]:
         done = subprocess.run([str(BY_HAND), *words], env=environment(tmp_path / "bin"), capture_output=True, text=True)
         return done.returncode, done.stdout.strip()
 
-    assert run("first") == (0, "ray start --head --port=6379")
-    assert run("join", "10.0.0.1", "--num-cpus=4") == (0, "ray start --address=10.0.0.1:6379 --num-cpus=4")
-    ran = "lightleak audit c.yaml --output o --engine ray --ray-address 10.0.0.1:6379"
+    assert run("first") == (0, "ray start --head --port=6379 token")
+    assert run("join", "10.0.0.1", "--num-cpus=4") == (0, "ray start --address=10.0.0.1:6379 --num-cpus=4 token")
+    ran = "lightleak audit c.yaml --output o --engine ray --ray-address 10.0.0.1:6379 token"
     assert run("run", "10.0.0.1", "audit", "c.yaml", "--output", "o") == (0, ran)
-    assert run("stop") == (0, "ray stop")
+    assert run("stop") == (0, "ray stop token")
     assert run()[0] == 2
 
 

@@ -29,7 +29,7 @@ LANGUAGES = {"bash", "yaml", "python", "py", "text"}
 OTHER_COMMANDS = {"make", "export", "sbatch", "torchrun", "pip", "cd", "python", "source", "flwr", "nvflare"}
 OTHER_COMMANDS |= {"git", "python3", ".venv/bin/pip", "for"}
 OTHER_COMMANDS |= {"LIGHTLEAK_PLUGINS"}  # set for one command, which test_examples runs
-MADE_BY_THE_READER = {"mine.yaml", "best.yaml"}
+MADE_BY_THE_READER = {"mine.yaml", "best.yaml", "label-guess.yaml"}
 """Configs that the reader writes, or that a study of theirs leaves."""
 
 

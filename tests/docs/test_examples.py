@@ -181,3 +181,21 @@ def test_the_variable_loads_a_file_into_every_process(tmp_path: Path) -> None:
         assert "commonest" in done.stdout
     rows = json.loads((tmp_path / "run" / "results.json").read_text())["rows"]
     assert [row["attack"] for row in rows] == ["commonest_value"] * 2
+
+
+def test_the_kind_of_audit_runs_resumes_and_reports_from_one_file(tmp_path: Path) -> None:
+    folder, config = tmp_path / "run", tmp_path / "label-guess.yaml"
+    config.write_text("kind: label-guess\ndata: {name: synthetic}\nrows: 100\n")
+
+    def lightleak(*arguments: object) -> str:
+        environment = os.environ | {"LIGHTLEAK_PLUGINS": str(EXAMPLES / "label_guess.py"), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "lightleak", *map(str, arguments)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    said = lightleak("audit", config, "--output", folder, "--rows", "50")
+    (row,) = json.loads((folder / "results.json").read_text())["rows"]
+    assert row["kind"] == "label-guess" and 0.3 < row["accuracy"] <= 1 and f"{100 * row['accuracy']:.1f}%" in said
+    assert f"{row['label']} is right for {100 * row['accuracy']:.1f}%" in (folder / "report.html").read_text()
+    assert row["label"] in lightleak("audit", "--resume", folder)

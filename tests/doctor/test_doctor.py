@@ -419,7 +419,7 @@ def test_command(
     monkeypatch.setattr(doctor, "examine", lambda *facts: asked.append(facts) or findings)
     file = tmp_path / "doctor.json"
     assert main(["doctor", "--data", "d", "--output", "o", "--json", str(file), *RAY]) == code
-    assert asked == [(Path("d"), Path("o"), "ray", "host:6379")]
+    assert asked == [(Path("d"), Path("o"), "local", "host:6379")]
     content = json.loads(file.read_text())
     assert content["problems"] == code and content["findings"] == [finding.to_dict() for finding in findings]
     assert all(one["mend"] == one["fix"] for one in content["findings"])

@@ -178,6 +178,12 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     assert near.startswith("36 rows: some rows, perhaps with proof (only 5 + 4 equations")
     assert many.startswith("60 rows: rows are optimized together; none is proven by itself")
     assert len(lines_of(tiny(**wide, initial__batches=0))) == 1
+    smooth = {"target__options": {"hidden": [40, 40], "activation": "gelu", "norm": "layer"}}
+    assert lines_of(tiny(**smooth, initial__batch_sizes=[8]))[0] == few
+    known = {"target__options": {"hidden": [40, 40], "norm": "batch"}, "attacks": {"exact": {"batch_statistics": True}}}
+    assert lines_of(tiny(**known, initial__batch_sizes=[8]))[0] == few
+    (one_layer, *_) = lines_of(tiny(target__options={"hidden": [40]}, initial__batch_sizes=[8]))
+    assert one_layer.startswith("8 rows: some rows, perhaps with proof (32 equations of the one hidden layer's column")
     assert "without the defence" in lines_of(tiny(**wide, defense={"name": "gaussian_noise"}))[-1]
     fedavg = lines_of(
         tiny_fedavg(
@@ -190,10 +196,9 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"target__network": "resnet", "target__options": {}}, "resnet here is no chain of linear layers with ReLU"),
-        ({"target__options": {"hidden": [6, 6], "activation": "tanh"}}, "no chain of linear layers with ReLU"),
-        ({"target__options": {"hidden": [6, 6], "norm": "batch"}}, "no chain of linear layers with ReLU"),
-        ({}, "the network has one"),
+        ({"target__network": "resnet", "target__options": {}}, "mixes the rows of a batch by BatchNorm"),
+        ({"target__options": {"hidden": [6, 6], "norm": "batch"}}, "mixes the rows of a batch by BatchNorm"),
+        ({"target__network": "linear", "target__options": {}}, "is linear"),
         ({"target__options": {"hidden": [6, 6]}, "data__encoding": "quantile"}, "the encoding 'quantile'"),
     ],
 )

@@ -1,18 +1,23 @@
 """An observation is read, replayed, decoded and given an encoder once, however many attacks read it."""
 
+import sys
 from collections import Counter
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
 import torch
 from rich.console import Console
 
+import lightleak
+from lightleak.callbacks.capture_store import Capture
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.kinds.updates import captures
 from lightleak.experiments.observed import Observations, version_of
 from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.run import run_audit
 from lightleak.metrics import cells, certificate
 
 ATTACKS = {
@@ -88,3 +93,27 @@ def test_what_was_used_last_is_kept_within_the_bound() -> None:
     for rows in (1, 2, 1, 3, 1, 2):  # 80 bytes each: two fit
         assert kept.get(rows, lambda rows=rows: make(rows))[0].facts.n_rows == rows
     assert made == [1, 2, 3, 2]
+
+
+def test_a_client_update_passes_through_few_files(tiny: Any, tmp_path: Path, silent: Console) -> None:
+    root, files = f"{Path(lightleak.__file__).parent}/", set()
+
+    def holds(value: Any) -> bool:
+        return isinstance(value, ClientUpdate | Capture) or (isinstance(value, list | tuple) and any(map(holds, value)))
+
+    def watch(frame: FrameType, event: str, argument: Any) -> None:
+        place = frame.f_code.co_filename
+        if place.startswith(root) and event in ("call", "return"):
+            values = list(frame.f_locals.values()) if event == "call" else [argument]
+            if any(map(holds, values)):
+                files.add(place.removeprefix(root))
+
+    config = tiny(initial__batches=0, training__epochs=1, capture__epochs=[0], attacks={"tableak": {"steps": 5}})
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        run_audit(config, tmp_path / "run", (), silent)
+    finally:
+        sys.setprofile(before)
+    assert "callbacks/gradient_capture.py" in files and "attacks/gradient_inversion/optimize/attack.py" in files
+    assert len(files) <= 25, sorted(files)

@@ -16,6 +16,12 @@ from lightleak.reproductions.reproduction import CPU, Place, Work
 from lightleak.reproductions.settings import Selection
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Probes that stop at once."""
+    monkeypatch.setattr(plan, "PROBE_SECONDS", 0.2)
+
+
 def printed(name: str, capsys: pytest.CaptureFixture[str], workers: int = 1, **chosen: object) -> str:
     selection = Selection(**chosen)  # type: ignore[arg-type]
     plan.describe_reproduction(name, selection, "cpu", workers, Console(width=300))
@@ -64,7 +70,6 @@ def test_a_long_pack_is_timed_by_the_progress_of_its_beginning(tmp_path: Path) -
 def test_work_of_every_sort_has_an_estimate(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "PROBE_SECONDS", 0.2)
     if name == "tableak-fig13":
         table = load_paper_table(name)
         drawn = tuple(replace(cell, dataset="synthetic-d1-c1") for cell in table.drawn[:2])
@@ -76,7 +81,6 @@ def test_work_of_every_sort_has_an_estimate(
 def test_a_table_after_a_training_is_estimated_without_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "PROBE_SECONDS", 0.2)
     monkeypatch.setitem(PRESETS, "digits", replace(PRESETS["digits"], rows=4, steps=3, clients_per_round=2))
     out = printed("fedavg-table7", capsys, batches=1, attacks=("fedavg_fedsgd",))
     assert out.count("attacks on images") > 1 and "trainings" in out and "time  " in out

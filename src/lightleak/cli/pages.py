@@ -5,7 +5,6 @@ import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,9 +13,6 @@ from rich.table import Table
 from lightleak.cli.arguments import PDF
 from lightleak.cli.exit_codes import DONE, FAILED
 from lightleak.core.errors import UsageError
-
-if TYPE_CHECKING:
-    from lightleak.experiments.settings import EngineName
 
 
 def report(
@@ -67,8 +63,7 @@ def doctor(
     if parsed.json is not None:
         _check_file("--json", parsed.json, (".json",), "findings", are_findings)
     with console.status("examining; imports take the longest"):
-        engine: EngineName = "ray" if parsed.ray_address else parsed.engine
-        findings = examine(parsed.data, parsed.output, engine, parsed.ray_address)
+        findings = examine(parsed.data, parsed.output, parsed.engine, parsed.ray_address)
     print_findings(findings, console)
     if parsed.json is not None:
         write_findings(findings, parsed.json)

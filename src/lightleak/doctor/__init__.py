@@ -19,7 +19,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from lightleak import __version__
-from lightleak.doctor.finding import Check, EngineName, Facts, Finding, State, has_problem
+from lightleak.doctor.finding import Check, Facts, Finding, State, has_problem
 
 __all__ = ["Finding", "State", "examine", "has_problem", "print_findings", "write_findings"]
 
@@ -32,7 +32,7 @@ STYLES = {State.OK: "green", State.NOTE: "yellow", State.PROBLEM: "bold red"}
 def examine(
     data: Path | None = None,
     output: Path = Path("runs"),
-    engine: EngineName = "local",
+    engine: str = "local",
     ray_address: str | None = None,
 ) -> list[Finding]:
     """Examine this machine; takes the time of some imports.

@@ -49,7 +49,7 @@ class Node:
 
 def check(facts: Facts) -> list[Finding]:
     """Return the findings about the cluster, none where no cluster is used."""
-    if facts.engine != "ray":
+    if facts.engine != "ray" and facts.ray_address is None:
         return []
     try:
         with RayEngine("cpu", address=facts.ray_address):

@@ -4,9 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal
-
-EngineName = Literal["local", "ray"]
+from typing import Any
 
 
 class State(StrEnum):
@@ -72,14 +70,14 @@ class Facts:
         data: folder with one subfolder per dataset; ``None``: where every command looks.
         output: folder that runs would be written to; it need not exist.
         variables: the environment.
-        engine: ``ray`` to examine a cluster as well.
+        engine: ``ray`` examines a Ray cluster as well.
         ray_address: of the cluster; None takes ``RAY_ADDRESS``, or starts Ray on this machine.
     """
 
     data: Path | None
     output: Path
     variables: Mapping[str, str]
-    engine: EngineName = "local"
+    engine: str = "local"
     ray_address: str | None = None
 
 

@@ -1,10 +1,9 @@
 """Observations that a process has made or read, kept while memory allows: each serves every attack on it."""
 
-import os
 from collections.abc import Callable, Hashable
 from functools import partial
-from itertools import count
 from pathlib import Path
+from uuid import uuid4
 
 from torch import Tensor
 
@@ -15,8 +14,6 @@ Observed = tuple[ClientUpdate, GroundTruth | None]
 
 KEPT_BYTES = 2**29
 """Tensors of observations that a process keeps; at least one observation is always kept."""
-
-_PLANS = count()
 
 
 class Observations:
@@ -53,7 +50,7 @@ def shared(observe: Callable[[int, int], Observed]) -> Callable[[int, int], Call
     Args:
         observe: makes the observation; it must depend on nothing else.
     """
-    plan = f"{os.getpid()}-{next(_PLANS)}"
+    plan = uuid4().hex
     return lambda n_rows, index: partial(recall, (plan, n_rows, index), partial(observe, n_rows, index))
 
 

@@ -6,6 +6,7 @@ Nodes need the same versions of Python and of this package; user files that `LIG
 import os
 import re
 import signal
+import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
@@ -22,6 +23,9 @@ from lightleak.experiments.pack import Files, Finished, Knowledge, Pack, Parcels
 
 MAX_RETRIES = 3
 """Maximum retries of a task after its worker or node dies."""
+
+CONNECT_SECONDS = 10.0
+"""How long a cluster may take to answer."""
 
 AHEAD = 2
 """Tasks submitted for each that can run, so that no node waits for the driver and an autoscaler sees the demand."""
@@ -58,8 +62,11 @@ class RayEngine(Engine):
         address = address or os.environ.get("RAY_ADDRESS") or "local"  # else Ray joins any cluster it finds here
         handler = signal.getsignal(signal.SIGTERM)
         try:
+            if re.fullmatch(r"[^/]+:\d+", address):  # Ray itself would try for minutes
+                host, _, port = address.rpartition(":")
+                socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
             self._ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise UsageError(f"no Ray cluster at {address}: {error}") from error
         finally:
             if threading.current_thread() is threading.main_thread():

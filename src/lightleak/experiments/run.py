@@ -19,7 +19,6 @@ from lightleak.experiments.kind import Kind, Stage
 from lightleak.experiments.load import kind_of, load_config
 from lightleak.experiments.redaction import dropped, redact_run
 from lightleak.experiments.results import RESULTS_FILE, write_results
-from lightleak.experiments.settings import read_settings
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import write_whole
 from lightleak.report import build_report
@@ -165,7 +164,7 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
         if before != read:
             found = f"an attack on {before}" if before else "an audit"
             raise UsageError(f"{folder} holds {found}; choose another --output")
-        if _without_place(read_settings(saved)) != _without_place(config.to_dict()):
+        if _without_place(load_config(saved).to_dict()) != _without_place(config.to_dict()):
             raise UsageError(f"{folder} holds a run of another config; choose another --output")
         yield
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lightleak.core.results import NONE, Row
 from lightleak.report.attacks import WORK, registered, shipped, work
@@ -23,22 +23,6 @@ PROOFS_ALONE = (
     "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is "
     "drawn about what was not recovered, nor about what a defense takes away."
 )
-WEAK_DEFENSES = (
-    "No conclusion is drawn about defenses: for one, every attack must have its whole published budget, and one of "
-    "them must be by optimization. What these missed, such attacks may recover. The figures are in the table."
-)
-
-
-class Spent(Protocol):
-    """A result that says which attack found it, and with which settings, as text."""
-
-    @property
-    def attack(self) -> str | None:
-        """Name of the attack; None or ``none`` for a training."""
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Its settings, those of a stage under ``stage.name``."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +39,15 @@ class Budget:
     is_weak: bool = False
 
 
-def budget(results: Iterable[Row | Spent]) -> Budget:
+def budget(rows: Iterable[Row]) -> Budget:
     """State the budget of every attack; guesses and trainings are left out."""
     stated: dict[str, bool] = {}
     names = set()
-    for result in results:
-        if result.attack not in (None, NONE, *BASELINES):
-            how, is_full = _stated(result.attack, result.settings if isinstance(result, Row) else result.options)
-            stated[attack_title(result.attack) + how] = is_full
-            names.add(result.attack)
+    for row in rows:
+        if row.attack not in (NONE, *BASELINES):
+            how, is_full = _stated(row.attack, row.settings)
+            stated[attack_title(row.attack) + how] = is_full
+            names.add(row.attack)
     if not stated:
         return Budget()
     sentence = f"Attack budget: {'; '.join(stated)}."

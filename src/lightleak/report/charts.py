@@ -7,6 +7,7 @@ from markupsafe import Markup
 
 from lightleak.report.format import interval, percent
 from lightleak.report.intervals import Estimate
+from lightleak.report.page import Figure, Legend
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Bars, Line, Mark, Plot, Points, Row, Rule, draw, legend_key
 from lightleak.report.plot.chart import Style as Style
@@ -116,6 +117,19 @@ def line_chart(name: str, series: Sequence[Series], ticks: Sequence[tuple[float,
             Points(marks, dx=dx),
         ]
     return draw(Plot(name, Axis(0.0, 1.0, tuple(ticks), title=x_title), SHARES, layers, grid="y", height=250))
+
+
+def line_figure(
+    name: str,
+    series: Sequence[Series],
+    ticks: Sequence[tuple[float, str]],
+    x_title: str,
+    title: str = "",
+    caption: str = "",
+) -> Figure:
+    """Draw lines with their legend; see `line_chart`."""
+    legend = Legend(tuple((legend_mark(one.style), one.label) for one in series))
+    return Figure(line_chart(name, series, ticks, x_title), title, caption, legend)
 
 
 def pair_chart(name: str, pairs: Sequence[Pair], start_label: str, end_label: str, stacked: bool = False) -> Markup:

@@ -33,49 +33,10 @@ TEMPLATE = "base.html.j2"
 
 
 @dataclass(frozen=True)
-class Paragraph:
-    """Text; plain strings are escaped, `Markup` is not. ``css``: ``lead``, ``note``, ``verdict`` or nothing."""
-
-    text: str
-    css: str = ""
-
-
-@dataclass(frozen=True)
 class Heading:
     """A heading within a section."""
 
     text: str
-
-
-@dataclass(frozen=True)
-class Bullets:
-    """A list of sentences."""
-
-    items: tuple[str, ...]
-    css: str = ""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Names with what is to be said of each, such as the questions and answers of a threat model."""
-
-    entries: tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Tile:
-    """One large number, what it is, and how sure it is."""
-
-    value: str
-    label: str
-    detail: str
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """A few large numbers side by side."""
-
-    tiles: tuple[Tile, ...]
 
 
 @dataclass(frozen=True)
@@ -166,7 +127,7 @@ class Details:
     css: str = ""
 
 
-Block: TypeAlias = str | Paragraph | Heading | Bullets | Facts | Tiles | Legend | Table | Figure | Panels | Details
+Block: TypeAlias = str | Heading | Legend | Table | Figure | Panels | Details
 """`Markup` is HTML of a template (`fill`); any other text is a paragraph."""
 
 

@@ -16,6 +16,7 @@ from lightleak.core.devices import one_thread, resolve_device
 from lightleak.core.errors import LightLeakError
 from lightleak.experiments.campaign import UpdatePack
 from lightleak.experiments.kind import Checked
+from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.load import kind_of
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.packing import packs_without_a_run
@@ -66,17 +67,20 @@ def describe_reproduction(name: str, selection: Selection, device: str, workers:
                 packs = stage.plan(Path(folder), where)
                 for line in stage_lines(stage, packs, with_config=stage.place not in audits):
                     write(line)
-                if stage.config is None:
+                if stage.config is None or _is_part(stage, stages):
                     probed.append(estimated(reproduction, stage, packs, Path(folder), share))
                 else:
                     audits[stage.place] = audits.get(stage.place) or audit_stages(stage.config, where, share)
-                    roles = {getattr(pack, "role", None) for pack in packs} - {None}
-                    found = next(audits[stage.place], ())
-                    probed.append([one for one in found if not roles or one.source in roles])
+                    probed.append(next(audits[stage.place], ()))
             except LightLeakError as error:
                 write(f"left out  {error}")
     if any(probed):
         print_probed(Probed(probed), where, 1 if reproduction.one_at_a_time else workers, console)
+
+
+def _is_part(stage: Stage, stages: Sequence[Stage]) -> bool:
+    """Return whether a stage runs only the trainings of an audit, whose own plan would probe its attacks as well."""
+    return isinstance(stage.config, ReleasedConfig) and sum(one.place == stage.place for one in stages) == 1
 
 
 def stage_lines(stage: Stage, packs: Sequence[Pack], with_config: bool = True) -> list[str]:

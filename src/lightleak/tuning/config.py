@@ -53,16 +53,16 @@ class StudyConfig(Section):
 
     Attributes:
         objectives: what trials are judged by; several make a Pareto front.
-        trials: how many; what pruning stopped counts, what died is repeated.
+        trials: how many; pruned and failed ones count, trials whose process died are repeated.
         sampler: how settings are chosen.
         pruner: which trials are stopped early.
         budget: what an attack may spend.
-        report_every: fresh clients between two looks of the pruner at an attack.
+        report_every: fresh clients between two checks of the pruner.
         held_out: fresh clients of rows that no trial saw, on which the best is compared with the defaults; where the
             training alone is tuned, trainings from other seeds, judged on the test rows; in other kinds of audit,
             other seeds. Of several objectives the first is compared. 0: no comparison.
-        storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder, which all processes share
-            in either case. ``$NAME`` is replaced by an environment variable, so that no password is stored.
+        storage: RDB URL of Optuna's storage; left out, a journal file in the study's folder. ``$NAME`` is replaced by an
+            environment variable, so that no password is stored.
         seed: root seed of the sampler.
     """
 

@@ -36,7 +36,6 @@ from lightleak.report.page import (
     Heading,
     Legend,
     Page,
-    Paragraph,
     Section,
     Table,
     fill,
@@ -216,12 +215,12 @@ def curve_styles(frontiers: Sequence[Frontier]) -> dict[str, Style]:
 def _drawn(frontier: Frontier, styles: Mapping[str, Style], title: str) -> tuple[Block, ...]:
     if not frontier.measured:
         none = "No defense has both a finished training and a finished attack yet: there is nothing to draw."
-        return (Paragraph(none, "note"),)
+        return (fill("macros", "note", none),)
     used = dict.fromkeys(point.first.curve for point in frontier.measured)
     name = joined("Share of cells recovered against accuracy on the test rows under each defense", title, by=": ")
     entries = [(legend_key(styles[label]), curve_title(label)) for label in used]
     legend = Legend((*entries, (legend_key("ring"), "Pareto-best")))
-    y_title = Paragraph("Share of a client's cells recovered; numbers are strengths", "note")
+    y_title = fill("macros", "note", "Share of a client's cells recovered; numbers are strengths")
     return legend, y_title, Figure(draw(frontier_plot(name, frontier, styles)), plot="scatter")
 
 

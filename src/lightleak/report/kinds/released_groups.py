@@ -193,7 +193,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Measure:
-    """One measure of an attack beside as many public rows which the released model sorted into the same classes.
+    """One measure of an attack, compared with as many public rows that the released model sorted into the same classes.
 
     Attributes:
         name: one of `lightleak.metrics.inversion.score.MEASURES`.
@@ -437,7 +437,7 @@ class Scenario:
         return None if self.reference is None or group.is_baseline else group.change(self.reference)
 
     def place(self, name: str) -> str:
-        """A name in this setting, as it stands beside those of other settings."""
+        """A name with its setting, where there are several settings."""
         return joined(name, self.title, by=" · ")
 
     def copied(self, group: Attack) -> Copied:
@@ -489,12 +489,12 @@ def entries_of(runs: Iterable[Run]) -> list[Entry]:
 def compare(rows: Sequence[ReleasedRow], entries: Sequence[Entry] = ()) -> tuple[Scenario, ...]:
     """Scenarios in the order of the rows, runs together. A group has each seed, evaluation and class once."""
     found = by_key(rows, lambda row: fixed(row, FIXED)).values()
-    told = differing((same[0] for same in found), FIXED)
+    varying = differing((same[0] for same in found), FIXED)
     return tuple(
         Scenario(
             tuple(sorted(_attacks(same, entries), key=_reading_order)),
             tuple(one for one in entries if (one.dataset, one.setting) == (same[0].dataset, same[0].setting)),
-            " · ".join(setting_words(same[0], told)),
+            " · ".join(setting_words(same[0], varying)),
         )
         for same in found
     )
@@ -612,9 +612,9 @@ def _attacks(rows: Sequence[ReleasedRow], entries: Sequence[Entry]) -> Iterator[
     by_name = by_key(groups, lambda group: (group.attack, group.first.name))
     for group in groups:
         row = group.first
-        told = differing((one.first for one in by_name[group.attack, row.name]), ("latent_search", "bridge"))
-        search = search_name(row.latent_search) if "latent_search" in told else ""
-        bridge = _BRIDGES.get(row.bridge or "", row.bridge or "bridge not stated") if "bridge" in told else ""
+        varying = differing((one.first for one in by_name[group.attack, row.name]), ("latent_search", "bridge"))
+        search = search_name(row.latent_search) if "latent_search" in varying else ""
+        bridge = _BRIDGES.get(row.bridge or "", row.bridge or "bridge not stated") if "bridge" in varying else ""
         fit, name = (joined(title_of(row), one, bridge, group.variant, by=" · ") for one in ("", search))
         found = Attack(group.rows, group.variant, fit_name=fit, name=name)
         yield replace(found, entries=tuple(entry for entry in entries if _belongs(entry, found)))

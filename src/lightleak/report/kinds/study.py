@@ -25,7 +25,6 @@ from lightleak.report.page import (
     Cell,
     Column,
     Details,
-    Facts,
     Figure,
     Heading,
     Page,
@@ -166,7 +165,7 @@ def _best(search: Search) -> tuple[Block, ...]:
         line_css=lambda one: "reference" if one.is_default else "",
     )
     more = len(search.front) - MOST_BEST
-    note = fill("study", "note", f"{more} more on the front are in the list of every attempt below.")
+    note = fill("macros", "note", f"{more} more on the front are in the list of every attempt below.")
     return (table, note) if more > 0 else (table,)
 
 
@@ -330,7 +329,7 @@ def _attempts(search: Search) -> tuple[Block, ...]:
         Column("Note", lambda one: _note(search, one), css="words"),
     ]
     n = len(search.trials)
-    first = fill("study", "note", f"The first {MOST_LISTED} of {n}; trials.parquet has all of them.")
+    first = fill("macros", "note", f"The first {MOST_LISTED} of {n}; trials.parquet has all of them.")
     table = table_of("Every attempt", columns, [("", search.trials[:MOST_LISTED])], box="tall")
     return (Details("Every attempt", (first, table) if n > MOST_LISTED else (table,)),)
 
@@ -362,7 +361,7 @@ def _space(search: Search) -> tuple[Block, ...]:
         "Validation data": study.validation,
         "Held-out data": "not used yet" if study.held_out is None else study.held_out.words,
     }
-    facts = Facts(tuple((name, value) for name, value in entries.items() if value))
+    facts = fill("macros", "facts", [(name, value) for name, value in entries.items() if value])
     return (facts, space_table(search)) if study.parameters else (facts,)
 
 

@@ -11,8 +11,7 @@ from lightleak.report.charts import (
     Series,
     Style,
     bar_chart,
-    legend_mark,
-    line_chart,
+    line_figure,
     pair_chart,
     series_style,
     spread,
@@ -62,7 +61,6 @@ from lightleak.report.page import (
     Column,
     Figure,
     Heading,
-    Legend,
     Page,
     Section,
     Table,
@@ -77,7 +75,15 @@ from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
 from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import left_out, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import INTERVAL, MOST_RUNS, NO_PROOF, THIS_ALONE, is_long, share_cell
+from lightleak.report.sections.summary import (
+    INTERVAL,
+    MOST_LINES,
+    MOST_RUNS,
+    NO_PROOF,
+    THIS_ALONE,
+    points_cell,
+    share_cell,
+)
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
@@ -133,7 +139,7 @@ def summary_section(runs: Sequence[Run]) -> Section:
     rows = [row for one in found for line in one.lines for row in line.exposure.rows]
     spent = budget(rows)
     best = None if spent.is_weak else min(known, key=lambda pair: pair[1].exposure.order, default=None)
-    is_short = is_long([one.lines for one in (reference, *shown)])
+    is_short = sum(len(one.lines) for one in (reference, *shown)) > MOST_LINES
     lines = [(words("run", one), [one.worst] if is_short else one.lines) for one in (reference, *shown)]
     table = table_of("Records at risk", _RISKS, lines, css="risk stack")
     is_bound = any(is_weakened(one.worst.exposure) for one in (reference, *shown))
@@ -200,7 +206,7 @@ def _utility(one: Measured) -> tuple[Table, ...]:
         return (of.accuracy, of.majority, of.auroc) if of else (None, None, None)
 
     names = ("Accuracy", "Always the commonest label", "Area under the ROC curve")
-    changes = (_points(one.cost), DASH, DASH if change is None else signed(change, 3))
+    changes = (points_cell(one.cost), DASH, DASH if change is None else signed(change, 3))
     lines: list[_Score] = list(zip(names, values(before), values(after), changes, strict=True))
     columns: list[Column[_Score]] = [
         Column("The trained network, on test rows", lambda line: line[0]),
@@ -216,10 +222,6 @@ def _score(value: Estimate | float | None, name: str) -> str | Cell:
     if isinstance(value, Estimate):
         return Cell(percent(value), (interval(value),) if value.has_interval else ())
     return DASH if value is None else f"{value:.3f}" if name.startswith("Area") else percent(value)
-
-
-def _points(value: Estimate | None) -> Cell:
-    return Cell(points(value), (interval(value, -1.0),) if value and value.has_interval else ())
 
 
 def _leakage(one: Measured) -> tuple[Table, ...]:
@@ -372,8 +374,7 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Se
     ]
     axis = "rows behind the update" if groups[0].first.on_fedavg else "rows in the client's batch"
     name = f"Share of cells recovered by each attack over the {axis}, with 95% intervals"
-    drawing = line_chart(name, series, [(place[size], str(size)) for size in sizes], axis)
-    return Figure(drawing, title, legend=Legend(tuple((legend_mark(one.style), one.label) for one in series)))
+    return line_figure(name, series, [(place[size], str(size)) for size in sizes], axis, title)
 
 
 def _verdict(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> tuple[Block, ...]:

@@ -11,7 +11,7 @@ from lightleak.core.records import json_field, read_record
 from lightleak.core.results import Row, UpdateRow, flat
 from lightleak.report.compare import Group, by_key, fixed
 from lightleak.report.format import EQUAL, LESS, MORE, defense_title, sign_of
-from lightleak.report.intervals import Estimate, difference, estimate, proportion, subtracted
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, difference, estimate, proportion, subtracted
 from lightleak.report.kinds.updates_groups import Exposure, compare, exposures, is_baseline, update_of
 from lightleak.report.kinds.updates_words import FIXED, Moment, moment_of
 from lightleak.report.read import Run, load_cells
@@ -149,6 +149,13 @@ class Line:
 
     exposure: Exposure
     effect: Effect | None
+
+    @property
+    def has_too_few_pairs(self) -> bool:
+        """Whether not even a change from all records to none would have been measurable."""
+        found = self.effect
+        few = found is not None and found.is_paired and self.exposure.n < ENOUGH_PAIRS
+        return few and found is not None and set(found.signs) != {LESS}
 
 
 @dataclass(frozen=True)

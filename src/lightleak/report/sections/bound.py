@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from lightleak.attacks.property_inference.bound import distinguishing_accuracy_bound
-from lightleak.report.charts import Series, legend_mark, line_chart, series_style
+from lightleak.report.charts import Series, line_figure, series_style
 from lightleak.report.format import counted
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Figure, Legend, Page, Section, fill, render
+from lightleak.report.page import Page, Section, fill, render
 
 GAPS = tuple(i / 40 for i in range(1, 21))
 RECORDS = (1, 10, 100)
@@ -32,8 +32,7 @@ def bound_page(measured: Mapping[str, Sequence[tuple[float, Estimate]]]) -> str:
         for index, (name, points) in enumerate(lines.items())
     ]
     ticks = [(gap / widest, f"{gap:g}") for gap in (0.1, 0.2, 0.3, 0.4, 0.5)]
-    drawing = line_chart("Bound on distinguishing accuracy over the gap of two fractions", series, ticks, "gap")
-    legend = Legend(tuple((legend_mark(one.style), one.label) for one in series))
+    drawn = line_figure("Bound on distinguishing accuracy over the gap of two fractions", series, ticks, "gap")
     words = fill("sections", "bound", PRIOR, POSTERIOR)
-    section = Section("bound", "Bound and measurements", (words, legend, Figure(drawing)))
+    section = Section("bound", "Bound and measurements", (words, drawn))
     return render(Page("Theorem 1", "ProVFL", [section], genre="reproduction"))

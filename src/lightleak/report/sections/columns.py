@@ -2,24 +2,18 @@
 
 from collections.abc import Mapping
 
-from lightleak.report.charts import Pair, pair_chart
+from lightleak.report.charts import END_STYLE, START_STYLE, Pair, legend_mark, pair_chart
 from lightleak.report.format import points
-from lightleak.report.page import Block, Figure, Legend, text
+from lightleak.report.page import Block, Figure, Legend
 
 MOST_DRAWN = 60
 """Lines of the chart; a table of thousands of columns keeps those with the largest difference."""
 
-HOLLOW = text(
-    '<svg class="key from" width="16" height="16" aria-hidden="true"><path class="mark" d="M8 2L14 8L8 14L2 8Z"/></svg>'
-)
-FILLED = text(
-    '<svg class="key to" width="16" height="16" aria-hidden="true"><circle class="mark" cx="8" cy="8" r="5"/></svg>'
-)
-
 
 def pair_legend(start: str, end: str) -> Legend:
-    """What the two marks of each line are."""
-    return Legend(((HOLLOW, start), (FILLED, end), ("", "right: difference in points")))
+    """Name the two marks of each line."""
+    marks = ((legend_mark(START_STYLE), start), (legend_mark(END_STYLE), end))
+    return Legend((*marks, ("", "right: difference in points")))
 
 
 def gains(reached: Mapping[str, float], reference: Mapping[str, float]) -> dict[str, float | None]:

@@ -1,11 +1,8 @@
-"""The first section: what is at risk, what helps and what it costs, in plain language, on one sheet."""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
+"""What the first sections of all kinds share: cells of their tables, and what holds of every figure."""
 
 from lightleak.report.format import interval, joined, of_hundred, points, sign_of
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Block, Bullets, Cell, Facts, Heading, Paragraph, Section, Table, Tile, Tiles
+from lightleak.report.page import Cell
 
 MOST_LINES = 5
 """Lines of the table; with more, only the worst of each group is shown, so that the summary stays one sheet."""
@@ -21,53 +18,6 @@ NO_PROOF = "A low figure is no proof of safety. It covers the attacks that were 
 THIS_ALONE = "The figures hold for this table, this model and these settings, not for another training."
 
 
-@dataclass(frozen=True)
-class Summary:
-    """What the first section says.
-
-    Attributes:
-        sentences: what is at risk; the first stands out.
-        tiles: the numbers of it.
-        terms: words that are explained before the table uses them.
-        defenses: what helps and what it costs; one sentence where nothing is known of it.
-        table: the figures behind the sentences, with a note on how to read them; None where there are none.
-        note: that note.
-        attacker: the threat model as questions and answers.
-        notes: what the figures do not show.
-    """
-
-    sentences: tuple[str, ...]
-    tiles: tuple[Tile, ...] = ()
-    terms: tuple[str, ...] = ()
-    defenses: tuple[str, ...] = ()
-    table: Table | None = None
-    note: str = ""
-    attacker: tuple[tuple[str, str], ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def summary_section(summary: Summary) -> Section:
-    """Draw the summary."""
-    lead, *others = summary.sentences
-    blocks: list[Block] = [Paragraph(lead, "lead")]
-    if others:
-        blocks.append(Paragraph(" ".join(filter(None, others))))
-    if summary.tiles:
-        blocks.append(Tiles(summary.tiles))
-    blocks += [Paragraph(term, "verdict") for term in summary.terms]
-    if summary.defenses:
-        one = len(summary.defenses) == 1
-        blocks += [Heading("Does a defense help, and what does it cost?")]
-        blocks += [Paragraph(summary.defenses[0]) if one else Bullets(summary.defenses)]
-    if summary.table:
-        blocks += [summary.table, Paragraph(summary.note, "note")]
-    if summary.attacker:
-        blocks += [Heading("Against whom?"), Facts(summary.attacker)]
-    if summary.notes:
-        blocks += [Heading("How to read the figures, and what they do not show"), Bullets(summary.notes, "small")]
-    return Section("summary", "In plain language", tuple(blocks), "summary")
-
-
 def share_cell(value: Estimate | None, change: Estimate | None = None) -> Cell:
     """A share of a hundred with its interval, and what became of it.
 
@@ -81,11 +31,6 @@ def share_cell(value: Estimate | None, change: Estimate | None = None) -> Cell:
 def points_cell(value: Estimate | None) -> Cell:
     """A difference in points with its interval."""
     return Cell(points(value), (interval(value, -1.0),) if value and value.has_interval else ())
-
-
-def is_long(groups: Sequence[Sequence[object]]) -> bool:
-    """Whether groups of these lines are too long for the summary, so that one line of each is to be shown."""
-    return sum(map(len, groups)) > MOST_LINES
 
 
 def _change(value: Estimate | None) -> str:

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lightleak.core.results import UpdateRow
-from lightleak.report.charts import VALIDATION_STYLE, Series, Style, legend_mark, line_chart, series_style, spread
+from lightleak.report.charts import VALIDATION_STYLE, Series, Style, line_figure, series_style, spread
 from lightleak.report.compare import Group, by_key, fixed
 from lightleak.report.format import attack_title, capital
 from lightleak.report.intervals import Estimate, estimate
 from lightleak.report.kinds.updates_words import FIXED, of_rows, parts, time_unit, varying
-from lightleak.report.page import Figure, Legend, Section, figures, fill
+from lightleak.report.page import Figure, Section, figures, fill
 from lightleak.report.read import Run
 
 VALIDATION_COLUMN = "val/accuracy"
@@ -115,9 +115,5 @@ def _figure(
     caption = "Some points were measured on one update only: read the trend, not the single point." if thin else ""
     if not several and row.batch_size:
         caption = f"{capital(of_rows(row))}. {caption}"
-    return Figure(
-        line_chart(name, series, ticks, unit),
-        title=" · ".join(filter(None, [*parts(row, differing), of_rows(row)])) if several else "",
-        caption=caption,
-        legend=Legend(tuple((legend_mark(one.style), one.label) for one in series)),
-    )
+    title = " · ".join(filter(None, [*parts(row, differing), of_rows(row)])) if several else ""
+    return line_figure(name, series, ticks, unit, title, caption)

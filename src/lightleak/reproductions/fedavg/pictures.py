@@ -11,7 +11,7 @@ from torch import Tensor
 from lightleak.core.image_similarity import matched_psnr, psnr
 from lightleak.core.matching import match_rows
 from lightleak.experiments.unit import write_whole
-from lightleak.report.page import Block, Page, Paragraph, Section, fill, render
+from lightleak.report.page import Block, Page, Section, fill, render
 from lightleak.report.sections.pictures import PictureRow, picture_row
 
 FILE_NAME = "figure.html"
@@ -45,7 +45,7 @@ def write_figure(
     kept = [json.loads(pictures_file(folder, unit).read_text()) for unit in units]
     rows = [row for i, of_unit in enumerate(kept) for row in (of_unit if i == 0 else of_unit[1:])]
     blocks = [_block(row["name"], row["png"][:shown]) for row in rows]
-    section = Section("pictures", "Pictures", (*map(Paragraph, notes), *blocks))
+    section = Section("pictures", "Pictures", (*notes, *blocks))
     page = render(Page(title, "images", [section], private="It shows a client's images.", genre="reproduction"))
     write_whole(folder / FILE_NAME, page)
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -94,6 +95,7 @@ class ImageAttack:
             else:
                 samples = fitted.generate(labels, derive_seed(seed, "samples"), search)
             yield self._row(folder, task, judge, config, chosen, fitted, samples)
+        shutil.rmtree(folder / "generators", ignore_errors=True)  # checkpoints: every sample is made
 
     def _unit(self, search: str) -> str:
         return f"{self.attack}-{search}-{self.network}-s{self.seed}"

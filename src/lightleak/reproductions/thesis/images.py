@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -133,7 +132,6 @@ class ImageInversions(ImageTargets):
 
     def leave(self, rows: Rows, folder: Path) -> None:
         """Entries and pictures for the report, and scores of held-out images for the notes."""
-        shutil.rmtree(folder / "generators", ignore_errors=True)  # checkpoints: every sample is made
         gather_entries(folder)
         _gather_pictures(rows, self.selection.seeds[0], folder)
         self.held_out = _held_out(self.study, self.selection.seeds, folder, self.device)

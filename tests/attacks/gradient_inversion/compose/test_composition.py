@@ -190,7 +190,7 @@ def test_a_stage_that_refuses_is_passed_over_and_says_why(make_update: Any) -> N
     found = attack.run(update)
     assert found.certificate is not None
     assert found.certificate.feasibility.expected == "approximate"
-    assert "plain ReLU networks" in found.certificate.feasibility.reason
+    assert "by BatchNorm" in found.certificate.feasibility.reason
     assert found.threat_model.marginals is False  # of the stages that ran
     last = StandIn("last", never, ObservationError("nor is last"))
     with pytest.raises(ObservationError, match="nor is last"):

@@ -61,7 +61,10 @@ def test_what_cannot_be_peeled_is_refused(make_update: Any) -> None:
     with pytest.raises(ObservationError, match="this update is a delta"):
         peeled_update(replace(update, kind="delta"), rows[:1], counts[:1])
     resnet, _ = make_update(n=3, network="resnet")
-    with pytest.raises(UnsupportedError, match="ConcatenatingResNet is built otherwise"):
+    with pytest.raises(UnsupportedError, match="with BatchNorm over the batch is no gradient of others"):
+        peeled_update(resnet, rows[:1], counts[:1])
+    resnet = replace(resnet, batch_statistics={})
+    with pytest.raises(UnsupportedError, match="ConcatenatingResNet mixes the rows of a batch"):
         peeled_update(resnet, rows[:1], counts[:1])
 
 

@@ -47,7 +47,7 @@ def test_the_first_layers_tables_are_its_preactivations(spaces: list[RowDomain],
     for space in spaces:
         chain = make_batch(n=20, encoding=space.encoder.encoding).chain
         codes, numbers = space.draw(20, generator(2, "draw"))
-        tables = space.first_layer(chain)
+        tables = space.first_layer(*chain.state_map)
         expected = chain.forward(space.rows.of(codes, numbers)).preactivations[0]
         torch.testing.assert_close(tables.of(codes, numbers), expected)
         torch.testing.assert_close(tables.of(codes.view(4, 5, -1), numbers.view(4, 5, -1)).flatten(0, 1), expected)
@@ -56,7 +56,7 @@ def test_the_first_layers_tables_are_its_preactivations(spaces: list[RowDomain],
 
 def test_one_cell_changes_one_addition(spaces: list[RowDomain], make_batch: Any) -> None:
     for space in spaces:
-        tables = space.first_layer(make_batch(n=20, encoding=space.encoder.encoding).chain)
+        tables = space.first_layer(*make_batch(n=20, encoding=space.encoder.encoding).chain.state_map)
         codes, numbers = space.draw(8, generator(3, "draw"))
         before = tables.of(codes, numbers)
         for k, table in enumerate(tables.categories):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from lightleak.report.kinds.vertical_words import summary
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
@@ -15,7 +14,8 @@ from lightleak.core.results import read_row
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import beside_own_columns
 from lightleak.experiments.run import run_audit
-from lightleak.report.kinds.vertical_groups import attacks, chosen, compare
+from lightleak.report.kinds.vertical_groups import Findings, compare
+from lightleak.report.page import fill
 
 N_ROWS = 1200
 
@@ -62,8 +62,7 @@ def groups_of(rows: list[dict[str, Any]]):
 
 
 def opening(groups) -> str:
-    tried = attacks(groups)
-    return summary(tried, chosen(tried), redact=False).sentences[0]
+    return " ".join(fill("vertical", "lead", Findings(tuple(groups))).unescape().split())
 
 
 @pytest.fixture(scope="module")

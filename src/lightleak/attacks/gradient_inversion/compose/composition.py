@@ -19,7 +19,7 @@ from lightleak.attacks.gradient_inversion.compose.unexplained import misfit, une
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.certify.proof import explains_but_for_digits
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
@@ -115,7 +115,7 @@ class Course:
             whole, certified = whole.doubted(), []
             self._proven, self._proven_digits, self.rest = None, (), as_one_batch(self.update)
         self._explanations.append(whole)
-        if self.update.kind == "gradient" and certified and not whole.is_complete:
+        if self.update.kind == "gradient" and certified and not whole.is_complete and row_network(self.update).peels:
             self._prove(found, certified)
         self._seconds += found.seconds + time.perf_counter() - began
 
@@ -164,9 +164,9 @@ class Course:
         """
         if self.update.kind != "gradient" or not whole.is_complete or whole.residual < EXPLAINED:
             return False
-        encoder, chain = self._encoder, ReLUChain.of(self.update)
-        rows, counts = encoder.encode(whole.found.rows).double(), label_counts(whole.found.labels, chain.n_classes)
-        explained = Residual.of(chain, observed_gradient(self.update), len(rows)).with_rows(rows, counts)
+        encoder, network = self._encoder, row_network(self.update)
+        rows, counts = encoder.encode(whole.found.rows).double(), label_counts(whole.found.labels, network.n_classes)
+        explained = Residual.of(network, layer_gradients(self.update, network), len(rows)).with_rows(rows, counts)
         return not explains_but_for_digits(explained, RowDomain.whole(encoder, RowPrior.of(self.update, encoder)))
 
     @property
@@ -188,7 +188,7 @@ class Course:
         self._proven = part if self._proven is None else _joined([self._proven, part])
         self._proven_digits += tuple(digits[i] for i in certified)
         rows, labels = self._encoder.encode(self._proven.rows).double(), self._proven.labels
-        rest = peeled_update(self.update, rows, label_counts(labels, ReLUChain.of(self.update).n_classes))
+        rest = peeled_update(self.update, rows, label_counts(labels, row_network(self.update).n_classes))
         shared = self.update.labels
         self.rest = rest if shared is None else replace(rest, labels=_without(shared, labels))
 
@@ -198,7 +198,8 @@ class Course:
         if self.update.kind == "gradient":
             try:
                 kind = row_kind(self.update, self._encoder)
-                return estimate_feasibility(observed_gradient(self.update), self.update.facts.n_rows, kind=kind)
+                observed = layer_gradients(self.update, row_network(self.update))
+                return estimate_feasibility(observed, self.update.facts.n_rows, kind=kind)
             except UnsupportedError as error:
                 reason = str(error)
         return Feasibility((), (), (), 0.0, "approximate", reason)

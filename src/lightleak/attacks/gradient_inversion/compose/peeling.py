@@ -5,9 +5,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names, observed_gradient
-from lightleak.core.errors import ObservationError, UsageError
+from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
+from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.targets.functional import gradients
 
 
 def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tensor) -> ClientUpdate:
@@ -17,7 +19,8 @@ def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tens
     and statistics of the whole batch are left out.
 
     Args:
-        update: a FedSGD gradient on a ReLU network, of one client or the mean over clients with equally many rows.
+        update: a FedSGD gradient on a network that works row by row, of one client or the mean over clients with
+            equally many rows.
         rows_encoded: distinct or repeated known rows as the client's network saw them, ``[r, d]``.
         label_counts: how many rows of each class are equal to each of them, ``[r, classes]``; they sum to k < n.
 
@@ -29,18 +32,28 @@ def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tens
     facts = update.facts
     if update.kind != "gradient":
         raise ObservationError(f"rows are taken out of a FedSGD gradient; this update is a {update.kind}")
-    chain, n = ReLUChain.of(update), facts.n_rows
-    expected = (len(rows_encoded), chain.n_classes)
+    n, network = facts.n_rows, row_network(update)
+    if not network.peels:
+        raise UnsupportedError(
+            "what known rows leave of a gradient with BatchNorm over the batch is no gradient of others"
+        )
+    expected = (len(rows_encoded), network.n_classes)
     if tuple(label_counts.shape) != expected:
         raise UsageError(f"label_counts must have shape {expected}, got {tuple(label_counts.shape)}")
     rest = n - int(label_counts.sum())
     if not 0 < rest <= n:
         raise UsageError(f"known rows must be fewer than the {n} of the batch, got {n - rest}")
-    known = chain.gradient(rows_encoded.cpu().double(), label_counts.cpu().double(), n)
+    rows, counts = rows_encoded.cpu().double(), label_counts.cpu().double()
     remaining: dict[str, Tensor] = {}
-    for name, layer, part in zip(layer_names(update), observed_gradient(update), known, strict=True):
+    known = network.gradient(rows, counts, n)
+    names = names_of_layers(update, network)
+    for name, layer, part in zip(names, layer_gradients(update, network), known, strict=True):
         left = (layer - part) * (n / rest)
         remaining |= {f"{name}.weight": left[:, :-1].contiguous(), f"{name}.bias": left[:, -1].contiguous()}
+    if others := [name for name in update.update if name not in remaining]:
+        # The loss is a mean over the distinct known rows, weighted by their counts.
+        parts = _gradient(update, rows, counts * (len(rows) / n))
+        remaining |= {name: (update.update[name].cpu().double() - parts[name]) * (n / rest) for name in others}
     return replace(
         update,
         update={name: remaining[name] for name in update.update},
@@ -49,6 +62,13 @@ def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tens
         batch_labels=None,
         batch_statistics={},
     )
+
+
+def _gradient(update: ClientUpdate, rows: Tensor, weights: Tensor) -> dict[str, Tensor]:
+    """Of the mean cross-entropy of rows with weighted labels ``[r, classes]``, float64, by every parameter."""
+    parameters = {name: tensor.cpu().double() for name, tensor in update.parameters.items()}
+    buffers = {name: tensor.cpu() for name, tensor in update.buffers.items()}
+    return gradients(client_network(update).double(), parameters, buffers, rows, weights)
 
 
 def scaled_update(update: ClientUpdate, factor: float) -> ClientUpdate:

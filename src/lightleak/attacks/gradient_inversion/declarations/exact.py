@@ -13,6 +13,11 @@ from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.core.facts import Facts
 
 _CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
+_ROW_WISE = (
+    "A network that works row by row, whose first layer is linear on the encoded row and whose logits are a linear "
+    "layer's: any activation, residual sums, LayerNorm, one hidden layer or more; cross-entropy. Its layers are found "
+    "by running the module, not by its name."
+)
 _AFFINE = "Rows encoded by an affine map: the encoding `quantile` is refused. Tables only, no images."
 _ROUNDING = "An update exact to rounding: noise leaves nothing that can be proven."
 _EXPLAINED = "Why the tests hold, and what a certificate lets one conclude, is an argument and not a theorem."
@@ -21,7 +26,7 @@ _EXACT = Facts(
     "finds single rows by tests against the gradient, and proves them",
     needs=(
         "One FedSGD gradient, or an aggregate of clients with equal numbers of rows.",
-        _CHAIN,
+        _ROW_WISE,
         _AFFINE,
         _ROUNDING,
         "About 8 distinct rows fewer than the narrowest layer has units; beyond that single rows cannot be tested.",
@@ -29,6 +34,7 @@ _EXACT = Facts(
     deviates=(
         "SPEAR samples directions of a gradient's null space, DAGER enumerates tokens; here rows of a table are "
         "searched cell by cell for distance zero to the spaces of the gradient.",
+        "SPEAR needs ReLU and DAGER attention; here the errors of any network follow by backward passes.",
         _EXPLAINED,
     ),
 )

@@ -1,5 +1,7 @@
 """Exact inversion as an attack: ``run(update) -> Reconstruction`` with a certificate."""
 
+from dataclasses import replace
+
 import torch
 
 from lightleak.attacks.attack import Progress
@@ -8,7 +10,7 @@ from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.repair.missing import guess_rows
 from lightleak.attacks.gradient_inversion.exact.rounds import Found, Rounds
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
@@ -26,13 +28,25 @@ CITATION = (
 class ExactInversion(CertifyingInversion[ExactConfig]):
     """Recover every row of a FedSGD batch, labels included, and say which rows are proven.
 
-    Needs a network of linear layers with ReLU, at least two of them hidden, and no labels. `Rounds` has the steps.
+    Needs a network that works row by row and whose first layer is linear (`network.traced`), and no labels. `Rounds`
+    has the steps.
     """
 
     name = "exact"
     title = "Exact inversion"
     citation = CITATION
-    hidden_layers = 2
+
+    def __init__(self, config: ExactConfig) -> None:
+        super().__init__(config)
+        self.threat_model = replace(self.threat_model, batch_statistics=config.batch_statistics)
+
+    def check_network(self, update: ClientUpdate) -> None:
+        """Refuse networks whose layers test no rows."""
+        row_network(self._seen(update))
+
+    def _seen(self, update: ClientUpdate) -> ClientUpdate:
+        """The update without statistics that this attack is not to know."""
+        return update if self.config.batch_statistics else replace(update, batch_statistics={})
 
     def check_protocol(self, update: ClientUpdate) -> None:
         """Refuse weight deltas, and aggregates of clients with unequal numbers of rows."""
@@ -50,10 +64,11 @@ class ExactInversion(CertifyingInversion[ExactConfig]):
         """See `CertifyingInversion.invert`."""
         device = encoder.shift.device
         prior = RowPrior.of(update, encoder, self.config.prior)
-        chain, observed = ReLUChain.of(update, device), observed_gradient(update, device)
+        network = row_network(self._seen(update), device)
+        observed = layer_gradients(update, network)
         draws = generator(seed, "exact")
         feasibility = estimate_feasibility(observed, update.facts.n_rows, kind=row_kind(update, encoder))
-        rounds = Rounds(chain, observed, update.facts.n_rows, encoder, prior, self.config, draws)
+        rounds = Rounds(network, observed, update.facts.n_rows, encoder, prior, self.config, draws)
         found = rounds.found() if feasibility.expected == "approximate" else rounds.run()
         rows = _in_order(encoder, prior, found, feasibility, draws)
         if progress is not None:
@@ -68,7 +83,7 @@ def _in_order(
     residual, counts = found.residual, found.residual.counts.long()
     times = counts.sum(-1)
     source = torch.repeat_interleave(torch.arange(len(times), device=times.device), times)
-    classes = torch.arange(residual.chain.n_classes, device=times.device)
+    classes = torch.arange(residual.network.n_classes, device=times.device)
     labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts]) if len(counts) else times
     cells, guessed_labels = guess_rows(residual, found.space, prior, draws)
     codes, numbers = (torch.cat([part[source], guessed]) for part, guessed in zip(found.cells, cells, strict=True))

@@ -31,6 +31,8 @@ class ExactConfig(ExactSettings):
         sweeps: most rounds of a search over all columns.
         patience: fruitless searches in a row after which the rows left are given up.
         enumerate_below: distinct rows left at which enumeration is tried before a search.
+        batch_statistics: the server knows mean and variance of every BatchNorm layer on the client's batch; without
+            them no network with BatchNorm in train mode is inverted.
 
     Raises:
         UsageError: a value of the wrong type or out of range.
@@ -43,6 +45,7 @@ class ExactConfig(ExactSettings):
     sweeps: int = 15
     patience: int = 12
     enumerate_below: int = 40
+    batch_statistics: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

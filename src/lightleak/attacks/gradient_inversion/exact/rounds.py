@@ -23,9 +23,8 @@ from lightleak.attacks.gradient_inversion.exact.row_tests.tolerances import (
 from lightleak.attacks.gradient_inversion.exact.row_tests.verification import Verdict, verify
 from lightleak.attacks.gradient_inversion.exact.search.readings import common_factor, distinct, unlike, varied
 from lightleak.attacks.gradient_inversion.exact.search.row_search import Candidates, RowSearch
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import LAYER
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.data.encoder import TableEncoder
@@ -76,7 +75,7 @@ class Rounds:
     """Find the rows behind one gradient.
 
     Args:
-        chain: the network, float64.
+        network: float64.
         observed: ``[G_l gb_l]`` per layer, float64.
         n_rows: rows of the batch.
         encoder: on the same device.
@@ -87,7 +86,7 @@ class Rounds:
 
     def __init__(
         self,
-        chain: ReLUChain,
+        network: RowNetwork,
         observed: tuple[Tensor, ...],
         n_rows: int,
         encoder: TableEncoder,
@@ -95,8 +94,8 @@ class Rounds:
         config: ExactConfig,
         generator: torch.Generator,
     ) -> None:
-        self.chain, self.encoder, self.config, self.generator = chain, encoder, config, generator
-        self.start = self.state = State.start(chain, observed, n_rows, encoder, prior)
+        self.network, self.encoder, self.config, self.generator = network, encoder, config, generator
+        self.start = self.state = State.start(network, observed, n_rows, encoder, prior)
         self.before_equal: State | None = None
         self.factor = 1.0
 
@@ -108,12 +107,12 @@ class Rounds:
         spaces = self.state.searched
         if spaces.row_null.shape[1] + spaces.unit_null.shape[1] <= len(self.state.space.free):
             return self.found()
-        config, floors = self.config, torch.ones(len(FLOORS))
+        config, floors, searched = self.config, torch.ones(len(FLOORS)), self.network.searched
         fruitless, chains, tolerance, searches = 0, config.chains, ROW_TOLERANCE, 0
         while self.state.searched.rank > 0 and self.state.residual.rows_left > 0 and fruitless < config.patience:
             choice = int(torch.multinomial(floors, 1, generator=self.generator))
             best = self._search(chains, FLOORS[choice])
-            accepted = self.accept(best, tolerance, LAYER)
+            accepted = self.accept(best, tolerance, searched)
             if not accepted and self.state.residual.rows_left <= config.enumerate_below:
                 accepted = self._enumerate(tolerance)
             if not accepted and fruitless > 0:
@@ -124,7 +123,7 @@ class Rounds:
             if accepted:
                 fruitless = 0
                 tolerance = narrower(
-                    tolerance, state.searched, state.residual.left[LAYER], state.residual.observed[LAYER]
+                    tolerance, state.searched, state.residual.left[searched], state.residual.observed[searched]
                 )
                 continue
             fruitless += 1
@@ -144,7 +143,7 @@ class Rounds:
 
     def _search(self, chains: int, floor: float) -> Candidates:
         """The best candidates of one search, polished."""
-        search = RowSearch(self.chain, self.state.space, self.state.searched, floor, self.generator)
+        search = RowSearch(self.network, self.state.space, self.state.searched, floor, self.generator)
         candidates = search.run(chains, self.config.sweeps)
         kept = varied(candidates.codes)[: max(POLISHED, chains // 3)]
         best = Candidates(candidates.codes[kept], candidates.numbers[kept], candidates.distance[kept])
@@ -167,7 +166,7 @@ class Rounds:
         Different rows that share all masks look like equal ones half-way between them.
         """
         before = self.state
-        equal = self.accept(best, tolerance, LAYER, alone=False)
+        equal = self.accept(best, tolerance, self.network.searched, alone=False)
         if equal and self.state.residual.rows_left:
             self.before_equal = self.before_equal or before
         if not together or (equal and (self.state.residual.rows_left or self.state.is_explained)):
@@ -180,7 +179,7 @@ class Rounds:
         found = explain_together(before.residual, before.space, self.start.space, rank, self.generator)
         if found is None:
             return 0
-        cells, labels = found[0], one_hot(found[1], self.chain.n_classes).to(before.residual.counts)
+        cells, labels = found[0], one_hot(found[1], self.network.n_classes).to(before.residual.counts)
         cells, x, group = distinct(cells, before.space.encode(cells))
         counts = labels.new_zeros(len(x), labels.shape[1]).index_add(0, group, labels)
         self.state = before.with_rows(self.start, cells, x, counts)
@@ -202,7 +201,7 @@ class Rounds:
         cells = state.space.cells(candidates.codes, candidates.numbers)
         cells, x, _ = distinct(cells, state.space.encode(cells))
         most_equal = 1 if alone else state.residual.rows_left
-        verdict = verify(self.chain, layer, state.spaces[layer], x, state.residual.n_rows, most_equal)
+        verdict = verify(self.network, layer, state.spaces[layer], x, state.residual.n_rows, most_equal)
         if not len(state.residual.x) and self._scale_back(cells, verdict, tolerance):
             return self.accept(candidates, tolerance, layer, alone)
         passed = passing(verdict, tolerance, alone)
@@ -231,13 +230,15 @@ class Rounds:
         self.factor *= factor
         whole, space = self.start.residual, self.start.space
         scaled = tuple(layer * factor for layer in whole.observed)
-        self.start = self.state = State.start(self.chain, scaled, whole.n_rows, self.encoder, space.prior)
+        self.start = self.state = State.start(self.network, scaled, whole.n_rows, self.encoder, space.prior)
         return True
 
     def _repeated(self, cells: tuple[Tensor, Tensor], tolerance: float) -> bool:
         """Whether most of these rows pass as rows that occur several times, and the batch has room for all of them."""
         state, n = self.state, self.state.residual.n_rows
-        verdict = verify(self.chain, LAYER, state.searched, state.space.encode(cells), n, most_equal=n)
+        verdict = verify(
+            self.network, self.network.searched, state.searched, state.space.encode(cells), n, most_equal=n
+        )
         passed = passing(verdict, tolerance, alone=False)
         if float(passed.double().mean()) < MOST_REPEATED:
             return False

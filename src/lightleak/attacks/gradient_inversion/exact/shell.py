@@ -37,11 +37,9 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
 
     Attributes:
         local_training: whether it attacks weight updates of a local training rather than gradients.
-        hidden_layers: fewest hidden layers of a network that it serves.
     """
 
     local_training: ClassVar[bool] = False
-    hidden_layers: ClassVar[int] = 1
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -66,13 +64,19 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
         if is_image_state(update.encoder):
             raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
         require_fit(update, client_network(update))
-        hidden = len(layer_names(update)) - 1
-        if hidden < self.hidden_layers:
-            raise UnsupportedError(f"{self.name} needs two hidden layers or more, the network has {hidden}")
+        self.check_network(update)
         encoder = TableEncoder.of(update)
         if encoder.encoding == "quantile":
             raise UnsupportedError(f"{self.name} needs numbers encoded by an affine map, got the encoding 'quantile'")
         RowPrior.of(update, encoder, self.config.prior)
+
+    def check_network(self, update: ClientUpdate) -> None:
+        """Refuse networks that this attack cannot serve: by default all but plain ReLU networks.
+
+        Raises:
+            UnsupportedError: see above.
+        """
+        layer_names(update)
 
     @abstractmethod
     def check_protocol(self, update: ClientUpdate) -> None:

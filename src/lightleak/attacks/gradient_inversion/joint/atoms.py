@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class JointProblem:
 
     def _in(self, dtype: torch.dtype) -> tuple[Nodes, RowTables, tuple[RowTables, ...]]:
         if dtype not in self._tables:
-            first = tuple(self.space.first_layer(chain).to(dtype) for chain in self.nodes.chains)
+            first = tuple(self.space.first_layer(*chain.state_map).to(dtype) for chain in self.nodes.chains)
             self._tables[dtype] = (self.nodes.to(dtype), self.space.rows.to(dtype), first)
         return self._tables[dtype]
 

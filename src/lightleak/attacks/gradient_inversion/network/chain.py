@@ -7,28 +7,35 @@ With ``a_l = W_l h_{l-1} + b_l``, ``h_0 = x``, ``h_l = relu(a_l)`` and ``m_l = 1
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain, require_chain
+from lightleak.attacks.gradient_inversion.network.row_network import (
+    RowActivations,
+    RowNetwork,
+    output_slopes,
+)
+from lightleak.attacks.gradient_inversion.network.search_view import ChainView
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
+from lightleak.data.encoder import TableEncoder
+
+SEARCHED = 1
+"""The second layer: its input depends on one matrix alone, and it has more inputs than the first layer has columns."""
 
 
 @dataclass(frozen=True)
-class Activations:
-    """What a chain computes for rows.
+class Activations(RowActivations):
+    """What a chain computes for rows; the inputs of its first layer are the rows themselves.
 
     Attributes:
-        hidden: inputs of every layer, ``[..., in_l]``; the first are the rows themselves.
         preactivations: ``a_1 .. a_{L-1}``, ``[..., out_l]``.
-        probabilities: softmax of the logits ``[..., classes]``.
     """
 
-    hidden: tuple[Tensor, ...]
     preactivations: tuple[Tensor, ...]
-    probabilities: Tensor
 
     @property
     def masks(self) -> tuple[Tensor, ...]:
@@ -37,13 +44,15 @@ class Activations:
 
 
 @dataclass(frozen=True)
-class ReLUChain:
+class ReLUChain(RowNetwork):
     """Linear layers with ReLU between them.
 
     Attributes:
         weights: per layer ``[out, in]``.
         biases: per layer ``[out]``.
     """
+
+    errors_bend: ClassVar[bool] = False
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
@@ -69,6 +78,20 @@ class ReLUChain:
         """Number of logits."""
         return self.weights[-1].shape[0]
 
+    @property
+    def searched(self) -> int:
+        """See `RowNetwork.searched`."""
+        return SEARCHED
+
+    @property
+    def state_map(self) -> tuple[Tensor, Tensor]:
+        """See `RowNetwork.state_map`."""
+        return self.weights[0], self.biases[0]
+
+    def view(self) -> ChainView:
+        """See `RowNetwork.view`."""
+        return ChainView.of(self.weights, self.biases)
+
     def to(self, dtype: torch.dtype) -> "ReLUChain":
         """The same in another precision."""
         return ReLUChain(tuple(w.to(dtype) for w in self.weights), tuple(b.to(dtype) for b in self.biases))
@@ -80,48 +103,45 @@ class ReLUChain:
             preactivations.append(hidden[-1] @ weight.T + bias)
             hidden.append(preactivations[-1].relu())
         logits = hidden[-1] @ self.weights[-1].T + self.biases[-1]
-        return Activations(tuple(hidden), tuple(preactivations), logits.softmax(-1))
+        return Activations(tuple(hidden), logits.softmax(-1), tuple(preactivations))
 
     def errors(self, activations: Activations, output: Tensor) -> tuple[Tensor, ...]:
-        """``e_1 .. e_L`` of rows whose logits' derivative is ``output`` ``[..., classes]``."""
-        errors = [output]
-        for weight, mask in zip(reversed(self.weights[1:]), reversed(activations.masks), strict=True):
-            errors.insert(0, (errors[0] @ weight) * mask)
-        return tuple(errors)
+        """See `RowNetwork.errors`."""
+        return tuple(reversed([*self._downwards(activations, output)]))
 
-    def slopes(self, masks: Sequence[Tensor], directions: Tensor) -> Iterator[Tensor]:
-        """Derivatives of every layer's input as rows move, masks held fixed; one layer after the other, as needed.
+    def backpropagated(self, layer: int, activations: Activations, output: Tensor) -> Tensor:
+        """See `RowNetwork.backpropagated`."""
+        errors = self._downwards(activations, output)
+        return next(error for at, error in zip(range(self.depth - 1, -1, -1), errors, strict=True) if at == layer)
 
-        Args:
-            masks: of the rows, per hidden layer ``[..., out_l]``.
-            directions: in which every row moves ``[F, d]``.
+    def _downwards(self, activations: Activations, output: Tensor) -> Iterator[Tensor]:
+        """``e_L .. e_1``, one layer after the other, as needed."""
+        masks, error = activations.masks, output
+        yield error
+        for weight, mask in zip(reversed(self.weights[1:]), reversed(masks), strict=True):
+            error = (error @ weight) * (mask.unsqueeze(-2) if error.dim() > mask.dim() else mask)
+            yield error
 
-        Yields:
-            Per layer ``[..., F, in_l]``.
-        """
+    def slopes(self, activations: Activations, directions: Tensor) -> Iterator[Tensor]:
+        """See `RowNetwork.slopes`; masks are fixed. One layer after the other, as needed."""
+        masks = activations.masks
         moved = directions.expand(*masks[0].shape[:-1], *directions.shape)
         yield moved
         for weight, mask in zip(self.weights[:-1], masks, strict=True):
             moved = (moved @ weight.T) * mask.unsqueeze(-2)
             yield moved
 
-    def gradient(self, x: Tensor, counts: Tensor, n_rows: int) -> tuple[Tensor, ...]:
-        """Contribution of rows to the gradient of the mean loss over ``n_rows`` rows, ``[out, in + 1]`` per layer.
+    def error_slopes(
+        self, activations: Activations, counts: Tensor, directions: Tensor, n_rows: int = 1
+    ) -> tuple[Tensor, ...]:
+        """See `RowNetwork.error_slopes`; masks are fixed."""
+        *_, last = self.slopes(activations, directions)
+        logits = last @ self.weights[-1].T
+        return self.errors(activations, output_slopes(activations.probabilities, logits, counts, n_rows))
 
-        Args:
-            x: distinct rows ``[r, d]``.
-            counts: rows of each class that are equal to them, ``[r, classes]``.
-            n_rows: rows of the batch.
-        """
-        activations = self.forward(x)
-        output = counts.sum(-1, keepdim=True) * activations.probabilities - counts
-        errors = self.errors(activations, output / n_rows)
-        return tuple(e.T @ with_one(h) for e, h in zip(errors, activations.hidden, strict=True))
-
-
-def with_one(hidden: Tensor) -> Tensor:
-    """``(h, 1)``: what a layer's weights and bias are multiplied with."""
-    return torch.cat([hidden, torch.ones_like(hidden[..., :1])], -1)
+    def cell_steps(self, x: Tensor, encoder: TableEncoder) -> tuple[Tensor, ...]:
+        """See `RowNetwork.cell_steps`; to first order, masks fixed."""
+        return tuple(self.slopes(self.forward(x), torch.eye(x.shape[1]).to(x)))
 
 
 def layer_names(update: ClientUpdate) -> list[str]:

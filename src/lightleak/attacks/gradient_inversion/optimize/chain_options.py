@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.config import EngineConfig
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient, with_one
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
 from lightleak.attacks.gradient_inversion.optimize.whitening import Whitening, maps_of
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain

@@ -11,7 +11,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
 from lightleak.attacks.gradient_inversion.tables.row_prior import SKEWED_WITHIN, RowPrior
 from lightleak.core.errors import UnsupportedError
 from lightleak.data.encoder import TableEncoder
@@ -163,12 +162,11 @@ class RowDomain:
             origin[at[j]] = (self.center[i] - encoder.shift[at[j]]) / scale[at[j]]
         return RowTables(origin, tuple(tables), numbers)
 
-    def first_layer(self, chain: ReLUChain) -> RowTables:
-        """First pre-activations ``[..., h]`` as a function of coordinates."""
-        weight = chain.weights[0].double().T
-        rows = self.rows
+    def first_layer(self, weight: Tensor, bias: Tensor) -> RowTables:
+        """What a linear layer ``[h, d]`` makes of rows ``[..., h]`` as a function of coordinates."""
+        weight, rows = weight.double().T, self.rows
         return RowTables(
-            rows.base @ weight + chain.biases[0].double(),
+            rows.base @ weight + bias.double(),
             tuple(table @ weight for table in rows.categories),
             rows.numbers @ weight,
         )

@@ -136,7 +136,7 @@ class ReleasedConfig(RunConfig):
     workers: int = bounded(0, ge=0)
     engine: EngineName = "local"
     ray_address: str | None = None
-    gpus_per_pack: float = 1.0
+    gpus_per_pack: float = bounded(1.0, ge=0)
     keep_captures: bool = True
     redact: Redact = False
     raw_csv: bool = False

@@ -51,9 +51,13 @@ def test_a_wide_later_layer_serves_where_an_earlier_one_does_not() -> None:
     assert expected_of_shapes(64, (40, 400, 400), 105).expected == "exact"
 
 
-def test_one_hidden_layer_noise_and_a_rank_above_the_rows_promise_nothing(make_update: Any) -> None:
-    one = expected_of_shapes(8, (100,), 105)
-    assert one.expected == "approximate" and "one hidden layer" in one.reason
+def test_one_hidden_layer_promises_a_part_and_nothing_once_it_is_full() -> None:
+    one, full = expected_of_shapes(8, (100,), 105), expected_of_shapes(96, (100,), 105)
+    assert (one.expected, full.expected) == ("partial", "approximate")
+    assert "92 equations of the one hidden layer's column space" in one.reason and "fill the one" in full.reason
+
+
+def test_noise_and_a_rank_above_the_rows_promise_nothing(make_update: Any) -> None:
     update, _ = make_update(n=4, hidden=[30, 30])
     gradient = observed_gradient(update)
     draws = torch.Generator().manual_seed(0)

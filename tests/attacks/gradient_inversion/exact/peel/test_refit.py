@@ -12,11 +12,8 @@ from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_d
 from lightleak.core.seeds import generator
 
 
-def spaces_left(batch: Any, residual: Residual, unknown: int | None) -> list[Any]:
-    return [
-        spaces_of(left, unit_scale(whole), unknown)
-        for left, whole in zip(residual.left[:2], batch.observed[:2], strict=True)
-    ]
+def spaces_left(batch: Any, residual: Residual, unknown: int | None) -> dict[int, Any]:
+    return {layer: spaces_of(residual.left[layer], unit_scale(batch.observed[layer]), unknown) for layer in (0, 1)}
 
 
 @pytest.mark.parametrize("encoding", ["standardized", "onehot", "minmax"])

@@ -39,7 +39,7 @@ def test_misfit_is_that_of_the_gradient(make_batch: Any, hidden: tuple[int, ...]
     for i, value in enumerate(problem.value(readings).tolist()):
         x = problem.space.rows.of(readings.codes[i], readings.numbers[i])
         counts = torch.nn.functional.one_hot(readings.labels[i], n_classes).double()
-        explained = problem.chain.gradient(x, counts, problem.n_rows)
+        explained = problem.network.gradient(x, counts, problem.n_rows)
         each = zip(problem.target, explained, problem.noise, strict=True)
         assert value == pytest.approx(sum(float(((t - e) / s).square().sum()) for t, e, s in each), rel=1e-9)
 
@@ -54,7 +54,7 @@ def test_derivatives_are_those_of_difference_quotients(
     def explained(numbers: torch.Tensor) -> torch.Tensor:
         x = problem.space.rows.of(readings.codes[0], numbers)
         counts = torch.nn.functional.one_hot(readings.labels[0], n_classes).double()
-        layers = problem.chain.gradient(x, counts, problem.n_rows)
+        layers = problem.network.gradient(x, counts, problem.n_rows)
         return torch.cat([(layer / s).flatten() for layer, s in zip(layers, problem.noise, strict=True)])
 
     numbers = readings.numbers[0]

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from lightleak.attacks.gradient_inversion.exact.search.row_search import Candidates, RowSearch, UnitDirections
+from lightleak.attacks.gradient_inversion.exact.search.row_search import Candidates, RowSearch
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.network.search_view import UnitDirections
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
 from lightleak.core.seeds import generator
@@ -26,7 +27,7 @@ def test_unit_directions_are_the_errors_of_any_label(make_batch: Any, hidden: tu
     activations = batch.chain.forward(batch.x)
     output = torch.tensor([[1.0, -1.0]]).double().expand(10, -1)
     expected = batch.chain.errors(activations, output)[1]
-    directions = UnitDirections.of(batch.chain)
+    directions = UnitDirections.of(batch.chain.weights, batch.chain.biases)
     assert expected.any()
     torch.testing.assert_close(directions(activations.hidden[1]), expected)
     # The true errors are along them, whatever the label.
@@ -138,7 +139,7 @@ def test_an_empty_column_space_leaves_the_row_space_alone(make_batch: Any) -> No
     # More than `ENOUGH` null directions of the row space: the other is left out, and rows are still nearest.
     batch = make_batch(4, (80, 30), 2)
     search = search_of(batch)
-    assert search.units is None
+    assert not search.tests_units
     space = RowDomain.whole(batch.encoder, batch.prior)
     others = search.distance(search.tables.of(*search.space.draw(500, generator(0, "others"))))
     true = search.distance(search.exact_tables.of(*search.space.coordinates(batch.cells)).float())

@@ -11,7 +11,7 @@ from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import (
     unit_scale,
     whitened,
 )
-from lightleak.attacks.gradient_inversion.network.chain import with_one
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.core.seeds import generator
 
 NETWORKS = [((40, 40), 2, 0), ((40, 40), 3, 1), ((30, 30, 30), 2, 2), ((30, 30, 30), 5, 1)]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import CAUTION, WeightUpdate, local_steps
-from lightleak.attacks.gradient_inversion.network.chain import with_one
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 
 
 @pytest.mark.parametrize(("epochs", "batches"), [(1, 1), (3, 2), (10, 3)])

@@ -104,6 +104,17 @@ def expected_of_shapes(n_rows: int, hidden: Sequence[int], encoded_width: int, k
     'exact'
     """
     shapes = [(out, into + 1) for out, into in zip(hidden, (encoded_width, *hidden), strict=False)]
+    return expected_of_layers(n_rows, shapes, kind)
+
+
+def expected_of_layers(n_rows: int, shapes: Sequence[tuple[int, int]], kind: RowKind = ANY_ROW) -> Feasibility:
+    """The same for layers of any network.
+
+    Args:
+        n_rows: rows of the batch.
+        shapes: outputs, and inputs and a one, of every layer that tests rows, but for the last.
+        kind: of the rows.
+    """
     distinct = int(min(n_rows, kind.possible))
     return _feasibility(tuple(min(distinct, *shape) for shape in shapes), shapes, n_rows, 0.0, kind)
 
@@ -158,6 +169,18 @@ def _feasibility(
     return Feasibility(ranks, row, unit, noise, expected, reason)
 
 
+def _of_one_hidden_layer(rank: int, unit: int, n_rows: int, kind: RowKind) -> tuple[Outcome, str]:
+    """The row space then tests a row as far as it has more present categories and numbers than the batch has rows."""
+    if rank < min(n_rows, kind.possible):
+        return "approximate", f"the one hidden layer shows {rank} different rows of {n_rows}, and mixes the others"
+    if unit < ENOUGH_TESTS:
+        return "approximate", f"{n_rows} rows fill the one hidden layer, so nothing tests a single row"
+    return "partial", (
+        f"{unit} equations of the one hidden layer's column space test every row, and those of its row space as long "
+        "as the rows are fewer than the categories and numbers that they show"
+    )
+
+
 def _outcome(
     ranks: Sequence[int], row: Sequence[int], unit: Sequence[int], n_rows: int, noise: float, kind: RowKind
 ) -> tuple[Outcome, str]:
@@ -169,12 +192,16 @@ def _outcome(
         return "approximate", f"noise of deviation {noise:.2g} hides in which space the rows lie"
     if kind.drops_units:
         return "approximate", "clients train with dropout, and the units that it drops are not known"
-    if len(ranks) < 2:
-        return "approximate", "rows are tested against the second hidden layer, and this network has one hidden layer"
     if max(ranks) > n_rows:
         return "approximate", f"the gradient has rank {max(ranks)}, more than {n_rows} rows give: it was changed"
+    if len(ranks) < 2:
+        return _of_one_hidden_layer(ranks[0], unit[0], n_rows, kind)
     enough = max(ENOUGH_TESTS, kind.numbers + SPARE_TESTS - 1)
-    layer = max(range(1, len(ranks)), key=lambda i: min(row[i] - enough, unit[i] - ENOUGH_TESTS))
+    most = max(ranks[1:])
+    layer = max(
+        (i for i in range(1, len(ranks)) if ranks[i] == most),
+        key=lambda i: min(row[i] - enough, unit[i] - ENOUGH_TESTS),
+    )
     tests = f"{row[layer]} + {unit[layer]} equations of layer {layer + 1} test every row"
     if kind.possible < n_rows:
         tests += f"; at most {kind.possible:.0f} different rows exist, so some occur several times"

@@ -32,7 +32,6 @@ from lightleak.attacks.gradient_inversion.exact.certify.row_evidence import (
     number_tolerances,
 )
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import (
-    LAYER,
     Spaces,
     numerical_rank,
     spaces_of,
@@ -72,19 +71,24 @@ def lone_proof(residual: Residual, space: RowDomain, all_distinct: bool = False)
         all_distinct: prove nothing unless the gradient shows as many distinct rows as the batch has.
     """
     rows, n = len(residual.x), residual.n_rows
-    whole = [spaces_of(layer, unit_scale(layer), most=n) for layer in residual.observed[:-1]]
+    layer = residual.network.searched
+    whole = [spaces_of(of_layer, unit_scale(of_layer), most=n) for of_layer in residual.observed[:-1]]
     cells, digits = torch.zeros(2, rows, dtype=torch.bool, device=residual.x.device)
-    if len(whole) <= LAYER or any(spaces.rank > n for spaces in whole) or not whole[LAYER].gap > CLEAR_GAP:
+    if len(whole) <= layer or any(spaces.rank > n for spaces in whole) or not whole[layer].gap > CLEAR_GAP:
         return cells, digits
-    if all_distinct and whole[LAYER].rank < n:
+    if all_distinct and whole[layer].rank < n:
         return cells, digits
     # A deeper layer of another rank shows sums of rows only, or has lost them.
-    same = [at for at in range(LAYER, len(whole)) if whole[at].rank == whole[LAYER].rank and whole[at].gap > CLEAR_GAP]
+    same = [
+        at
+        for at in range(min(1, layer), len(whole))
+        if whole[at].rank == whole[layer].rank and whole[at].gap > CLEAR_GAP
+    ]
     used = {at: whole[at] for at in (0, *same)}
-    all_show = _all_show(residual, whole[LAYER])
+    all_show = _all_show(residual, whole[layer])
     width = space.encoder.width * sum(spaces.row_null.shape[1] for spaces in used.values())
     for at in torch.arange(rows).split(max(1, ELEMENTS // max(1, width))):
-        tested = evidence_of(residual.chain, used, residual.x[at], residual.counts[at], n)
+        tested = evidence_of(residual.network, used, residual.x[at], residual.counts[at], n, space.encoder)
         numbers = _numbers(tested, space.encoder)
         sure = _passes(tested, numbers, all_show) & excludes_other_categories(tested, space)
         cells[at] = sure
@@ -115,12 +119,12 @@ def _numbers(tested: RowEvidence, encoder: TableEncoder) -> _Numbers:
     # A step of one tolerance in every number, in units of rounding.
     steps = tested.slopes[:, at] * (tolerance / encoder.scale[at])[:, None]  # [r, m, Q]
     normal, right = steps @ steps.mT, (steps @ tested.missed.unsqueeze(-1)).squeeze(-1)
-    of_coefficient = tested.coefficient_slopes[:, at] * (tolerance / encoder.scale[at])  # [r, m]
+    of_coefficient = tested.coefficient_slopes * (tolerance / encoder.scale[at])  # [r, m]
     values, vectors = torch.linalg.eigh(normal)
     along = (vectors * of_coefficient.unsqueeze(-1)).sum(1)
     open_error = (along.square() / values.clamp_min(UNBOUNDED)).sum(1).sqrt()
     by_coefficient = of_coefficient / tested.error.clamp_min(VECTOR_ROUNDING).unsqueeze(-1)
-    off = (tested.coefficient[tested.layers.index(LAYER)] - 1) / tested.error.clamp_min(VECTOR_ROUNDING)
+    off = (tested.coefficient[tested.layers.index(tested.searched)] - 1) / tested.error.clamp_min(VECTOR_ROUNDING)
     values, vectors = torch.linalg.eigh(normal + by_coefficient.unsqueeze(-1) * by_coefficient.unsqueeze(1))
     inverse = (vectors / values.clamp_min(UNBOUNDED).unsqueeze(1)) @ vectors.mT
     right = right + by_coefficient * off.unsqueeze(-1)
@@ -135,7 +139,7 @@ def _numbers(tested: RowEvidence, encoder: TableEncoder) -> _Numbers:
 def _passes(tested: RowEvidence, numbers: _Numbers, all_show: bool) -> Tensor:
     """Rows that pass every test, whose coefficient allows one reading only, and whose numbers leave tests over."""
     first = torch.tensor([FIRST_LAYER_FACTOR if at == 0 else 1.0 for at in tested.layers]).to(tested.x)
-    deeper = torch.tensor([at > 0 for at in tested.layers], device=tested.x.device)
+    deeper = torch.tensor([at > 0 or at == tested.searched for at in tested.layers], device=tested.x.device)
     off = (tested.coefficient[deeper] - 1).abs().amax(0)
     single = tested.counts.sum(-1) == 1
     strict = torch.full_like(off, COEFFICIENT_TOLERANCE)
@@ -149,7 +153,7 @@ def _passes(tested: RowEvidence, numbers: _Numbers, all_show: bool) -> Tensor:
 
 def _all_show(residual: Residual, spaces: Spaces) -> bool:
     """Whether a layer's rank counts all rows but those known to be dependent: then no row found is several in one."""
-    explained = residual.chain.gradient(residual.x, residual.counts, residual.n_rows)[LAYER]
+    explained = residual.network.gradient(residual.x, residual.counts, residual.n_rows)[residual.network.searched]
     known = int(residual.counts.sum())
     shown = numerical_rank(torch.linalg.svdvals(explained / spaces.unit_scale.unsqueeze(-1)), known)
     return residual.n_rows - spaces.rank == known - min(shown, known)

@@ -18,9 +18,9 @@ from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import lone_p
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.certify.row_evidence import ROW_TOLERANCE, number_tolerances
 from lightleak.attacks.gradient_inversion.exact.repair.group_fit import Expansion, GroupProblem, Groups
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import LAYER, numerical_rank, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import numerical_rank, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, NOISE, Residual
-from lightleak.attacks.gradient_inversion.network.chain import with_one
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 OWN_PART = 1e-3
@@ -97,7 +97,7 @@ def _expanded(residual: Residual, space: RowDomain) -> tuple[Tensor, Expansion]:
     codes, values = space.encoder.project(residual.x[source], clamp=False)
     numbers = (values - whole.center) / whole.unit
     noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
-    problem = GroupProblem(residual.chain, whole, residual.observed, noise, residual.n_rows)
+    problem = GroupProblem(residual.network, whole, residual.observed, noise, residual.n_rows)
     model = problem.expand(Groups(codes.unsqueeze(0), numbers.unsqueeze(0), labels.unsqueeze(0)))
     unit = whole.unit.repeat(len(source))  # from the space's units to the table's
     normal = model.normal[0] / unit.unsqueeze(0) / unit.unsqueeze(1)
@@ -135,7 +135,7 @@ def _equations(residual: Residual) -> int:
 def _enough_evidence(residual: Residual, space: RowDomain) -> bool:
     """Whether the gradient has digits enough to name all cells, beyond those that the numbers can be bent to meet."""
     spare = _equations(residual) - len(residual.x) * len(space.encoder.schema.numerical)
-    names = len(residual.x) * (log_combinations(space) + log10(max(2, residual.chain.n_classes)))
+    names = len(residual.x) * (log_combinations(space) + log10(max(2, residual.network.n_classes)))
     return DIGITS_PER_EQUATION * spare > names + MARGIN
 
 
@@ -154,17 +154,16 @@ class _Visible:
 
 
 def _visible(residual: Residual, space: RowDomain) -> _Visible:
-    activations, counts = residual.chain.forward(residual.x), residual.counts
-    output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
-    first = residual.chain.errors(activations, output)[0]
+    activations, counts = residual.network.forward(residual.x), residual.counts
+    first = residual.network.error_of_rows(0, activations, counts, residual.n_rows)
     encoder = space.encoder
     positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
     step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
     shows = residual.left[0].norm() / (OWN_PART * step)
     # Where a network is sure of a class, its rows add nothing, and any number of them fits with those of others.
-    one_each = torch.eye(counts.shape[1]).to(counts).unsqueeze(1)
-    each = residual.chain.errors(activations, (activations.probabilities - one_each) / residual.n_rows)[0].norm(dim=-1)
-    adds = (each > shows).T | (counts == 0)
+    each_label = torch.eye(counts.shape[1]).to(counts).expand(len(counts), -1, -1)
+    each = residual.network.error_of_rows(0, activations, each_label, residual.n_rows).norm(dim=-1)
+    adds = (each > shows) | (counts == 0)
     # Distance of each error vector from the span of the others: 1 over the norm of its dual.
     values, vectors = torch.linalg.eigh(first @ first.T)
     tiny = torch.finfo(values.dtype).eps * values[-1].clamp_min(torch.finfo(values.dtype).tiny) * len(values)
@@ -179,6 +178,6 @@ def _visible(residual: Residual, space: RowDomain) -> _Visible:
 
 def _told_apart(residual: Residual) -> Tensor:
     """Rows that the tests tell from every other explained row: else one row of the batch is claimed twice, ``[r]``."""
-    v = with_one(residual.chain.forward(residual.x).hidden[min(LAYER, residual.chain.depth - 1)])
+    v = with_one(residual.network.forward(residual.x).hidden[residual.network.searched])
     distance = torch.cdist(v, v) / v.norm(dim=1)
     return (distance < CLAIMS_APART * ROW_TOLERANCE).sum(1) == 1

@@ -5,12 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.row_tests.verification import backpropagated, held_against
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import (
-    LAYER,
-    Spaces,
-)
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.exact.row_tests.verification import held_against
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 from lightleak.core.certificate import NUMBERS_WITHIN
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import ColumnKind
@@ -39,13 +36,15 @@ class RowEvidence:
     Attributes:
         x, counts: the rows ``[r, d]`` and their label counts ``[r, classes]``.
         layers: indices of the layers.
+        searched: that of the layer whose coefficient is read.
         row_distance, unit_distance, coefficient: of each layer, see `held_against`, ``[layers, r]``.
         missed: what is left of each equation of the row spaces, in units of its rounding ``[r, Q]``.
-        slopes: derivative of the equations by the raw value at every encoded position, in the same units ``[r, d, Q]``.
+        slopes: what a change of one cell does to the equations, in the same units, by encoded position
+            ``[r, d, Q]``; see `RowNetwork.cell_steps`.
         tolerance: in the same units ``[r, Q]``.
         spare: equations of the layers behind the first, and the coefficient ``[r]``.
         error: deviation of the coefficient's rounding ``[r]``.
-        coefficient_slopes: derivative of its logarithm by the raw value at every position ``[r, d]``.
+        coefficient_slopes: derivative of the coefficient by every encoded number ``[r, m]``.
         output: derivative of the loss of a row by its logits, times its rows ``[r, classes]``.
         probabilities: of the rows ``[r, classes]``.
         n_rows: of the batch.
@@ -54,6 +53,7 @@ class RowEvidence:
     x: Tensor
     counts: Tensor
     layers: tuple[int, ...]
+    searched: int
     row_distance: Tensor
     unit_distance: Tensor
     coefficient: Tensor
@@ -68,20 +68,23 @@ class RowEvidence:
     n_rows: int
 
 
-def evidence_of(chain: ReLUChain, layers: dict[int, Spaces], x: Tensor, counts: Tensor, n_rows: int) -> RowEvidence:
+def evidence_of(
+    network: RowNetwork, layers: dict[int, Spaces], x: Tensor, counts: Tensor, n_rows: int, encoder: TableEncoder
+) -> RowEvidence:
     """Measure rows against the spaces of layers.
 
     Args:
-        chain: the network.
-        layers: spaces by the index of their layer, that of `LAYER` among them.
+        network: whose gradient it is.
+        layers: spaces by the index of their layer, that of the searched one among them.
         x: rows ``[r, d]``.
         counts: rows of each class that are equal to them ``[r, classes]``.
         n_rows: of the batch.
+        encoder: of the rows.
     """
-    activations = chain.forward(x)
+    activations = network.forward(x)
     p, output = activations.probabilities, counts.sum(-1, keepdim=True) * activations.probabilities - counts
-    held = [held_against(chain, at, spaces, x, counts.unsqueeze(1), n_rows) for at, spaces in layers.items()]
-    steps = tuple(chain.slopes(activations.masks, torch.eye(x.shape[1]).to(x)))
+    held = [held_against(network, at, spaces, x, counts.unsqueeze(1), n_rows) for at, spaces in layers.items()]
+    steps = network.cell_steps(x, encoder)
     missed, slopes, tolerance, spare = [], [], [], torch.ones_like(p[:, 0])
     for at, spaces in layers.items():
         v = with_one(activations.hidden[at])
@@ -93,22 +96,21 @@ def evidence_of(chain: ReLUChain, layers: dict[int, Spaces], x: Tensor, counts: 
         allowed = ROW_TOLERANCE * (FIRST_LAYER_FACTOR if at == 0 else 1.0) * norm / noise
         tolerance.append(allowed.expand_as(missed[-1]))
         if at > 0:
-            active = 1 + (activations.hidden[at] > 0).sum(1)
+            active = 1 + (activations.hidden[at] != 0).sum(1)
             spare = spare + active.clamp_max(spaces.row_null.shape[1])
-    spaces, v = layers[LAYER], with_one(activations.hidden[LAYER])
-    d = backpropagated(chain, LAYER, activations.masks, output) / spaces.unit_scale
+    searched, numbers = network.searched, list(encoder.numerical_positions)
+    spaces, v = layers[searched], with_one(activations.hidden[searched])
+    d = network.error_of_rows(searched, activations, counts) / spaces.unit_scale
     dual_units, dual_inputs = v @ spaces.inverse, d @ spaces.inverse.T / n_rows
-    logits = steps[-1] @ chain.weights[-1].T
-    moved = p.unsqueeze(1) * (logits - (p.unsqueeze(1) * logits).sum(-1, keepdim=True))
-    moved = moved * counts.sum(-1)[:, None, None]
-    masks = [mask.unsqueeze(1) for mask in activations.masks]
-    by_units = backpropagated(chain, LAYER, masks, moved) / spaces.unit_scale
-    by_position = (steps[LAYER] @ dual_inputs[:, :-1].unsqueeze(-1)).squeeze(-1)
-    by_position = by_position + (by_units @ dual_units.unsqueeze(-1)).squeeze(-1) / n_rows
+    each_number = torch.eye(x.shape[1])[numbers].to(x)
+    by_units = network.error_slopes(activations, counts, each_number)[searched] / spaces.unit_scale
+    by_number = (steps[searched][:, numbers] @ dual_inputs[:, :-1].unsqueeze(-1)).squeeze(-1)
+    by_number = by_number + (by_units @ dual_units.unsqueeze(-1)).squeeze(-1) / n_rows
     return RowEvidence(
         x,
         counts,
         tuple(layers),
+        searched,
         torch.stack([one[0] for one in held]),
         torch.stack([one[1].squeeze(1) for one in held]),
         torch.stack([one[2].squeeze(1) for one in held]),
@@ -117,7 +119,7 @@ def evidence_of(chain: ReLUChain, layers: dict[int, Spaces], x: Tensor, counts: 
         torch.cat(tolerance, 1),
         spare,
         spaces.noise * dual_units.norm(dim=1) * dual_inputs.norm(dim=1),
-        by_position,
+        by_number,
         output,
         p,
         n_rows,

@@ -6,18 +6,21 @@ it, nothing of the gradient may remain. To first order in the errors ``dx`` of t
 
     Un^T (left) Vn = sum over rows i, numbers j of  dx_ij (Un^T e_i) (Vn^T d(h, 1)_i/dx_j)^T
 
-with Un, Vn the null bases of what is left, at its known rank: linear least squares over all rows at once. The normal
-matrix is an elementwise product of two Gram matrices, so no equation is ever written down.
+with Un, Vn the null bases of what is left, at its known rank: linear least squares over all rows at once. Where errors
+bend with the numbers (any activation but ReLU), ``(Un^T de_i/dx_j) (Vn^T (h, 1)_i)^T`` is added. The normal matrix is
+made of elementwise products of Gram matrices, so no equation is ever written down.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import NOISE, Residual
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.data.schema import ColumnKind
 
@@ -53,7 +56,7 @@ def refit_numbers(
     residual: Residual,
     cells: tuple[Tensor, Tensor],
     space: RowDomain,
-    spaces: Sequence[Spaces],
+    spaces: Mapping[int, Spaces],
     turns: int,
 ) -> tuple[Residual, tuple[Tensor, Tensor]]:
     """Correct the numbers of explained rows; whole numbers are rounded once they are surely known.
@@ -62,7 +65,7 @@ def refit_numbers(
         residual: explained rows and what is left.
         cells: of those rows, category indices ``[r, K]`` and values ``[r, m]``.
         space: any space of the table; its ties keep their values.
-        spaces: of what is left of the first layers' gradients, at the rank of the rows that are left.
+        spaces: of what is left of some layers' gradients, by layer, at the rank of the rows that are left.
         turns: corrections at most.
 
     Returns:
@@ -95,28 +98,36 @@ def refit_numbers(
     return residual, cells
 
 
-def _fit(residual: Residual, space: RowDomain, spaces: Sequence[Spaces], columns: Sequence[int]) -> Fit:
-    encoder, chain = space.encoder, residual.chain
-    activations = chain.forward(residual.x)
+def _fit(residual: Residual, space: RowDomain, spaces: Mapping[int, Spaces], columns: Sequence[int]) -> Fit:
+    encoder, network = space.encoder, residual.network
+    activations = network.forward(residual.x)
     counts = residual.counts
-    output = (counts.sum(-1, keepdim=True) * activations.probabilities - counts) / residual.n_rows
-    errors = chain.errors(activations, output)
+    errors = network.errors_of_rows(activations, counts, residual.n_rows)
     rows, width = len(residual.x), len(columns)
     at = [encoder.numerical_positions[j] for j in columns]
     normal = residual.x.new_zeros(rows, width, rows, width)
     right = residual.x.new_zeros(rows, width)
     squares, equations = residual.x.new_zeros(()), 0
-    one_each = torch.eye(encoder.width)[at].to(residual.x)
-    # Of layers without spaces no slopes are computed.
-    for layer, (of_layer, slopes) in enumerate(zip(spaces, chain.slopes(activations.masks, one_each), strict=False)):
+    one_each, scale = torch.eye(encoder.width)[at].to(residual.x), encoder.scale[at].unsqueeze(-1)
+    bent = network.error_slopes(activations, counts, one_each, residual.n_rows) if network.errors_bend else None
+    for layer, by_number in enumerate(network.slopes(activations, one_each)):
+        if layer > max(spaces):
+            break  # of layers without spaces no slopes are computed
+        if layer not in spaces:
+            continue
         noise = NOISE * float(residual.observed[layer].norm())
-        # Back from scaled units: the null directions of the gradient itself.
-        units = of_layer.unit_null / of_layer.unit_scale.unsqueeze(-1)
-        units = torch.linalg.qr(units)[0] if units.shape[1] else units
-        e, g = errors[layer] @ units, (slopes / encoder.scale[at].unsqueeze(-1)) @ of_layer.row_null[:-1]
-        left = units.T @ residual.left[layer] @ of_layer.row_null
-        normal += torch.einsum("ik,ijkl->ijkl", e @ e.T, torch.einsum("ijq,klq->ijkl", g, g)) / noise**2
-        right += torch.einsum("iq,ijq->ij", e @ left, g) / noise**2
+        units, inputs = _null_units(spaces[layer]), spaces[layer].row_null
+        e, g = errors[layer] @ units, (by_number / scale) @ inputs[:-1]
+        left = units.T @ residual.left[layer] @ inputs
+        # A column is e dv^T, and de v^T where errors bend.
+        factors = [(e.unsqueeze(1), g)]
+        if bent is not None:
+            v = with_one(activations.hidden[layer]) @ inputs
+            factors.append((bent[layer] / scale @ units, v.unsqueeze(1)))
+        for (d, h), (other_d, other_h) in product(factors, factors):
+            normal += _grams(d, other_d) * _grams(h, other_h) / noise**2
+        for d, h in factors:
+            right += ((d @ left) * h).sum(-1) / noise**2
         squares += left.square().sum() / noise**2
         equations += left.numel()
     matrix, vector = normal.reshape(rows * width, -1), right.flatten()
@@ -134,12 +145,21 @@ def _fit(residual: Residual, space: RowDomain, spaces: Sequence[Spaces], columns
     return Fit((change / scale).view(rows, width), error.view(rows, width))
 
 
-def _outside(residual: Residual, spaces: Sequence[Spaces]) -> float:
+def _outside(residual: Residual, spaces: Mapping[int, Spaces]) -> float:
     """What is left outside of the spaces, relative to rounding."""
     total = 0.0
-    for layer, of_layer in enumerate(spaces):
-        units = of_layer.unit_null / of_layer.unit_scale.unsqueeze(-1)
-        units = torch.linalg.qr(units)[0] if units.shape[1] else units
-        part = units.T @ residual.left[layer] @ of_layer.row_null
+    for layer, of_layer in spaces.items():
+        part = _null_units(of_layer).T @ residual.left[layer] @ of_layer.row_null
         total += float(part.square().sum()) / (NOISE * float(residual.observed[layer].norm())) ** 2
     return total
+
+
+def _null_units(spaces: Spaces) -> Tensor:
+    """Orthonormal null directions of the gradient itself, units back from their scale, ``[out, q]``."""
+    units = spaces.unit_null / spaces.unit_scale.unsqueeze(-1)
+    return torch.linalg.qr(units)[0] if units.shape[1] else units
+
+
+def _grams(one: Tensor, other: Tensor) -> Tensor:
+    """Inner products of vectors ``[r, m or 1, q]`` with each other, ``[r, m or 1, r, m or 1]``."""
+    return torch.einsum("ijq,klq->ijkl", one, other)

@@ -1,5 +1,6 @@
 """Where a search stands: the rows that explain a part of the gradient, and what may be behind the rest."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -7,9 +8,9 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.peel.refit import refit_numbers
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import LAYER, Spaces, spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
@@ -31,38 +32,39 @@ class State:
         residual: explained rows and what is left.
         cells: of the explained rows, as `TableEncoder.project` returns them.
         space: rows that may be behind what is left.
-        spaces: of what is left of the first two layers.
+        spaces: of what is left of the first and the searched layer, by layer.
     """
 
     residual: Residual
     cells: tuple[Tensor, Tensor]
     space: RowDomain
-    spaces: tuple[Spaces, Spaces]
+    spaces: Mapping[int, Spaces]
 
     @classmethod
     def start(
-        cls, chain: ReLUChain, observed: tuple[Tensor, ...], n_rows: int, encoder: TableEncoder, prior: RowPrior
+        cls, network: RowNetwork, observed: tuple[Tensor, ...], n_rows: int, encoder: TableEncoder, prior: RowPrior
     ) -> "State":
         """Nothing found yet.
 
         Args:
-            chain: the network, float64.
+            network: float64.
             observed: ``[G_l gb_l]`` per layer, float64.
             n_rows: rows of the batch.
             encoder: on the same device.
             prior: what is believed of cells.
         """
-        residual, schema = Residual.of(chain, observed, n_rows), encoder.schema
+        residual, schema = Residual.of(network, observed, n_rows), encoder.schema
         codes = residual.x.new_empty(0, len(schema.categorical), dtype=torch.long)
         cells = codes, residual.x.new_empty(0, len(schema.numerical))
         space = infer_domain(observed[0], encoder, prior, n_rows)
-        first, second = (spaces_of(layer, unit_scale(layer), most=n_rows) for layer in (observed[0], observed[LAYER]))
-        return cls(residual, cells, space, (first, second))
+        used = {layer: observed[layer] for layer in (0, network.searched)}
+        spaces = {layer: spaces_of(part, unit_scale(part), most=n_rows) for layer, part in used.items()}
+        return cls(residual, cells, space, spaces)
 
     @property
     def searched(self) -> Spaces:
         """Spaces of the layer whose gradient is searched."""
-        return self.spaces[LAYER]
+        return self.spaces[self.residual.network.searched]
 
     @property
     def is_explained(self) -> bool:
@@ -82,31 +84,32 @@ class State:
         cells = torch.cat([self.cells[0], cells[0]]), torch.cat([self.cells[1], cells[1]])
         rows = residual.rows_left
         rank = max(self.searched.rank - len(x), min(1, rows))
-        # A last row that is only nearly right would be made up for by all others.
-        for _ in range(REFITS if rows or residual.relative < EXPLAINED else 0):
+        fitted = residual, cells
+        for _ in range(REFITS):
             # The spaces of what is left sharpen with every correction.
-            spaces = start.spaces_left(residual, rank)
-            residual, cells = refit_numbers(residual, cells, self.space, spaces, turns=1)
+            fitted = refit_numbers(*fitted, self.space, start.spaces_left(fitted[0], rank), turns=1)
+        # A last row that is only nearly right would be made up for by all others.
+        if rows or min(residual.relative, fitted[0].relative) < EXPLAINED:
+            residual, cells = fitted
         spaces, space = start.spaces_left(residual, rank), self.space
         if rows:
             left, whole = residual.left[0], residual.observed[0]
             space = infer_domain(left, space.encoder, space.prior, rows, whole, space.ties)
         return State(residual, cells, space, spaces)
 
-    def spaces_left(self, residual: Residual, rank: int) -> tuple[Spaces, Spaces]:
+    def spaces_left(self, residual: Residual, rank: int) -> dict[int, Spaces]:
         """Of the gradient that this state is the start of: spaces of what rows leave.
 
         Args:
             residual: explained rows and what is left.
             rank: of the searched layer; equal masks may make it less than the number of rows.
         """
-        first, second = self.spaces
+        first, searched = self.spaces[0], self.residual.network.searched
         there = int((_first_singular_values(residual, first.unit_scale) > FIRST_LAYER_FLOOR * self._largest).sum())
         first_rank = min(residual.rows_left, first.rank, max(1, there))
-        return (
-            spaces_of(residual.left[0], first.unit_scale, first_rank),
-            spaces_of(residual.left[LAYER], second.unit_scale, rank),
-        )
+        ranks = {0: first_rank, searched: rank if searched else first_rank}
+        scales = {layer: self.spaces[layer].unit_scale for layer in ranks}
+        return {layer: spaces_of(residual.left[layer], scales[layer], rank) for layer, rank in ranks.items()}
 
     @cached_property
     def _largest(self) -> float:

@@ -1,17 +1,18 @@
 """The numbers of a few rows fitted together, from many starts at once, where categories and labels are given.
 
 Rows that share every mask cannot be found one by one: a deeper layer shows only a weighted sum of them. Together they
-must explain what is left of the gradient in all layers, which is a least squares problem of few unknowns. For fixed
-masks a row's term is a product ``e (h, 1)^T`` of vectors that are smooth in its numbers, so the products of the
-Jacobian's columns are products of inner products, and no gradient of a start is ever written down.
+must explain what is left of the gradient in all layers, which is a least squares problem of few unknowns. A row's term
+is a product ``e (h, 1)^T`` of vectors that are smooth in its numbers, so the products of the Jacobian's columns are
+products of inner products, and no gradient of a start is ever written down.
 """
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-14, 1e6
@@ -60,14 +61,14 @@ class GroupProblem:
     """What readings are held against.
 
     Attributes:
-        chain: the network, float64.
+        network: float64.
         space: of the rows.
         target: what is left of the gradient ``[out, in + 1]`` per layer.
         noise: deviation of an element's rounding, per layer.
         n_rows: rows of the batch.
     """
 
-    chain: ReLUChain
+    network: RowNetwork
     space: RowDomain
     target: tuple[Tensor, ...]
     noise: tuple[float, ...]
@@ -78,17 +79,17 @@ class GroupProblem:
         return self.expand(groups, derivatives=False).value
 
     def expand(self, groups: Groups, derivatives: bool = True) -> Expansion:
-        """The misfit and, if asked, its derivatives by all numbers, masks held fixed."""
-        chain, space = self.chain, self.space
+        """The misfit and, if asked, its derivatives by all numbers; masks of ReLU are fixed."""
+        network, space = self.network, self.space
         n, k, free = groups.numbers.shape
-        activations = chain.forward(space.rows.of(groups.codes, groups.numbers))
+        activations = network.forward(space.rows.of(groups.codes, groups.numbers))
         p = activations.probabilities
-        output = (p - torch.nn.functional.one_hot(groups.labels, chain.n_classes).to(p)) / self.n_rows
-        errors = chain.errors(activations, output)
+        counts = torch.nn.functional.one_hot(groups.labels, network.n_classes).to(p)
+        errors = network.errors_of_rows(activations, counts, self.n_rows)
         hidden = tuple(with_one(h) for h in activations.hidden)
         value = p.new_zeros(n)
         slope, normal = p.new_zeros(n, k * free), p.new_zeros(n, k * free, k * free)
-        factors = self._jacobian(activations.masks, p, errors, hidden) if derivatives else None
+        factors = self._jacobian(activations, counts, errors, hidden) if derivatives else None
         for at, (e, h, target, noise) in enumerate(zip(errors, hidden, self.target, self.noise, strict=True)):
             weight = 1 / noise**2
             cross = ((e @ target) * h).sum((1, 2))
@@ -103,17 +104,13 @@ class GroupProblem:
         return Expansion(value, slope, normal)
 
     def _jacobian(
-        self, masks: tuple[Tensor, ...], p: Tensor, errors: tuple[Tensor, ...], hidden: tuple[Tensor, ...]
+        self, activations: Any, counts: Tensor, errors: tuple[Tensor, ...], hidden: tuple[Tensor, ...]
     ) -> list[tuple[Tensor, Tensor]]:
         """Per layer two factors of every column: ``e (dh, 0)^T + de (h, 1)^T``."""
-        chain, steps = self.chain, self.space.rows.numbers
+        network, steps = self.network, self.space.rows.numbers
         free = len(steps)
-        by_hidden = tuple(chain.slopes(masks, steps))
-        logits, shares = by_hidden[-1] @ chain.weights[-1].T, p.unsqueeze(2)
-        by_output = shares * (logits - (shares * logits).sum(-1, keepdim=True)) / self.n_rows
-        by_errors = [by_output]
-        for weight, mask in zip(reversed(chain.weights[1:]), reversed(masks), strict=True):
-            by_errors.insert(0, (by_errors[0] @ weight) * mask.unsqueeze(2))
+        by_hidden = network.slopes(activations, steps)
+        by_errors = network.error_slopes(activations, counts, steps, self.n_rows)
         factors = []
         for e, h, de, dh in zip(errors, hidden, by_errors, by_hidden, strict=True):
             left = torch.stack([e.unsqueeze(2).expand(-1, -1, free, -1), de], 1)

@@ -118,7 +118,7 @@ def _explain(residual: Residual, space: RowDomain, rank: int, draws: torch.Gener
         return None
     centers = equations.solve(codes)
     noise = tuple(NOISE * float(layer.norm()) / layer.numel() ** 0.5 for layer in residual.observed)
-    problem = GroupProblem(residual.chain, space, residual.left, noise, residual.n_rows)
+    problem = GroupProblem(residual.network, space, residual.left, noise, residual.n_rows)
     starts = [
         _starts(space, codes[list(of_rows)], centers[list(of_rows)], labels, draws)
         for of_rows, labels in _hypotheses(problem, codes, centers, residual.rows_left)
@@ -142,7 +142,7 @@ def _hypotheses(
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Which combination of categories and which label every row has: those that the gradient does not rule out."""
     space = problem.space
-    probabilities = problem.chain.forward(space.rows.of(codes, centers)).probabilities
+    probabilities = problem.network.forward(space.rows.of(codes, centers)).probabilities
     missing = problem.n_rows * problem.target[-1][:, -1]
     found: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     for of_rows in combinations_with_replacement(range(len(codes)), rows):

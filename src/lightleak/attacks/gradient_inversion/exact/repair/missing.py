@@ -28,7 +28,7 @@ def guess_rows(
     """
     missing = max(0, residual.rows_left)
     codes, numbers = space.draw(SAMPLE, draws, from_prior=True)
-    probabilities = residual.chain.forward(space.encode(space.cells(codes, numbers))).probabilities.mean(0)
+    probabilities = residual.network.forward(space.encode(space.cells(codes, numbers))).probabilities.mean(0)
     # The gradient by the last bias is the mean over the batch of p - y.
     counts = missing * probabilities - residual.n_rows * residual.left[-1][:, -1]
     labels = expand_counts(round_counts(counts.cpu(), missing))

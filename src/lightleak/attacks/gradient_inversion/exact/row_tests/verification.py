@@ -1,6 +1,5 @@
 """Is a candidate in the batch, how often, and with which labels: three tests in float64."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 
 MOST_EQUAL = 3
 """Equal rows whose label counts are tried one by one, whatever the number of classes; of more, see `_many_equal`."""
@@ -64,22 +63,22 @@ def label_hypotheses(n_classes: int) -> tuple[tuple[int, ...], ...]:
     return tuple(found)
 
 
-def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int, most_equal: int = 1) -> Verdict:
+def verify(network: RowNetwork, layer: int, spaces: Spaces, x: Tensor, n_rows: int, most_equal: int = 1) -> Verdict:
     """Test rows against the spaces of a layer's gradient.
 
     Args:
-        chain: the network, float64.
+        network: float64.
         layer: index of the layer, from 0.
         spaces: of that layer's gradient.
         x: rows ``[n, d]``, float64.
         n_rows: rows of the batch.
         most_equal: of them that may be equal; beyond `MOST_EQUAL` they are read off the output derivative.
     """
-    few = x.new_tensor(label_hypotheses(chain.n_classes))
+    few = x.new_tensor(label_hypotheses(network.n_classes))
     hypotheses = few.expand(len(x), -1, -1)
     if most_equal > MOST_EQUAL:
-        hypotheses = torch.cat([hypotheses, _many_equal(chain, layer, spaces, x, n_rows, most_equal).unsqueeze(1)], 1)
-    row_distance, unit_distance, coefficient = held_against(chain, layer, spaces, x, hypotheses, n_rows)
+        hypotheses = torch.cat([hypotheses, _many_equal(network, layer, spaces, x, n_rows, most_equal).unsqueeze(1)], 1)
+    row_distance, unit_distance, coefficient = held_against(network, layer, spaces, x, hypotheses, n_rows)
     error = (coefficient - 1).abs()
     # The coefficient distinguishes counts whose directions are the same; the column space those that differ.
     distance = error + unit_distance
@@ -87,7 +86,7 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int,
     if most_equal > MOST_EQUAL:
         better = distance[:, -1:] < MUCH_BETTER * distance.gather(1, best)
         best = torch.where(better, len(few), best)
-    single, single_distance = coefficient[:, : chain.n_classes], unit_distance[:, : chain.n_classes]
+    single, single_distance = coefficient[:, : network.n_classes], unit_distance[:, : network.n_classes]
     single_distance = torch.where(single > 0, single_distance, torch.full_like(single_distance, torch.inf))
     nearest = single_distance.argmin(1, keepdim=True)
     return Verdict(
@@ -100,18 +99,18 @@ def verify(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int,
     )
 
 
-def _many_equal(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows: int, most: int) -> Tensor:
+def _many_equal(network: RowNetwork, layer: int, spaces: Spaces, x: Tensor, n_rows: int, most: int) -> Tensor:
     """Label counts of rows, however many of the batch are equal to each, ``[n, classes]``.
 
     The output derivative ``o = N p - counts`` of a row is determined: its ``d`` lies in the column space, and its
     coefficient is 1. The least N is taken for which ``N p - o`` are whole numbers that sum to N.
     """
-    activations = chain.forward(x)
-    classes = chain.n_classes
+    activations = network.forward(x)
+    classes = network.n_classes
     # Derivatives by the logits sum to zero.
     basis = torch.linalg.qr(torch.eye(classes).to(x) - 1 / classes)[0][:, : classes - 1]
-    masks = [mask.unsqueeze(1) for mask in activations.masks]
-    d = backpropagated(chain, layer, masks, basis.T) / spaces.unit_scale  # [n, classes - 1, out]
+    every = basis.T.expand(len(x), -1, -1)
+    d = network.backpropagated(layer, activations, every) / spaces.unit_scale  # [n, classes - 1, out]
     outside = d @ spaces.unit_null
     gram = outside @ outside.mT
     size = gram.diagonal(dim1=1, dim2=2).sum(1).clamp_min(torch.finfo(x.dtype).tiny)
@@ -131,7 +130,7 @@ def _many_equal(chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, n_rows:
 
 
 def held_against(
-    chain: ReLUChain, layer: int, spaces: Spaces, x: Tensor, counts: Tensor, n_rows: int
+    network: RowNetwork, layer: int, spaces: Spaces, x: Tensor, counts: Tensor, n_rows: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The three tests of rows ``[n, d]`` for label counts ``[n or 1, hypotheses, classes]``.
 
@@ -139,19 +138,9 @@ def held_against(
         Part of ``v`` outside the row space ``[n]``; part of the scaled ``d`` outside the column space and the
         coefficient, 1 for a true row, ``[n, hypotheses]``.
     """
-    activations = chain.forward(x)
+    activations = network.forward(x)
     v = with_one(activations.hidden[layer])
-    # [n, hypotheses, classes]: derivative by the logits of rows with these counts.
-    output = counts.sum(-1, keepdim=True) * activations.probabilities.unsqueeze(1) - counts
-    d = backpropagated(chain, layer, [m.unsqueeze(1) for m in activations.masks], output) / spaces.unit_scale
+    d = network.error_of_rows(layer, activations, counts) / spaces.unit_scale
     unit_distance = (d @ spaces.unit_null).norm(dim=-1) / d.norm(dim=-1).clamp_min(torch.finfo(d.dtype).tiny)
     coefficient = ((v @ spaces.inverse).unsqueeze(1) * d).sum(-1) / n_rows
     return (v @ spaces.row_null).norm(dim=1) / v.norm(dim=1), unit_distance, coefficient
-
-
-def backpropagated(chain: ReLUChain, layer: int, masks: Sequence[Tensor], output: Tensor) -> Tensor:
-    """``e`` of one layer from derivatives by the logits ``[..., classes]``; masks broadcast against them."""
-    error = output
-    for at in range(chain.depth - 1, layer, -1):
-        error = (error @ chain.weights[at]) * masks[at - 1]
-    return error

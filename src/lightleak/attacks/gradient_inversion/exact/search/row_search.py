@@ -1,8 +1,8 @@
 """Find rows one at a time: descent on the distance from a layer's row and column space, from many starts at once.
 
-The second layer is searched: its input ``h_1`` is a piecewise linear function of the row alone, its column space tests
-every mask and weight above. A chain moves one column at a time: every present category of a categorical one, local and
-far steps of a number; once a sweep, all numbers together by a damped Gauss-Newton step.
+An early inner layer is searched (of a plain chain the second): its input is a function of the row alone, its column
+space tests everything above. A chain of the search moves one column at a time: every present category of a categorical
+one, local and far steps of a number; once a sweep, all numbers together by a damped Gauss-Newton step.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, whitened
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 SAMPLE = 2000
@@ -52,28 +52,31 @@ class Candidates:
 
 
 class RowSearch:
-    """Search the rows of a space that lie in the spaces of the second layer's gradient.
+    """Search the rows of a space that lie in the spaces of the searched layer's gradient.
 
     Args:
-        chain: the network, float64.
+        network: float64.
         space: the rows.
-        spaces: of the second layer's residual gradient.
+        spaces: of the searched layer's residual gradient.
         floor: see `whitened`; what solves one batch stalls on another, so that the caller varies it.
         generator: of all random numbers, on the CPU.
     """
 
     def __init__(
-        self, chain: ReLUChain, space: RowDomain, spaces: Spaces, floor: float, generator: torch.Generator
+        self, network: RowNetwork, space: RowDomain, spaces: Spaces, floor: float, generator: torch.Generator
     ) -> None:
-        self.space, self.generator, self.device = space, generator, chain.weights[0].device
-        self.exact_tables = space.first_layer(chain)
-        hidden = self.exact_tables.of(*space.draw(SAMPLE, generator)).relu()
-        self.row_metric = self._reduced(whitened(spaces.row_null, with_one(hidden), floor))
-        self.units = None
-        if chain.n_classes == 2 and chain.depth > 2 and spaces.unit_null.shape[1] and spaces.row_null.shape[1] < ENOUGH:
-            sample = UnitDirections.of(chain)(hidden) / spaces.unit_scale
-            metric = self._reduced(whitened(spaces.unit_null, sample, floor)) / spaces.unit_scale.unsqueeze(-1)
-            self.units = UnitDirections.of(chain).onto(metric).to(torch.float32)
+        self.space, self.generator, self.device = space, generator, space.encoder.shift.device
+        self.exact_view, self.exact_tables = network.view(), space.first_layer(*network.state_map)
+        sample = self.exact_tables.of(*space.draw(SAMPLE, generator))
+        self.row_metric = self._reduced(whitened(spaces.row_null, with_one(self.exact_view.hidden(sample)), floor))
+        self.view = self.exact_view.to(torch.float32)
+        self.tests_units = (
+            self.exact_view.has_directions and spaces.unit_null.shape[1] > 0 and spaces.row_null.shape[1] < ENOUGH
+        )
+        if self.tests_units:
+            directions = self.exact_view.directions(sample) / spaces.unit_scale
+            metric = self._reduced(whitened(spaces.unit_null, directions, floor)) / spaces.unit_scale.unsqueeze(-1)
+            self.view = self.exact_view.onto(metric).to(torch.float32)
         self.tables = self.exact_tables.to(torch.float32)
         self.metric = self.row_metric.float().contiguous()
         self.lower, self.upper = space.lower.float(), space.upper.float()
@@ -103,21 +106,21 @@ class RowSearch:
         order = state.value.argsort(stable=True)
         return Candidates(state.codes[order], state.numbers[order].double(), state.value[order])
 
-    def distance(self, preactivation: Tensor, limit: Tensor | None = None) -> Tensor:
-        """Squared whitened distance of rows with these first pre-activations ``[..., h]`` from both spaces.
+    def distance(self, state: Tensor, limit: Tensor | None = None) -> Tensor:
+        """Squared whitened distance of rows with these states ``[..., h]`` from both spaces.
 
         Above ``limit`` (broadcast against the rows) only a part of it may be counted, itself above the limit.
         """
-        hidden = preactivation.relu()
+        hidden = self.view.hidden(state)
         value = torch.addmm(self.metric[-1], hidden.flatten(0, -2), self.metric[:-1]).square_().sum(-1)
         value = value.view(hidden.shape[:-1])
-        if self.units is None:
+        if not self.tests_units:
             return value
         if limit is None:
-            return value + self.units(hidden).square().sum(-1)
+            return value + self.view.directions(state).square().sum(-1)
         # Both parts are squares: where one alone exceeds the limit, the other need not be known.
         open_ = (value < limit).nonzero(as_tuple=True)
-        return value.index_put(open_, self.units(hidden[open_]).square().sum(-1), accumulate=True)
+        return value.index_put(open_, self.view.directions(state[open_]).square().sum(-1), accumulate=True)
 
     def polish(self, candidates: Candidates, rounds: int) -> Candidates:
         """Numbers by undamped Gauss-Newton steps in float64, and whole numbers rounded.
@@ -142,17 +145,16 @@ class RowSearch:
         return Candidates(candidates.codes, space.clamp(numbers), candidates.distance)
 
     def _newton(self, codes: Tensor, numbers: Tensor, open_: Tensor) -> Tensor:
-        """One step of the open numbers, kept where it improves; masks are fixed within it."""
-        metric = self.row_metric
-        preactivation = self.exact_tables.of(codes, numbers)
-        value = preactivation.relu() @ metric[:-1] + metric[-1]
-        each = self.exact_tables.numbers[open_]
-        jacobian = torch.einsum("fh,nh,hq->nqf", each, (preactivation > 0).double(), metric[:-1])
+        """One step of the open numbers, kept where it improves."""
+        metric, view = self.row_metric, self.exact_view
+        state = self.exact_tables.of(codes, numbers)
+        value = view.hidden(state) @ metric[:-1] + metric[-1]
+        jacobian = view.jacobian(state, self.exact_tables.numbers[open_], metric[:-1])
         step = (torch.linalg.pinv(jacobian, rtol=1e-9) @ value.unsqueeze(-1)).squeeze(-1)
         moved = numbers.clone()
         moved[:, open_] = moved[:, open_] - step
         moved = self.space.clamp(moved)
-        after = self.exact_tables.of(codes, moved).relu() @ metric[:-1] + metric[-1]
+        after = view.hidden(self.exact_tables.of(codes, moved)) @ metric[:-1] + metric[-1]
         better = after.square().sum(-1) < value.square().sum(-1)
         return torch.where(better.unsqueeze(-1), moved, numbers)
 
@@ -184,9 +186,9 @@ class RowSearch:
         state.numbers[:, i] = torch.where(better, trials.gather(1, best.unsqueeze(1)).squeeze(1), state.numbers[:, i])
 
     def _move_numbers(self, state: "_State") -> None:
-        active, metric, each = (state.hidden > 0).float(), self.metric, self.tables.numbers
-        value = state.hidden.relu() @ metric[:-1] + metric[-1]
-        jacobian = torch.einsum("fh,nh,hq->nqf", each, active, metric[:-1])
+        metric, each = self.metric, self.tables.numbers
+        value = self.view.hidden(state.hidden) @ metric[:-1] + metric[-1]
+        jacobian = self.view.jacobian(state.hidden, each, metric[:-1])
         normal = jacobian.transpose(1, 2) @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
         normal = normal + torch.diag_embed(DAMPING * diagonal + torch.finfo(torch.float32).tiny)
@@ -212,60 +214,8 @@ class RowSearch:
 
 
 class _State:
-    """Where the chains are: coordinates, first pre-activations, distance."""
+    """Where the chains are: coordinates, states of the network, distance."""
 
     def __init__(self, codes: Tensor, numbers: Tensor, hidden: Tensor) -> None:
         self.codes, self.numbers, self.hidden = codes, numbers, hidden
         self.value = hidden.new_empty(len(codes))
-
-
-@dataclass(frozen=True)
-class UnitDirections:
-    """From ``h_1`` to the direction of ``e_2``; with two classes no label changes it, as ``e_L`` is along (1, -1).
-
-    Attributes:
-        weights: transposed weights of the hidden layers from the second on.
-        biases: theirs.
-        backward: one matrix per mask, from the last mask to the first: it carries the error past its layer; the first
-            matrix holds the last layer as well, and the last one what the direction is projected on.
-    """
-
-    weights: tuple[Tensor, ...]
-    biases: tuple[Tensor, ...]
-    backward: tuple[Tensor, ...]
-
-    @classmethod
-    def of(cls, chain: ReLUChain) -> "UnitDirections":
-        """The directions themselves, of a chain with two classes."""
-        hidden = chain.weights[1:-1]
-        matrices = [torch.diag(chain.weights[-1][0] - chain.weights[-1][1]), *reversed(hidden[1:])]
-        if len(matrices) > 1:
-            matrices = [matrices[0] @ matrices[1], *matrices[2:], torch.eye(len(hidden[0])).to(hidden[0])]
-        return cls(tuple(w.T for w in hidden), chain.biases[1:-1], tuple(matrices))
-
-    def onto(self, metric: Tensor) -> "UnitDirections":
-        """Projected on ``metric`` ``[h_2, q]``."""
-        return UnitDirections(self.weights, self.biases, (*self.backward[:-1], self.backward[-1] @ metric))
-
-    def to(self, dtype: torch.dtype) -> "UnitDirections":
-        """The same in another precision."""
-        return UnitDirections(*(tuple(t.to(dtype).contiguous() for t in part) for part in self._parts))
-
-    @property
-    def _parts(self) -> tuple[tuple[Tensor, ...], ...]:
-        return self.weights, self.biases, self.backward
-
-    def __call__(self, hidden: Tensor) -> Tensor:
-        """``[..., h_1]`` to ``[..., h_2]``, or to what it is projected on."""
-        masks = []
-        for i, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            preactivation = hidden @ weight
-            masks.append((preactivation > -bias).to(hidden.dtype))
-            if i + 1 < len(self.weights):
-                hidden = (preactivation + bias).relu_()
-        error = masks[-1]
-        for i, matrix in enumerate(self.backward):
-            error = error @ matrix
-            if i + 1 < len(masks):
-                error = error * masks[-2 - i]
-        return error

@@ -13,10 +13,6 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-LAYER = 1
-"""Index of the layer whose gradient is searched and whose coefficient is read: the second, whose input depends on one
-matrix alone, and which has more inputs than the first layer has columns."""
-
 RANK_FLOOR = 2e-6
 """Singular values below this part of the largest may be rounding of float32 sums ..."""
 

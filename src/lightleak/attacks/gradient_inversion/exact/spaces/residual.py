@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, with_one
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 
 NOISE = 1e-7
 """Rounding of a layer's float32 gradient relative to its norm; it weighs the layers against each other."""
@@ -20,7 +20,7 @@ class Residual:
     """An observed gradient and the rows that explain a part of it.
 
     Attributes:
-        chain: the network.
+        network: whose gradient it is.
         observed: ``[G_l gb_l]`` per layer, float64.
         n_rows: rows of the batch.
         x: explained distinct rows ``[r, d]``, float64 with the rounding of the client's float32.
@@ -28,7 +28,7 @@ class Residual:
         left: the observed gradient minus theirs.
     """
 
-    chain: ReLUChain
+    network: RowNetwork
     observed: tuple[Tensor, ...]
     n_rows: int
     x: Tensor
@@ -36,16 +36,16 @@ class Residual:
     left: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, chain: ReLUChain, observed: tuple[Tensor, ...], n_rows: int) -> "Residual":
+    def of(cls, network: RowNetwork, observed: tuple[Tensor, ...], n_rows: int) -> "Residual":
         """Nothing explained yet."""
         x = observed[0].new_empty(0, observed[0].shape[1] - 1)
-        return cls(chain, observed, n_rows, x, x.new_empty(0, chain.n_classes), observed)
+        return cls(network, observed, n_rows, x, x.new_empty(0, network.n_classes), observed)
 
     def explaining(self, x: Tensor, counts: Tensor) -> "Residual":
         """The same gradient explained by these rows instead."""
-        explained = self.chain.gradient(x, counts, self.n_rows)
+        explained = self.network.gradient(x, counts, self.n_rows)
         left = tuple(o - e for o, e in zip(self.observed, explained, strict=True))
-        return Residual(self.chain, self.observed, self.n_rows, x, counts, left)
+        return Residual(self.network, self.observed, self.n_rows, x, counts, left)
 
     def with_rows(self, x: Tensor, counts: Tensor) -> "Residual":
         """Further rows explained."""
@@ -65,10 +65,10 @@ class Residual:
     @property
     def own_parts(self) -> Tensor:
         """Norm of what one row adds to the gradient, over all layers ``[r]``; of a row of several labels the least."""
-        activations = self.chain.forward(self.x)
+        activations = self.network.forward(self.x)
         parts = []
-        for label in torch.eye(self.chain.n_classes).to(self.counts):
-            errors = self.chain.errors(activations, (activations.probabilities - label) / self.n_rows)
+        for label in torch.eye(self.network.n_classes).to(self.counts):
+            errors = self.network.errors_of_rows(activations, label.expand_as(self.counts), self.n_rows)
             pairs = zip(errors, activations.hidden, strict=True)
             parts.append(torch.stack([e.square().sum(-1) * with_one(h).square().sum(-1) for e, h in pairs]).sum(0))
         return torch.where(self.counts > 0, torch.stack(parts, -1), torch.inf).amin(-1).sqrt()

@@ -13,7 +13,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.exact.certify.least_squares import solve
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
 from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import silence
-from lightleak.attacks.gradient_inversion.network.chain import with_one
+from lightleak.attacks.gradient_inversion.network.row_network import with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 DEPENDENT = 1e-6

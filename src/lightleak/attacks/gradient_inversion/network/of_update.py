@@ -1,0 +1,48 @@
+"""The network and the layers' gradient that an update holds, whatever the network is."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from lightleak.attacks.gradient_inversion.network.batch_normalized import BatchNormalizedNetwork, trace_normalized
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names
+from lightleak.attacks.gradient_inversion.network.checks import encoded_width, require_batch_statistics
+from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
+from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork, trace
+from lightleak.core.observations import ClientUpdate
+from lightleak.data.encoder import TableEncoder
+
+
+def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> RowNetwork:
+    """The client's network before its update: plain ReLU networks by their algebra, others traced.
+
+    Raises:
+        UnsupportedError: a network whose layers test no rows, with the reason.
+    """
+    module = client_network(update)
+    if len(relu_chain(module) or []) > 2:
+        return ReLUChain.of(update, device)
+    module.load_state_dict({**update.parameters, **update.buffers}, strict=False)
+    module = module.to(device)
+    if update.batch_statistics and update.training_mode and batch_norms(module):
+        require_batch_statistics(update, module)
+        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device)
+        rows = update.facts.n_rows
+        return trace_normalized(module.double(), encoder, update.batch_statistics, update.update, rows)
+    return trace(module, encoded_width(update), update.facts.n_rows)
+
+
+def names_of_layers(update: ClientUpdate, network: RowNetwork) -> Sequence[str]:
+    """Names of the layers that test rows."""
+    return network.names if isinstance(network, TracedNetwork) else layer_names(update)
+
+
+def layer_gradients(update: ClientUpdate, network: RowNetwork) -> tuple[Tensor, ...]:
+    """``[G_l gb_l]`` of every layer of an update's network, float64 ``[out, in + 1]``, on its device."""
+    device = network.state_map[0].device
+    names = names_of_layers(update, network)
+    parts = ((update.update[f"{name}.weight"], update.update[f"{name}.bias"]) for name in names)
+    observed = tuple(torch.cat([w, b.unsqueeze(-1)], -1).to(device, torch.float64) for w, b in parts)
+    return network.augmented(observed) if isinstance(network, BatchNormalizedNetwork) else observed

@@ -1,0 +1,478 @@
+"""Any network that works row by row, seen through its linear layers: found by running it, not by its name.
+
+A module is run on made rows while every linear layer is watched. A layer that is called once, on one vector per row,
+has a gradient that is a sum over rows (`RowNetwork`); what lies between such layers (activations, residual sums, layer
+normalization, gates, statistics that are known) may be anything. Errors follow by backward passes, one per class but
+one, as they are linear in the derivatives by the logits; derivatives by differences in float64.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from lightleak.attacks.gradient_inversion.network.row_network import RowActivations, RowNetwork
+from lightleak.attacks.gradient_inversion.network.search_view import SearchView
+from lightleak.core.errors import UnsupportedError
+from lightleak.core.seeds import generator
+from lightleak.data.encoder import TableEncoder
+
+PROBES = 5
+"""Made rows on which a module is run to see what it computes."""
+
+SAME = 1e-9
+"""Relative difference in float64 below which two computations are the same."""
+
+STEP = 1e-5
+"""Of central differences, in encoded units: their error is about 1e-10 of the third derivative, rounding 1e-11."""
+
+COARSE_STEP = 1e-2
+"""Of central differences in float32, in deviations of a number; a search needs no more."""
+
+AT_ONCE = 8192
+"""Rows whose backward passes are made at once."""
+
+
+@dataclass(frozen=True)
+class TracedActivations(RowActivations):
+    """What a traced network computes for rows.
+
+    Attributes:
+        rows: encoded rows ``[..., d]``.
+    """
+
+    rows: Tensor
+
+
+class TracedNetwork(RowNetwork):
+    """A module whose linear layers test rows.
+
+    Args:
+        module: in the client's mode, with its weights, float64; it is not changed.
+        names: tested layers in the order of their calls, the first layer first, the logits' last.
+        searched: see `RowNetwork.searched`.
+    """
+
+    def __init__(self, module: nn.Module, names: Sequence[str], searched: int) -> None:
+        self.module, self.names, self._searched = module, tuple(names), searched
+
+    @property
+    def depth(self) -> int:
+        """See `RowNetwork.depth`."""
+        return len(self.names)
+
+    @property
+    def n_classes(self) -> int:
+        """See `RowNetwork.n_classes`."""
+        return self._layer(-1).out_features
+
+    @property
+    def searched(self) -> int:
+        """See `RowNetwork.searched`."""
+        return self._searched
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Outputs, and inputs and a one, of every tested layer."""
+        layers = [self._layer(index) for index in range(self.depth)]
+        return [(layer.out_features, layer.in_features + 1) for layer in layers]
+
+    @property
+    def state_map(self) -> tuple[Tensor, Tensor]:
+        """See `RowNetwork.state_map`: the first layer, and the row itself where the network also reads it elsewhere."""
+        first = self._layer(0)
+        eye = torch.eye(first.in_features).to(first.weight)
+        rows = eye, torch.zeros_like(eye[0])
+        if self._cut.takes_rows:
+            return rows
+        if not self._cut.reads_rows:
+            return first.weight, first.bias
+        return torch.cat([first.weight, rows[0]]), torch.cat([first.bias, rows[1]])
+
+    def view(self) -> "TracedView":
+        """See `RowNetwork.view`."""
+        return TracedView(self._cut, self.n_classes)
+
+    def forward(self, x: Tensor) -> TracedActivations:
+        """See `RowNetwork.forward`."""
+        flat = x.flatten(0, -2)
+        with torch.no_grad(), watched(self.module, self.names) as calls:
+            logits = self.module(flat)
+        hidden = tuple(calls[name].inputs.unflatten(0, x.shape[:-1]) for name in self.names)
+        return TracedActivations(hidden, logits.softmax(-1).unflatten(0, x.shape[:-1]), x)
+
+    def backpropagated(self, layer: int, activations: TracedActivations, output: Tensor) -> Tensor:
+        """See `RowNetwork.backpropagated`."""
+        return _times(output, self._by_logits(activations.rows, [self.names[layer]])[0])
+
+    def errors(self, activations: TracedActivations, output: Tensor) -> tuple[Tensor, ...]:
+        """See `RowNetwork.errors`."""
+        return tuple(_times(output, each) for each in self._by_logits(activations.rows, self.names))
+
+    def slopes(self, activations: TracedActivations, directions: Tensor) -> tuple[Tensor, ...]:
+        """See `RowNetwork.slopes`."""
+        return self._differences(lambda x: self.forward(x).hidden, activations.rows, directions)
+
+    def error_slopes(
+        self, activations: TracedActivations, counts: Tensor, directions: Tensor, n_rows: int = 1
+    ) -> tuple[Tensor, ...]:
+        """See `RowNetwork.error_slopes`."""
+
+        def errors(x: Tensor) -> tuple[Tensor, ...]:
+            moved = self.forward(x)
+            beside = counts.unsqueeze(-2).expand(*counts.shape[:-1], len(directions), -1)
+            return self.errors_of_rows(moved, beside, n_rows)
+
+        return self._differences(errors, activations.rows, directions)
+
+    def cell_steps(self, x: Tensor, encoder: TableEncoder) -> tuple[Tensor, ...]:
+        """See `RowNetwork.cell_steps`: numbers by differences, categories by what an exchange really does."""
+        at = encoder.numerical_positions
+        here = self.forward(x)
+        steps = tuple(h.new_zeros(*x.shape, h.shape[-1]) for h in here.hidden)
+        for step, slopes in zip(steps, self.slopes(here, torch.eye(x.shape[1])[at].to(x)), strict=True):
+            step[:, at] = slopes
+        codes, values = encoder.project(x, clamp=False)
+        for k, block in enumerate(encoder.layout.categorical):
+            positions = torch.arange(block.start, block.start + block.width, device=x.device)
+            others = codes.unsqueeze(1).repeat(1, block.width, 1)
+            others[..., k] = torch.arange(block.width, device=x.device)
+            kept = values.unsqueeze(1).expand(-1, block.width, -1)
+            swapped = self.forward(encoder.assemble(others, kept).double()).hidden
+            for step, moved, own in zip(steps, swapped, here.hidden, strict=True):
+                step[:, positions] = (moved - own.unsqueeze(1)) * encoder.scale[positions].unsqueeze(-1)
+        return steps
+
+    @cached_property
+    def _cut(self) -> "Cut":
+        first, searched = self.names[0], self.names[self.searched]
+        whole = Cut(self.module, first, searched, reads_rows=True)
+        if whole.takes_rows:
+            return whole
+        draws = generator(0, "states")
+        layer = self._layer(0)
+        units = torch.randn(PROBES, layer.out_features, generator=draws, dtype=torch.float64).to(layer.weight)
+        rows = torch.randn(2, PROBES, layer.in_features, generator=draws, dtype=torch.float64).to(layer.weight)
+        with torch.no_grad():
+            one, other = (whole.logits(torch.cat([units, x], -1)) for x in rows)
+        return Cut(self.module, first, searched, reads_rows=not same(one, other))
+
+    def _layer(self, index: int) -> nn.Linear:
+        return linear_layer(self.module, self.names[index])
+
+    def _by_logits(self, x: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
+        """Derivatives of every logit minus the last by the layers' outputs, ``[..., classes - 1, out]``."""
+        parts = [_derivatives(self.module, rows, names) for rows in x.flatten(0, -2).split(AT_ONCE)]
+        return tuple(torch.cat(layer).unflatten(0, x.shape[:-1]) for layer in zip(*parts, strict=True))
+
+    @staticmethod
+    def _differences(
+        function: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor, directions: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Derivatives of functions of rows ``[..., d]`` along ``directions`` ``[F, d]``, ``[..., F, ...]`` each."""
+        length = directions.norm(dim=-1, keepdim=True)
+        steps = STEP * directions / length
+        ahead, behind = (function(x.unsqueeze(-2) + sign * steps) for sign in (1, -1))
+        return tuple((a - b) * length / (2 * STEP) for a, b in zip(ahead, behind, strict=True))
+
+
+class TracedView(SearchView):
+    """Of a traced network; states are outputs of its first layer, or rows where that layer is the searched one.
+
+    Args:
+        cut: the network behind its first layer.
+        n_classes: of the network.
+        metric: see `SearchView.onto`.
+    """
+
+    def __init__(self, cut: "Cut", n_classes: int, metric: Tensor | None = None) -> None:
+        self.cut, self.n_classes, self.metric = cut, n_classes, metric
+
+    def to(self, dtype: torch.dtype) -> "TracedView":
+        """See `SearchView.to`."""
+        return TracedView(self.cut.to(dtype), self.n_classes, None if self.metric is None else self.metric.to(dtype))
+
+    def hidden(self, state: Tensor) -> Tensor:
+        """See `SearchView.hidden`."""
+        return self.cut.searched_input(state.flatten(0, -2)).unflatten(0, state.shape[:-1])
+
+    def jacobian(self, state: Tensor, steps: Tensor, metric: Tensor) -> Tensor:
+        """See `SearchView.jacobian`, by differences."""
+        step = STEP if state.dtype == torch.float64 else COARSE_STEP
+        ahead, behind = (self.hidden(state.unsqueeze(-2) + sign * step * steps) for sign in (1, -1))
+        return ((ahead - behind) / (2 * step) @ metric).mT
+
+    @property
+    def has_directions(self) -> bool:
+        """See `SearchView.has_directions`."""
+        return self.n_classes == 2
+
+    def onto(self, metric: Tensor) -> "TracedView":
+        """See `SearchView.onto`."""
+        return TracedView(self.cut, self.n_classes, metric)
+
+    def directions(self, state: Tensor) -> Tensor:
+        """See `SearchView.directions`."""
+        found = self.cut.margin_slopes(state.flatten(0, -2)).unflatten(0, state.shape[:-1])
+        return found if self.metric is None else found @ self.metric
+
+
+class _Reached(Exception):
+    """The searched layer is reached; nothing behind it is needed."""
+
+
+class _Given(nn.Module):
+    """In the place of a first layer: returns what it was given, whatever the rows."""
+
+    value: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The given value."""
+        return self.value
+
+
+class Cut:
+    """A copy of a module that takes states: what its first layer returns, and the rows where they are read again.
+
+    Args:
+        module: the whole.
+        first: name of the first layer.
+        searched: name of the searched layer; where it is the first, states are rows.
+        reads_rows: whether states hold rows behind the first layer's outputs.
+    """
+
+    def __init__(self, module: nn.Module, first: str, searched: str, reads_rows: bool) -> None:
+        self.module, self.reads_rows, self._given = copy.deepcopy(module), reads_rows, _Given()
+        self._first, self._searched = linear_layer(module, first), searched
+        self.takes_rows = first == searched
+        if not self.takes_rows:
+            self.module.set_submodule(first, self._given)
+
+    def to(self, dtype: torch.dtype) -> "Cut":
+        """The same in another precision."""
+        other = copy.deepcopy(self)
+        other.module.to(dtype)
+        return other
+
+    def searched_input(self, state: Tensor) -> Tensor:
+        """Input of the searched layer ``[n, in]``."""
+        if self.takes_rows:
+            return state
+        found: list[Tensor] = []
+
+        def stop(layer: nn.Module, args: tuple[Tensor, ...]) -> None:
+            found.append(args[0])
+            raise _Reached
+
+        handle = self.module.get_submodule(self._searched).register_forward_pre_hook(stop)
+        try:
+            with torch.no_grad():
+                self.logits(state)
+        except _Reached:
+            pass
+        finally:
+            handle.remove()
+        return found[0]
+
+    def margin_slopes(self, state: Tensor) -> Tensor:
+        """Derivative of the first logit minus the second by the searched layer's output ``[n, out]``."""
+        found: list[Tensor] = []
+
+        def start(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            found.append(output.detach().requires_grad_())
+            return found[0]
+
+        handle = self.module.get_submodule(self._searched).register_forward_hook(start)
+        try:
+            with torch.enable_grad():
+                logits = self.logits(state)
+                return torch.autograd.grad((logits[:, 0] - logits[:, 1]).sum(), found[0])[0]
+        finally:
+            handle.remove()
+
+    def logits(self, state: Tensor) -> Tensor:
+        """Logits ``[n, classes]``."""
+        if self.takes_rows:
+            logits: Tensor = self.module(state)
+            return logits
+        units, rows = state.split([self._first.out_features, state.shape[-1] - self._first.out_features], -1)
+        self._given.value = units
+        return self.module(
+            rows if self.reads_rows else state.new_zeros(1, 1).expand(len(state), self._first.in_features)
+        )
+
+
+def linear_layer(module: nn.Module, name: str) -> nn.Linear:
+    """The linear layer of that name."""
+    layer = module.get_submodule(name)
+    assert isinstance(layer, nn.Linear)
+    return layer
+
+
+@dataclass
+class Call:
+    """What a linear layer was called with.
+
+    Attributes:
+        inputs, output: of its last call.
+        times: how often.
+    """
+
+    inputs: Tensor
+    output: Tensor
+    times: int = 1
+
+
+@contextmanager
+def watched(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Call]]:
+    """Within the block, calls of these linear layers are recorded by name, in the order of their first calls."""
+    calls: dict[str, Call] = {}
+
+    def recorder(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
+        def record(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+            before = calls[name].times if name in calls else 0
+            calls[name] = Call(args[0], output, before + 1)
+
+        return record
+
+    handles = [module.get_submodule(name).register_forward_hook(recorder(name)) for name in names]
+    try:
+        yield calls
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def trace(module: nn.Module, width: int, n_rows: int) -> TracedNetwork:
+    """Find the layers of a module that test rows.
+
+    Args:
+        module: in the client's mode, with its weights; it is copied.
+        width: of encoded rows.
+        n_rows: rows behind the gradient: a layer with fewer units or inputs cannot show them all.
+
+    Raises:
+        UnsupportedError: naming what stands in the way.
+    """
+    title = type(module).__name__
+    module = copy.deepcopy(module).double().requires_grad_(False)
+    probes = torch.randn(PROBES, width, generator=generator(0, "probes"), dtype=torch.float64)
+    probes = probes.to(next(module.parameters()).device)
+    linears = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
+    with torch.no_grad(), watched(module, linears) as calls:
+        logits = module(probes)
+    with torch.no_grad():
+        again, alone = module(probes), module(probes[:1]) if _reads_single_rows(module) else None
+    if not same(logits, again):
+        raise UnsupportedError(f"{title} computes something else every time, as dropout does")
+    if alone is None or not same(logits[:1], alone):
+        raise UnsupportedError(
+            f"{title} mixes the rows of a batch{_by_batch_norm(module)}: no row has a gradient of its own"
+        )
+    usable = [name for name, call in calls.items() if _tests_rows(module.get_submodule(name), call)]
+    first = next((name for name in usable if same(calls[name].inputs, probes)), None)
+    if first is None:
+        raise UnsupportedError(f"no Linear layer of {title} with a bias sees the encoded row itself")
+    last = next((name for name in usable if same(calls[name].output, logits)), None)
+    if last is None:
+        raise UnsupportedError(f"the logits of {title} are not what a Linear layer with a bias returns")
+    if first == last:
+        raise UnsupportedError(f"exact inversion needs a hidden layer, and {title} is linear")
+    inner = _apart(module, [name for name in usable if name not in (first, last)], calls, probes)
+    names = [first, *inner, last]
+    wrong = _untrue(module, names, probes)
+    if {first, last} & wrong:
+        raise UnsupportedError(f"weights of {sorted({first, last} & wrong)} are also used elsewhere in {title}")
+    names = [name for name in names if name not in wrong]
+    shapes = TracedNetwork(module, names, 0).shapes
+    return TracedNetwork(module, names, searched_layer(shapes, n_rows))
+
+
+def searched_layer(shapes: Sequence[tuple[int, int]], n_rows: int) -> int:
+    """The inner layer with the most inputs among those that can show all rows; the first layer where there is none.
+
+    >>> searched_layer([(100, 106), (200, 101), (100, 201), (2, 101)], n_rows=64)
+    2
+    """
+    inner = shapes[1:-1]
+    return 1 + max(range(len(inner)), key=lambda i: (min(*inner[i], n_rows), inner[i][1], -i)) if inner else 0
+
+
+def _tests_rows(layer: nn.Module, call: Call) -> bool:
+    """Whether a layer has a bias and was called once, on one vector per row."""
+    return layer.bias is not None and call.times == 1 and call.inputs.dim() == 2 and len(call.inputs) == PROBES
+
+
+def _apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], probes: Tensor) -> list[str]:
+    """Layers whose inputs say something of their own: not affine in the row, nor those of a layer before them.
+
+    The equations of others are those of the first layer, or of that layer, and must not count twice.
+    """
+    one, other = probes.roll(1, 0), probes.roll(2, 0)
+    with torch.no_grad(), watched(module, names) as moved:
+        module(probes + one - other)
+    kept: list[str] = []
+    for name in names:
+        inputs = calls[name].inputs
+        if same(moved[name].inputs, inputs + inputs.roll(1, 0) - inputs.roll(2, 0)):
+            continue
+        if not any(same(inputs, calls[before].inputs) for before in kept):
+            kept.append(name)
+    return kept
+
+
+def _untrue(module: nn.Module, names: Sequence[str], probes: Tensor) -> set[str]:
+    """Layers whose gradient is not the sum of their rows' products, as their weights are used elsewhere too."""
+    network = TracedNetwork(module, names, 0)
+    labels = torch.arange(len(probes), device=probes.device) % network.n_classes
+    sums = network.gradient(probes, nn.functional.one_hot(labels, network.n_classes).to(probes), len(probes))
+    tried = copy.deepcopy(module).requires_grad_(True)
+    nn.functional.cross_entropy(tried(probes), labels).backward()
+    wrong = set()
+    for name, found in zip(names, sums, strict=True):
+        layer = linear_layer(tried, name)
+        assert layer.weight.grad is not None and layer.bias.grad is not None
+        true = torch.cat([layer.weight.grad, layer.bias.grad.unsqueeze(-1)], -1)
+        if not same(true, found):
+            wrong.add(name)
+    return wrong
+
+
+def _reads_single_rows(module: nn.Module) -> bool:
+    """Whether a module takes a batch of one row: BatchNorm over a batch does not."""
+    return not any(isinstance(layer, nn.BatchNorm1d) and _over_batch(layer) for layer in module.modules())
+
+
+def _over_batch(layer: nn.BatchNorm1d) -> bool:
+    return layer.training or layer.running_mean is None
+
+
+def _by_batch_norm(module: nn.Module) -> str:
+    return "" if _reads_single_rows(module) else " by BatchNorm, whose statistics it does not share"
+
+
+def _derivatives(module: nn.Module, rows: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
+    """Derivatives of every logit minus the last by the outputs of layers, ``[n, classes - 1, out]`` each."""
+    with torch.enable_grad(), watched(module, names) as calls:
+        logits = module(rows.detach().requires_grad_())
+        outputs = [calls[name].output for name in names]
+        margins = (logits[:, :-1] - logits[:, -1:]).sum(0)
+        found = [torch.autograd.grad(margin, outputs, retain_graph=True, materialize_grads=True) for margin in margins]
+    return tuple(torch.stack(layer, 1) for layer in zip(*found, strict=True))
+
+
+def _times(output: Tensor, by_logits: Tensor) -> Tensor:
+    """Errors from derivatives by the logits, which sum to 0, of which the last therefore is not needed."""
+    free = output[..., :-1]
+    if free.dim() == by_logits.dim():
+        return free @ by_logits
+    return (free.unsqueeze(-2) @ by_logits).squeeze(-2)
+
+
+def same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are equal but for rounding of float64."""
+    return one.shape == other.shape and bool((one - other).norm() <= SAME * (1e-300 + one.norm()))
