@@ -97,8 +97,8 @@ class PackedCritic(Critic):
     def score(self, samples: Tensor, labels: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """See `Critic.score`."""
         dropouts = [layer for layer in self.network.seq if isinstance(layer, DrawnDropout)]
-        for dropout, mask in zip(dropouts, masks or [None] * len(dropouts), strict=True):
-            dropout.mask = mask
+        for index, dropout in enumerate(dropouts):
+            dropout.mask = masks[index] if masks else None
         scores: Tensor = self.network(self._with_class(samples, labels))
         return scores.squeeze(1)
 

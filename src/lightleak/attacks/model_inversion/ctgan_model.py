@@ -202,7 +202,8 @@ def _example_rows(transform: ModeTransform) -> pd.DataFrame:
     cells: dict[str, Any] = {}
     for column in columns:
         if column.is_numerical:
-            numbers = np.linspace(*bounds[column.name], n)
+            low, high = bounds[column.name]
+            numbers = np.linspace(low, high, n)
             cells[column.name] = numbers.round().astype("int64") if column.kind is ColumnKind.INTEGER else numbers
         else:
             cells[column.name] = [column.categories[i % len(column.categories)] for i in range(n)]
