@@ -24,11 +24,11 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.devices import require_tf32, resolve_device, synchronize, tf32_products
 from lightleak.core.errors import LightLeakError
+from lightleak.core.summary import summarize
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.config import AuditConfig, DataConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.metrics.score import score
-from lightleak.metrics.summary import summarize
 
 IN_CLOSED_FORM = ("tableak", "tableak_no_pooling", "tableak_no_softmax", "inverting_gradients", "deep_gradient_leakage")
 PEAK_SIDE = {"cpu": 1024, "cuda": 8192}

@@ -12,11 +12,11 @@ import argparse
 from lightleak.attacks import ATTACKS
 from lightleak.attacks.random_baseline import AS_PUBLISHED
 from lightleak.core.seeds import derive_seed
+from lightleak.core.summary import Summary, summarize
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.config import AuditConfig, DataConfig
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.metrics.score import score
-from lightleak.metrics.summary import Summary, summarize
 
 GUESSES = {
     "published": AS_PUBLISHED,

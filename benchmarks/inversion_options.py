@@ -23,13 +23,13 @@ from lightleak.attacks import ATTACKS
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
+from lightleak.core.summary import Summary, summarize
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig, DataConfig, TrainingConfig
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import ProtocolConfig
 from lightleak.metrics.score import score
-from lightleak.metrics.summary import Summary, summarize
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.spec import build_network
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from lightleak.metrics.summary import summarize
+from lightleak.core.summary import summarize
 
 
 def main() -> None:

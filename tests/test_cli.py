@@ -371,7 +371,8 @@ def test_selection_reaches_the_reproduction(lightleak_command: Command, monkeypa
         ),
     )
     assert (code, err) == (0, "")
-    name, selection, folder, device, workers, command, _ = seen
+    name, selection, folder, device, workers, command, _, *engine = seen
+    assert engine == ["local", None]
     assert (name, folder, device, workers) == ("tableak-fig9", Path("runs/tableak-fig9"), "auto", 2)
     assert command[:3] == ["lightleak", "reproduce", "tableak-fig9"]
     assert selection == reproduce.Selection(

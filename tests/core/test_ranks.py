@@ -2,7 +2,7 @@
 
 import pytest
 
-from lightleak.core.ranks import Ranks, detect_ranks, launch_name
+from lightleak.core.ranks import Ranks, detect_ranks
 
 SRUN = {"SLURM_STEP_ID": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_NNODES": "2"}
 ALONE = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
@@ -37,18 +37,3 @@ def test_every_launcher_is_understood(environment: dict[str, str], expected: Ran
 
 def test_the_first_speaks() -> None:
     assert [Ranks(rank, 2, rank, 2).leads for rank in (0, 1)] == [True, False]
-
-
-def test_processes_of_one_launch_and_no_others_share_its_name() -> None:
-    torchrun = {"TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "node1", "MASTER_PORT": "1"}
-    launches = [
-        [SRUN | {"SLURM_JOB_ID": "1", "SLURM_PROCID": rank} for rank in "01"],
-        [SRUN | {"SLURM_JOB_ID": "2", "SLURM_PROCID": rank} for rank in "01"],
-        [SRUN | torchrun | {"LOCAL_RANK": rank} for rank in "01"],
-        [SRUN | torchrun | {"LOCAL_RANK": rank, "MASTER_PORT": "2"} for rank in "01"],
-        [SRUN | torchrun | {"LOCAL_RANK": rank, "TORCHELASTIC_RUN_ID": "7", "MASTER_PORT": rank} for rank in "01"],
-        [{}],
-    ]
-    names = [{launch_name(place) for place in places} for places in launches]
-    assert all(len(one) == 1 for one in names)
-    assert len(set.union(*names)) == len(launches) and launch_name({}) == ""

@@ -49,7 +49,7 @@ def test_environment_names_versions_machine_and_command(tmp_path: Path) -> None:
     assert environment["threads"] == torch.get_num_threads()
     assert environment["torch"]["build"] == torch.__version__ and environment["torch"]["cuda"] == torch.version.cuda
     assert all(environment["packages"][need.name] for need in declared_requirements()[""])
-    assert environment["packages"][PROJECT] and set(environment["extras"]) >= {"gandalf", "dp"}
+    assert environment["packages"][PROJECT] and set(environment["extras"]) >= {"cluster", "dp"}
     assert environment["ranks"] == {"rank": 0, "world": 1, "local_rank": 0, "local_world": 1, "launcher": None}
 
 

@@ -15,6 +15,7 @@ from rich.console import Console
 
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.summary import summarize
 from lightleak.experiments import run, training
 from lightleak.experiments.attack_settings import with_label_setting
 from lightleak.experiments.clients import FreshClients
@@ -23,7 +24,6 @@ from lightleak.experiments.kinds.updates.captures import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
-from lightleak.metrics.summary import summarize
 from lightleak.protocols.recorded_batch import RecordedBatch
 from lightleak.report.read import load_cells, load_run
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.metrics.summary import summarize
+from lightleak.core.summary import summarize
 from lightleak.report.intervals import Estimate, estimate
 
 

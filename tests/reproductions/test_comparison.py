@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightleak.metrics.summary import Summary, summarize
+from lightleak.core.summary import Summary, summarize
 from lightleak.reproductions.comparison import FEWEST, PAPER_BATCHES, Compared, markdown, tolerance
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 

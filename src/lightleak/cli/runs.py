@@ -48,7 +48,7 @@ def attack(parsed: argparse.Namespace, rest: list[str], folder: Path, command: l
 
 
 def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
-    """Begin, join or resume a study."""
+    """Begin or resume a study."""
     from lightleak.tuning.config import load_tune_config
     from lightleak.tuning.run import run_tune
 

@@ -53,19 +53,3 @@ def detect_ranks(environment: Mapping[str, str] = os.environ) -> Ranks:
         here = min(here, world)  # a step of fewer tasks than its job still hears of the job's
         return Ranks(int(environment["SLURM_PROCID"]), world, int(environment.get("SLURM_LOCALID", "0")), here)
     return Ranks()
-
-
-def launch_name(environment: Mapping[str, str] = os.environ) -> str:
-    """What the processes of one launch have in common and those of another have not; empty without a launcher.
-
-    >>> launch_name({"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "71"})
-    'srun 71.0'
-    """
-    run = environment.get("TORCHELASTIC_RUN_ID", "none")
-    if run != "none":
-        return f"torchrun {run}"
-    if "MASTER_PORT" in environment and "LOCAL_RANK" in environment:
-        return f"{environment.get('MASTER_ADDR', '')}:{environment['MASTER_PORT']}"
-    if "SLURM_STEP_ID" in environment:
-        return f"srun {environment.get('SLURM_JOB_ID', '')}.{environment['SLURM_STEP_ID']}"
-    return ""

@@ -78,7 +78,7 @@ class Kind(ABC, Generic[C, W]):
         name: as configs name it.
         config: class of its config.
         keys: columns that identify a group of the summary, in addition to `results.GROUP_KEYS`.
-        per: see `lightleak.metrics.summary.summarize_rows`.
+        per: see `lightleak.core.summary.summarize_rows`.
         private: folders of a run that a redacted run does not keep.
     """
 

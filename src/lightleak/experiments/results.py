@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lightleak.core.summary import summarize_rows
 from lightleak.experiments.unit import without_nan, write_whole
-from lightleak.metrics.summary import summarize_rows
 
 SCHEMA_VERSION = 1
 RESULTS_FILE = "results.json"

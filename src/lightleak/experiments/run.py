@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -159,13 +159,19 @@ def open_run_folder(folder: Path, config: Any, capture: Path | None = None) -> I
             write_whole(origin, json.dumps({"capture": read}))
         write_whole(saved, yaml.safe_dump(config.to_dict(), sort_keys=False))  # last: with it the folder is a run
 
-    with opened_folder(folder, saved, "run", begin, [origin]):
+    def require_same() -> None:
         before = json.loads(origin.read_text())["capture"] if origin.is_file() else ""
         if before != read:
             found = f"an attack on {before}" if before else "an audit"
             raise UsageError(f"{folder} holds {found}; choose another --output")
         if _without_place(load_config(saved).to_dict()) != _without_place(config.to_dict()):
             raise UsageError(f"{folder} holds a run of another config; choose another --output")
+
+    if saved.is_file():
+        with suppress(ValueError):  # what is damaged is named below
+            require_same()  # before anything is written there
+    with opened_folder(folder, saved, "run", begin, [origin]):
+        require_same()
         yield
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lightleak.core.results import NONE, SCHEMA_VERSION, ValueRow, read_rows
-from lightleak.metrics.summary import Summary
+from lightleak.core.summary import Summary
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 COMPARISON_FILE = "comparison.json"

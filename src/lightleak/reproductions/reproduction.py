@@ -15,13 +15,13 @@ from typing import Any, ClassVar
 import torch
 
 from lightleak.core.errors import LightLeakError
+from lightleak.core.summary import Summary, summarize
 from lightleak.experiments.campaign import run_packs
 from lightleak.experiments.engine import Engine, LocalEngine
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.results import write_results
 from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
-from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
@@ -135,7 +135,7 @@ class Reproduction(Shared, ABC):
     columns: ClassVar[Mapping[str, str]] = {}
     """Column of ``results.json`` behind a metric, where it has another name."""
     per: ClassVar[str | None] = None
-    """See `lightleak.metrics.summary.summarize_rows`."""
+    """See `lightleak.core.summary.summarize_rows`."""
     one_at_a_time: ClassVar[bool] = False
     """Packs would disturb each other's measured seconds."""
 

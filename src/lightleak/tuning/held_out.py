@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.console import Console
 
+from lightleak.core.summary import summarize
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE
-from lightleak.metrics.summary import summarize
 from lightleak.tuning.objective import VALIDATION, ObjectiveConfig
 
 HELD_OUT = "held_out"

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
 from lightleak.experiments.kinds.vertical.job import plan_jobs
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table, paper_tables
@@ -229,7 +229,7 @@ def test_two_worlds(quick, tmp_path, monkeypatch):
     assert "measured, sm_pia" in (tmp_path / "theorem1.html").read_text()
     assert len(list((tmp_path / "units").glob("*.json"))) == 2
     assert json.loads((tmp_path / "units" / "sex=Male-0-s0.json").read_text())[0]["world"] == 0
-    with pytest.raises(UsageError, match="needs 46200 rows"):
+    with pytest.raises(LightLeakError, match="needs 46200 rows"):
         monkeypatch.setattr(worlds, "WORLD_ROWS", 66000)
         run(replace(table, cells=cells), tmp_path / "other", data_folder=quick)
 

@@ -97,8 +97,9 @@ class PackedCritic(Critic):
     def score(self, samples: Tensor, labels: Tensor, masks: Sequence[Tensor] = ()) -> Tensor:
         """See `Critic.score`."""
         dropouts = [layer for layer in self.network.seq if isinstance(layer, DrawnDropout)]
-        for index, dropout in enumerate(dropouts):
-            dropout.mask = masks[index] if masks else None
+        drawn: Sequence[Tensor | None] = masks or [None] * len(dropouts)
+        for dropout, mask in zip(dropouts, drawn, strict=True):
+            dropout.mask = mask
         scores: Tensor = self.network(self._with_class(samples, labels))
         return scores.squeeze(1)
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from lightleak.core.summary import Summary, summarize
 from lightleak.data.property import Property
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
-from lightleak.metrics.summary import Summary, summarize
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.grid import SplitTrainings

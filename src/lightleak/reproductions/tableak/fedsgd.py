@@ -12,11 +12,11 @@ from scipy.stats import kendalltau
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
+from lightleak.core.summary import Summary
 from lightleak.experiments.campaign import update_packs
 from lightleak.experiments.clients import Federation
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import Unit
-from lightleak.metrics.summary import Summary
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows
 from lightleak.reproductions.tableak.attacked import BATCHES, ROW_METRICS, Setting, experiment_of, setting_of

@@ -20,6 +20,7 @@ from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import LightLeakError, ObservationError, UnsupportedError
 from lightleak.core.seeds import derive_seed
+from lightleak.core.summary import summarize
 from lightleak.experiments.kinds.released import job
 from lightleak.experiments.kinds.released import world as worlds
 from lightleak.experiments.kinds.released.config import ReleasedConfig
@@ -32,7 +33,6 @@ from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.metrics.inversion.score import MEASURES
-from lightleak.metrics.summary import summarize
 
 SILENT = Console(quiet=True)
 UNTIMED = ("seconds", "fit_seconds", "training_seconds")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from lightleak.metrics.summary import summarize, summarize_rows
+from lightleak.core.summary import summarize, summarize_rows
 
 # Two-sided 95% quantiles of Student's t as every printed table has them, by degrees of freedom.
 STUDENT = {1: 12.706, 4: 2.776, 9: 2.262, 49: 2.010}
