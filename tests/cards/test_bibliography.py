@@ -7,7 +7,9 @@ import pytest
 from lightleak.cards import Card, all_cards
 from lightleak.cards.bibliography import Paper, bibliography
 
-OWN = re.compile(r"LightLeak's own$|LightLeak: all rows|LightLeak's own; the measure is that of the thesis|$")
+OWN = re.compile(
+    r"LightLeak's own$|LightLeak: all rows|LightLeak's own; the measure is that of the thesis|SDMetrics, DataCebo$|$"
+)
 """Citations without a paper or with one that they only refer to."""
 
 

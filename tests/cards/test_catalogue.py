@@ -36,8 +36,9 @@ DEFENSES = {
     for name in registry
 }
 NOT_REGISTERED = {"sm_pia"}
-NOT_OPTIONS = {"as_published", "trainer"}
-"""Arguments that are no options of the attack that is made: a variant of the whole, and what goes to Lightning."""
+NOT_OPTIONS = {"as_published", "start_from", "trainer"}
+"""Arguments that are no options of the attack that is made: a variant of the whole, a fitted model to start from, and what
+goes to Lightning."""
 
 
 def named(card: Card) -> str:
