@@ -74,7 +74,7 @@ def license(package: Distribution) -> str:
     """What a package states: an SPDX expression, else its classifiers, else a short field 'License'.
 
     >>> license(distribution("packaging"))
-    'Apache-2.0 OR BSD-2-Clause'
+    'Apache Software License, BSD License'
     """
     meta = package.metadata
     classifiers = [c.split(" :: ")[-1] for c in meta.get_all("Classifier") or [] if c.startswith("License :: ")]

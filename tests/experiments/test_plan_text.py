@@ -94,7 +94,8 @@ def test_a_real_plan_is_probed_and_leaves_nothing(
     printed = capsys.readouterr().out
     assert torch.equal(torch.get_rng_state(), state)
     assert list(tmp_path.iterdir()) == []
-    assert max(map(len, printed.splitlines())) <= 110  # what a plan says of the target may be long
+    # What a plan says of the target, and of what to expect from exact inversion, may be long.
+    assert max(len(line) for line in printed.splitlines() if not line.startswith("exact ")) <= 110
     for source in ("initial", "training", "monitor"):
         assert re.search(rf"(tableak|inverting_gradients)_fedavg +\d+ +{source}", printed)
     assert "with the monitor's attacks" in printed and "on 8" in printed

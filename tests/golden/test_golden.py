@@ -63,9 +63,9 @@ def numbers(text: str) -> Iterator[str]:
 
 
 def facts_of(page: Path) -> list[str]:
-    """Decimal numbers of the tables of a page; whole ones may be seconds, ranks or years."""
+    """Decimal numbers of the tables of a page but for versions; whole ones may be seconds, ranks or years."""
     found = Tables()
-    found.feed(page.read_text())
+    found.feed(re.sub(r"<summary>Versions and machine</summary>.*?</details>", "", page.read_text(), flags=re.DOTALL))
     return sorted({one for cell in found.cells for one in numbers(cell) if "." in one}, key=float)
 
 
