@@ -129,7 +129,7 @@ def test_a_capture_without_truth_keeps_what_is_certain(
     assert (row["certified_rows"], row["row_status"][-1]) == (1, "missing")
     cells = pd.read_csv(tmp_path / "run" / row["reconstruction"])
     assert cells["status"].tolist() == [status for status in row["row_status"] for _ in range(4)]
-    assert "of others the truth is unknown" in (tmp_path / "run" / "report.html").read_text()
+    assert "of the others nothing is known here" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_redacted_run_keeps_the_status_and_no_value(tmp_path: Path, tiny: Any) -> None:
