@@ -108,7 +108,6 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         ([*AUDIT, "--device", "cuda:99"], "device 'cuda:99' is not on this machine"),
         ([*AUDIT, "--training.trainer.acelerator", "cpu"], "training.trainer:"),
         (["audit", "config.yaml", "--output", ".."], "is not empty and holds no run"),
-        (["audit", "config.yaml", "--output", "."], "holds a run of another config"),
         (["audit", "config.yaml", "--output", "config.yaml"], "--output must be a folder"),
         (["audit", "--resume", "nowhere"], "nothing to resume in nowhere"),
         (["audit", "--resume"], "--resume"),

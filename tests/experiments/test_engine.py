@@ -249,5 +249,7 @@ def test_ctrl_c_stops_the_workers_within_seconds(
     _, said = command.communicate(timeout=60)
     assert command.returncode == code and word in said and "Traceback" not in said
     assert time.monotonic() - began < 15
+    while processes_of(command.pid) and time.monotonic() - began < 15:
+        time.sleep(0.05)
     assert not processes_of(command.pid)
     assert (folder / "report.html").is_file() and not (folder / ".in-use.json").exists()
