@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -137,14 +136,6 @@ def test_memory_for_no_unit_at_all_is_an_error(tmp_path: Path, units: list[Unit]
     with pytest.raises(UsageError, match=r"one call of tableak on an update of batch size 3 .* set memory_mb"):
         find_sizes(units, GPU, tmp_path / "none", Card(0).fits)
     assert not (tmp_path / "none" / PACKS_FILE).exists()
-
-
-def test_of_several_processes_one_does_the_trying(tmp_path: Path, units: list[Unit]) -> None:
-    alone, shared = Card(10), Card(10)
-    expected = find_sizes(units, GPU, tmp_path / "alone", alone.fits)
-    with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(lambda _: find_sizes(units, GPU, tmp_path / "shared", shared.fits), range(3)))
-    assert found == [expected] * 3 and shared.tried == alone.tried
 
 
 def test_a_trial_runs_the_attack_for_few_steps_and_says_whether_memory_sufficed(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.layout import EncodedLayout
-from lightleak.targets import NetworkSpec, build_network
+from lightleak.targets import NetworkSpec, build_network, own
 from lightleak.targets.own import hand_over, network_digest, trust_network
 from lightleak.targets.own_check import require_classifier
 from lightleak.targets.single_logit import with_two_logits
@@ -67,6 +67,7 @@ def test_code_is_imported_only_where_the_user_named_it(tmp_path: Path, monkeypat
         "    return nn.Sequential(nn.Linear(layout.width, units), nn.ReLU(), nn.Linear(units, n_classes))\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(own, "_KNOWN", dict(own._KNOWN))  # later workers must not import it
     spec = NetworkSpec("ownnetworks:wide", 2, LAYOUT, {"units": 5})
     with pytest.raises(UsageError, match=r"which a capture alone does not import: name it as target\.network"):
         build_network(spec)
