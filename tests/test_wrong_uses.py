@@ -148,7 +148,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{TUNE} --attacks.tableak.restarts.high 1000000000000", "got 1000000000000", "restarts must be at most 100000"),
     (f"{TABLE17} --batches 1000000000000", "got 1000000000000", "--batches must be at most 100000"),
     (f"{TABLE17} --seeds 1000000000000", "got 1000000000000", "--seeds must be at most 10000"),
-    # Names of attacks, networks, defences, tables.
+    # Names of attacks, networks, defenses, tables.
     (f"{AUDIT} --attacks tabbleak", "'tabbleak'", "did you mean 'tableak'"),
     (f"{AUDIT} --attacks my_own", "'my_own'", "is loaded where LIGHTLEAK_PLUGINS names it"),
     (f"{AUDIT} --attacks provfl_b", "attacks.provfl_b", "it needs kind: vertical"),

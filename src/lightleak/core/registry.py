@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
+from lightleak.core.former_names import REGISTERED, current_name
 from lightleak.core.plugins import PLUGINS
 
 T = TypeVar("T")
@@ -43,13 +44,13 @@ class Registry(Generic[T]):
         return add
 
     def get(self, name: str) -> T:
-        """Look an entry up.
+        """Look an entry up; a former name is accepted with a note.
 
         Raises:
             UsageError: no such name; the message lists the known ones, and the closest or how to load your own.
         """
-        if name in self._entries:
-            return self._entries[name]
+        if name in self:
+            return self._entries[current_name(name)]
         close = get_close_matches(name, self._entries, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         own = "" if close else f". A file that registers one of your own is loaded where {PLUGINS} names it"
@@ -62,7 +63,7 @@ class Registry(Generic[T]):
             UsageError: no such name.
         """
         self.get(name)
-        return self._facts.get(name, Facts())
+        return self._facts.get(current_name(name), Facts())
 
     def describe(self, name: str, facts: Facts) -> None:
         """Declare the facts of an entry that was registered without any.
@@ -81,7 +82,7 @@ class Registry(Generic[T]):
         return tuple(sorted(self._entries))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or REGISTERED.get(str(name)) in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

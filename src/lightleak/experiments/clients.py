@@ -118,7 +118,7 @@ def _defended(
     truth: GroundTruth,
     draws: torch.Generator,
 ) -> ClientUpdate:
-    """The update as it leaves a client with this defence."""
+    """The update as it leaves a client with this defense."""
     if isinstance(defense, TrainingDefense):
         gradient = defense.client_gradient(
             network, update.parameters, update.buffers, truth.inputs, truth.labels, draws

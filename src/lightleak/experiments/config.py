@@ -145,7 +145,7 @@ class CaptureConfig(Section):
         epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded; none: nothing is.
         per_epoch: updates recorded in each, from its first batch (or its first client) on.
         at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
-            leaves the defence, and ``noised`` may say so.
+            leaves the defense, and ``noised`` may say so.
     """
 
     section = "capture"
@@ -161,7 +161,7 @@ class InitialConfig(Section):
 
     Attributes:
         batch_sizes: rows per client.
-        batches: clients per batch size. From 5 on, a defence that takes all from every client is measurably better.
+        batches: clients per batch size. From 5 on, a defense that takes all from every client is measurably better.
         rows: training rows that the clients draw from. A study chooses settings on clients of the ``validation`` rows,
             a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
     """
@@ -303,13 +303,13 @@ class AuditConfig(RunConfig):
             if self.defense.options:
                 raise UsageError("defense.options need defense.name, which says whose settings they are")
             if self.rounds and self.capture.at == "noised":
-                raise UsageError("capture.at 'noised' needs a defence (defense.name); clients send what they computed")
+                raise UsageError("capture.at 'noised' needs a defense (defense.name); clients send what they computed")
         elif self.capture.at == "clipped":
             raise UsageError(
                 f"capture.at 'clipped' leaves out what {self.defense.name} does to the gradient after it; leave it out"
             )
         if self.defense.point == "steps" and (self.defense.is_none or not self.protocol.is_fedavg):
-            raise UsageError("defense.point 'steps' is about local steps of a FedAvg client with a defence")
+            raise UsageError("defense.point 'steps' is about local steps of a FedAvg client with a defense")
         defense = defense_of(self.defense)
         if self.protocol.is_fedavg and isinstance(defense, TrainingDefense):
             raise UsageError(

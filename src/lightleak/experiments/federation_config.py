@@ -134,7 +134,7 @@ class DefenseConfig:
     """What a client does to its update before it leaves.
 
     Attributes:
-        name: a defence of the registry, or ``none``.
+        name: a defense of the registry, or ``none``.
         options: its settings.
         point: under FedAvg, whether a client defends the ``update`` it sends or the gradient of every local step
             (``steps``).
@@ -151,10 +151,10 @@ class DefenseConfig:
 
 
 def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
-    """The defence that a config names, with its settings; None for ``none``.
+    """The defense that a config names, with its settings; None for ``none``.
 
     Raises:
-        UsageError: an unknown defence or setting, or a value out of range.
+        UsageError: an unknown defense or setting, or a value out of range.
     """
     if config.is_none:
         return None
@@ -162,7 +162,7 @@ def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
         known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
         close = get_close_matches(config.name, known, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UsageError(f"defense.name: unknown defence {config.name!r}{hint}; known: {', '.join(known)}")
+        raise UsageError(f"defense.name: unknown defense {config.name!r}{hint}; known: {', '.join(known)}")
     kind: Any = (TRAINING_DEFENSES if config.name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(config.name)
     settings = [f.name for f in fields(kind)]
     if unknown := sorted(set(config.options) - set(settings)):

@@ -4,13 +4,11 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
-import logging
 import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from difflib import get_close_matches
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
@@ -19,16 +17,15 @@ import yaml
 
 from lightleak.core.bounds import Bounds, Section, require_within
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import REGISTERED, current_name, note_once
 from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, unwritable
 from lightleak.core.yaml_text import read_yaml as read_yaml
 
 T = TypeVar("T")
 EngineName = Literal["local", "ray"]
 
-logger = logging.getLogger(__name__)
-
-RENAMED_SETTINGS = {"mislabelled": "mislabeled"}
-"""Settings by their old name, in whatever section they stand: read as the new one, with a note."""
+RENAMED_SETTINGS = {"mislabelled": "mislabeled", **REGISTERED}
+"""Settings, and labels that name attacks, by their old name: read as the new one in any section, with a note."""
 
 RENAMED_VALUES = {"kind": {"horizontal": "updates", "defence-frontier": "defense-frontier"}}
 """Old values of settings of the top level, likewise."""
@@ -64,7 +61,8 @@ def with_new_names(tree: Mapping[Any, Any]) -> dict[Any, Any]:
     found: dict[Any, Any] = _with_new_keys(tree)
     for name, values in RENAMED_VALUES.items():
         if isinstance(old := found.get(name), str) and old in values:
-            found[name] = _renamed(f"{name}: {old}", f"{name}: {values[old]}", values[old])
+            note_once(f"{name}: {old}", f"{name}: {values[old]}")
+            found[name] = values[old]
     return found
 
 
@@ -77,21 +75,10 @@ def _with_new_keys(tree: Any) -> Any:
     for key, value in tree.items():
         head, dot, last = key.rpartition(".") if isinstance(key, str) else ("", "", key)
         if last in RENAMED_SETTINGS:
-            new = RENAMED_SETTINGS[last]
-            key = _renamed(last, new, f"{head}{dot}{new}")
+            note_once(last, RENAMED_SETTINGS[last])
+            key = f"{head}{dot}{RENAMED_SETTINGS[last]}"
         found[key] = _with_new_keys(value)
     return found
-
-
-def _renamed(old: str, new: str, value: str) -> str:
-    note_once(old, new)
-    return value
-
-
-@cache
-def note_once(old: str, new: str) -> None:
-    """Note in the log that a setting has a new name; of each pair once."""
-    logger.warning("the setting %r is now %r; the old name will be refused in a later version", old, new)
 
 
 def override(
@@ -207,6 +194,7 @@ def named_settings(section: str, value: Any) -> dict[str, Any]:
     """
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        names = [current_name(name) for name in names]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise UsageError(f"{section} must name each once, got {twice[0]!r} {names.count(twice[0])} times")
         return {name: {} for name in names}

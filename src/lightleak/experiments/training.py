@@ -71,8 +71,8 @@ class Prepared:
     Attributes:
         model: what is trained.
         data: on what.
-        callbacks: of the defence, if there is one.
-        facts: what the defence says of the training once it is over: for DP-SGD epsilon and delta.
+        callbacks: of the defense, if there is one.
+        facts: what the defense says of the training once it is over: for DP-SGD epsilon and delta.
     """
 
     model: TabularClassifier
@@ -200,12 +200,12 @@ def _majority(experiment: Experiment) -> float:
 
 
 def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
-    """Model, data and defence of the training run.
+    """Model, data and defense of the training run.
 
     Raises:
         DataError: the batches are larger than the rows that are left for training, or there are fewer rows to evaluate
             on than processes.
-        UsageError: clients that the rows do not suffice for, a network or data that the defence refuses, or processes
+        UsageError: clients that the rows do not suffice for, a network or data that the defense refuses, or processes
             that have no gradient of their own to record.
     """
     places = places_of_training(config)
@@ -245,7 +245,7 @@ def rows_of_clients(config: AuditConfig, experiment: Experiment) -> int:
 
 
 def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense | TrainingDefense | None:
-    """The defence of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
+    """The defense of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
 
     Raises:
         UsageError: a target epsilon without a training, or one that no noise reaches.

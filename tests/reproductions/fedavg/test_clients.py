@@ -64,7 +64,7 @@ def test_epochs_can_stay_unknown(clients: ImageClients) -> None:
     assert update.batch_labels is None
 
 
-def test_defence_acts_on_every_local_step(clients: ImageClients, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defense_acts_on_every_local_step(clients: ImageClients, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     plain = fedavg.client_update
     monkeypatch.setattr(

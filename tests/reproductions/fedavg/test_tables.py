@@ -125,7 +125,7 @@ def test_table_4_varies_the_prior(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("study")
-def test_table_6_shows_what_a_defence_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_6_shows_what_a_defense_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared, rows, notes = run(6, tmp_path, attacks=("fedavg_fedsgd",))
     assert len(compared) == 7 * 3 and len(rows) == 7 * 2
     costs = {(c.cell.defense, c.cell.strength): c.ours for c in compared if c.cell.metric == "test_accuracy"}

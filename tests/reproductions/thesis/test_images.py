@@ -115,7 +115,7 @@ def test_a_row_says_what_the_report_reads(attacked: tuple[Path, Outcome]) -> Non
     assert len(entries) == len(rows)
     curves = {entry.attack: entry.losses.get("inversion", ()) for entry in entries}
     assert len(curves["plgmi"]) == 2 and all(curves["plgmi"])
-    assert curves["gan_without_target"] == (0.0, 0.0) and curves["public_pseudo_labelled"] == ()
+    assert curves["gan_without_target"] == (0.0, 0.0) and curves["public_pseudo_labeled"] == ()
     assert all(entry.size("classes") == 5 and "test_accuracy" in entry.target_scores for entry in entries)
 
 

@@ -24,6 +24,7 @@ from lightleak.attacks.model_inversion.image_inversion import (
 )
 from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels, pseudo_label
+from lightleak.core.former_names import REGISTERED
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.images import ImageTask, LabeledImages, to_pixels
 from lightleak.experiments.kinds.released.judge import fact_sheet
@@ -37,14 +38,17 @@ from lightleak.reproductions.thesis.image_models import image_model_scores, load
 from lightleak.reproductions.thesis.image_study import ImageStudy
 from lightleak.targets.image_resnet import ImageResNet
 
-ATTACKS = {"plgmi": ("random", "gradient"), "gan_without_target": ("random",), "public_pseudo_labelled": ("random",)}
+ATTACKS = {"plgmi": ("random", "gradient"), "gan_without_target": ("random",), "public_pseudo_labeled": ("random",)}
 """Attacks and baselines with their latent searches; one on the generator without the target would ask the target."""
+
+SEEDED_AS = {new: old for old, new in REGISTERED.items()}
+"""Names from which seeds are derived, where an attack has another name today: the same images are drawn as before."""
 
 THREATS = {
     "plgmi": "Someone who holds the released model (its weights and gradients) and images of other classes.",
     "gan_without_target": "Someone who may ask the released model for the classes of images, and holds images of other "
     "classes.",
-    "public_pseudo_labelled": "No attack: public images that the target takes for the class, drawn at random.",
+    "public_pseudo_labeled": "No attack: public images that the target takes for the class, drawn at random.",
 }
 
 
@@ -72,16 +76,16 @@ class ImageAttack:
     @property
     def _cost(self) -> float:
         """Iterations of the generator."""
-        return 1.0 if self.attack == "public_pseudo_labelled" else float(self.study.attack.gan.iterations)
+        return 1.0 if self.attack == "public_pseudo_labeled" else float(self.study.attack.gan.iterations)
 
     def run(self, at: Place) -> Iterator[dict[str, Any]]:
         """Fit the generator, make and judge images, and yield a row for every search."""
         task, folder, device = self.study.task(self.seed), at.folder, at.device
         target = load_image_model(self.study, self.network, self.seed, folder).to(device)
         judge = ImageJudge(load_image_model(self.study, self.study.evaluation, self.seed, folder).to(device), task)
-        config, seed = self._config(), derive_seed(self.seed, self.attack, self.network)
+        config, seed = self._config(), derive_seed(self.seed, SEEDED_AS.get(self.attack, self.attack), self.network)
         fitted = None
-        if self.attack == "public_pseudo_labelled":
+        if self.attack == "public_pseudo_labeled":
             chosen = pseudo_label(image_logits(target, task.public.pixels, device), config.pseudo_labels)
         else:
             place = folder / "generators" / f"{self.attack}-{self.network}-s{self.seed}"

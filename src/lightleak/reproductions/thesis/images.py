@@ -25,7 +25,7 @@ SEARCHED = {
     ("plgmi", None): "gradient",
     ("plgmi", "random z"): "random",
     ("gan_without_target", None): "random",
-    ("public_pseudo_labelled", None): "random",
+    ("public_pseudo_labeled", None): "random",
 }
 """Latent search behind each attack and variant of Table 5.2; the printed attack is the one with Algorithm 3."""
 

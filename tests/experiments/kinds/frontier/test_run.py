@@ -46,7 +46,7 @@ def test_every_point_is_trained_and_attacked(finished) -> None:
             assert 0 <= row["cell_accuracy"] <= 1
 
 
-def test_rows_name_defence_strength_and_guarantee(finished) -> None:
+def test_rows_name_defense_strength_and_guarantee(finished) -> None:
     told = {
         (row["defense"], row["defense_option"], row["defense_strength"], row["delta"], row["epsilon"] is None)
         for row in rows_of(finished)
@@ -68,7 +68,7 @@ def test_rows_name_defence_strength_and_guarantee(finished) -> None:
     assert release == pytest.approx(DPSGD(noise_multiplier=1.0).release_epsilon())
 
 
-def test_the_clients_are_the_same_under_every_defence_and_their_updates_are_not(small) -> None:
+def test_the_clients_are_the_same_under_every_defense_and_their_updates_are_not(small) -> None:
     config = small()
     experiment = prepare_frontier(config)
     observed = {
@@ -188,7 +188,7 @@ def test_a_plan_says_what_would_be_done(small) -> None:
     for words in (
         "synthetic: 96 training and 24 test rows",
         "mlp-6, 1 epoch, batches of 16, sgd at 0.1",
-        "5: no defence; Gaussian noise of scale 0.01; Gaussian noise of scale 10",
+        "5: no defense; Gaussian noise of scale 0.01; Gaussian noise of scale 10",
         "trainings 10, 2 at each point",
         "12 on 2 clients of 4 rows: tableak, random",
         " of this run, without its start",

@@ -60,7 +60,7 @@ def test_every_attack_search_and_class_has_a_row(done: tuple[Path, dict[str, Any
     folder, results = done
     rows = results["rows"]
     found = {(row["label"], row["latent_search"], row["class"], row["evaluation_index"]) for row in rows}
-    searches = {"plgmi": ("random", "gradient"), "public_pseudo_labelled": ("random",), "public_random": ("random",)}
+    searches = {"plgmi": ("random", "gradient"), "public_pseudo_labeled": ("random",), "public_random": ("random",)}
     classes = ("all", "d0", "d1", "d2")
     assert found == {(a, s, c, k) for a, names in searches.items() for s in names for c in classes for k in (0, 1)}
     for row in rows:
@@ -166,7 +166,7 @@ def test_two_workers_attack_a_kept_model_as_one_does(
     done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path
 ) -> None:
     capture = done[0] / "captures"
-    few = replace(config, attacks={name: config.attacks[name] for name in ("public_pseudo_labelled", "public_random")})
+    few = replace(config, attacks={name: config.attacks[name] for name in ("public_pseudo_labeled", "public_random")})
     one = attack_captures(few, capture, tmp_path / "one", [], SILENT)
     two = attack_captures(replace(few, workers=2), capture, tmp_path / "two", [], SILENT)
     assert untimed(one["rows"]) == untimed(two["rows"])
@@ -251,7 +251,7 @@ def test_the_plan_says_what_would_be_done(config: ReleasedConfig, capsys: pytest
     assert [line[2] for line in lines if line[:1] == ["training"] and line[1].isdigit()] == list(ROLES)
     assert {line[0] for line in lines if line[2:3] == ["target"]} == {"training", *config.attacks}
     assert " of this run, without its start" in said
-    assert "3 private: d0, d1, d2" in said and "plgmi, public_pseudo_labelled, public_random" in said
+    assert "3 private: d0, d1, d2" in said and "plgmi, public_pseudo_labeled, public_random" in said
 
 
 def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], config: ReleasedConfig) -> None:
@@ -276,7 +276,7 @@ def test_what_is_damaged_is_made_again(done: tuple[Path, dict[str, Any]], config
     folder, results = done
     weights = folder / "models" / "target-s0" / "weights.safetensors"
     rows = folder / "reconstructions" / "public_random-random-s0-e00.csv"
-    scores = folder / "inversion" / "public_pseudo_labelled-random-s0-e00.json"
+    scores = folder / "inversion" / "public_pseudo_labeled-random-s0-e00.json"
     whole = {file: file.read_bytes() for file in (weights, rows, scores)}
     for file, content in whole.items():
         file.write_bytes(content[: len(content) // 2])
@@ -287,7 +287,7 @@ def test_what_is_damaged_is_made_again(done: tuple[Path, dict[str, Any]], config
     assert aside == {f"{file.name}.damaged-1" for file in whole} | {
         "model-target-s0.json.damaged-1",
         "public_random-random-s0-e00.json.damaged-1",
-        "public_pseudo_labelled-random-s0-e00.json.damaged-1",
+        "public_pseudo_labeled-random-s0-e00.json.damaged-1",
     }
 
 
@@ -365,7 +365,7 @@ def test_a_generator_that_never_learned_its_condition_is_recognised_without_priv
     folder, results = done
     rows = [row for row in results["rows"] if row["class"] == "all" and row["latent_search"] == "random"]
     learned = {row["label"]: row["condition_accuracy"] for row in rows}
-    assert learned["public_random"] < 0.6 < learned["public_pseudo_labelled"]
+    assert learned["public_random"] < 0.6 < learned["public_pseudo_labeled"]
     assert {row["public_condition_accuracy"] for row in rows} == {rows[0]["public_condition_accuracy"]}
     world = job.prepare_world(config, 0)
     reference = PublicReference.of(job.observe(config, world, 0, folder), PseudoLabelConfig(top_n=30))

@@ -59,7 +59,7 @@ def test_a_withdrawal_leaves_the_truth_and_moves_what_is_seen(finished):
 
 def test_attacks_that_watch_share_a_training(small):
     jobs = plan_jobs(small())
-    assert len(jobs) == 2 * 3  # two defences; one for watching, one for each adversary of ProVFL-M
+    assert len(jobs) == 2 * 3  # two defenses; one for watching, one for each adversary of ProVFL-M
     assert len(plan_jobs(small(attacks={"prior": {}, "provfl_b": {}}, seeds=[0, 1]))) == 2 * 2
 
 

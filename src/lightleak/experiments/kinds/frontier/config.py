@@ -1,10 +1,11 @@
-"""One audit of a defence frontier as typed data (``kind: defense-frontier``)."""
+"""One audit of a defense frontier as typed data (``kind: defense-frontier``)."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import note_once
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.config import (
     AuditConfig,
@@ -22,7 +23,6 @@ from lightleak.experiments.settings import (
     EngineName,
     RunConfig,
     at_least,
-    note_once,
     write_out_labels,
     write_out_numbers,
 )
@@ -47,7 +47,7 @@ USUAL_CURVES = (
 
 @dataclass(frozen=True)
 class AttackedConfig(Section):
-    """Fresh clients against the untrained network, the same under every defence.
+    """Fresh clients against the untrained network, the same under every defense.
 
     Attributes:
         batch_sizes: rows per client; one number.
@@ -72,14 +72,14 @@ class AttackedConfig(Section):
 
 @dataclass(frozen=True)
 class FrontierConfig(RunConfig):
-    """What every defence keeps from being read, and what it costs.
+    """What every defense keeps from being read, and what it costs.
 
     Attributes:
         data: the table.
         target: the network.
         protocol: what a client sends.
-        training: how the target is trained under each defence (FedSGD; FedAvg's is in ``protocol``).
-        defenses: the curves; no defence is always measured beside them.
+        training: how the target is trained under each defense (FedSGD; FedAvg's is in ``protocol``).
+        defenses: the curves; no defense is always measured beside them.
         attacks: attack names and the settings to change; ``random``, guessing, is always among them.
         initial: the clients that are attacked.
         labels: whether the attacks are given the labels or restore them.
@@ -111,7 +111,7 @@ class FrontierConfig(RunConfig):
     label_method: LabelMethod | None = None
     seeds: int = bounded(5, ge=1, le=MOST_SEEDS)
     kind: Literal["defense-frontier"] = "defense-frontier"
-    title: str = "What defences buy and what they cost"
+    title: str = "What defenses buy and what they cost"
     seed: int = 0
     device: str = "auto"
     workers: int = bounded(0, ge=0)
@@ -137,7 +137,7 @@ class FrontierConfig(RunConfig):
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """No defence, and every defence at every strength."""
+        """No defense, and every defense at every strength."""
         return (Point(), *(point for curve in self.defenses for point in curve.points()))
 
     def training_seed(self, training: int) -> int:
@@ -148,12 +148,12 @@ class FrontierConfig(RunConfig):
         """The audit of updates that measures one point.
 
         Args:
-            point: the defence and its strength.
+            point: the defense and its strength.
             training: number of the training; None for the attacks. Trainings of the same number share first weights
                 and order of rows; attacks share their clients.
 
         Raises:
-            UsageError: a defence that the protocol cannot have.
+            UsageError: a defense that the protocol cannot have.
         """
         return AuditConfig(
             data=self.data,

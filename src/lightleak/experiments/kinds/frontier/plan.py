@@ -47,9 +47,9 @@ def packs_of(
 
 
 def attack_units(config: FrontierConfig, point: Point, experiment: Experiment) -> list[Unit]:
-    """Every attack on every client under one defence; what reads no update runs without a defence alone.
+    """Every attack on every client under one defense; what reads no update runs without a defense alone.
 
-    Clients, the draws of their defence and the starts of the attack are the same at every point.
+    Clients, the draws of their defense and the starts of the attack are the same at every point.
     """
     units = plan_units(config.audit_at(point), experiment, Path(os.devnull))
     facts = common_facts(config, experiment) | point.facts()

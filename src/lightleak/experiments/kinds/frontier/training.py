@@ -1,4 +1,4 @@
-"""What a defence costs: the target trained under it, in every step of the training."""
+"""What a defense costs: the target trained under it, in every step of the training."""
 
 import json
 import time
@@ -27,11 +27,11 @@ COST_OF_A_STEP = 750.0
 
 @dataclass(frozen=True)
 class TrainingJob(Pack):
-    """One training under one defence: a pack of one unit.
+    """One training under one defense: a pack of one unit.
 
     Attributes:
         config: the audit.
-        point: the defence and its strength.
+        point: the defense and its strength.
         index: number of the training; those of the same number share first weights and order of rows.
         experiment: table, encoder and network.
     """

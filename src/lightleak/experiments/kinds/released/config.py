@@ -125,7 +125,7 @@ class ReleasedConfig(RunConfig):
     evaluation_model: TargetConfig = field(default_factory=lambda: USUAL["evaluation_model"])
     training: ReleasedTrainingConfig = field(default_factory=ReleasedTrainingConfig)
     attacks: dict[str, dict[str, Any]] = bounded(
-        some=True, default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labelled": {}}
+        some=True, default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labeled": {}}
     )
     samples: SamplesConfig = field(default_factory=SamplesConfig)
     setting: str = "custom"

@@ -22,7 +22,7 @@ def load_capture(folder: Path) -> Observed:
 
     Raises:
         ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
-            against a truth that is not the update's, no score means anything. Only what a defence has changed cannot
+            against a truth that is not the update's, no score means anything. Only what a defense has changed cannot
             be reproduced; it passes. Or a row lies beyond the bounds that the update states.
     """
     if not (folder / "truth").is_dir():

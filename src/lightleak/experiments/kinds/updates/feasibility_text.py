@@ -53,7 +53,7 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         found = expect(size)
         lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
     if defense_of(config.defense) is not None:
-        lines.append("all of this without the defence, which may take it away")
+        lines.append("all of this without the defense, which may take it away")
     return lines
 
 

@@ -26,5 +26,5 @@ def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
 
 
 def defense_named(label: str, options: Mapping[str, Any]) -> VerticalDefense:
-    """The defence that a label of the config names, or that its setting ``defense`` names; errors likewise."""
+    """The defense that a label of the config names, or that its setting ``defense`` names; errors likewise."""
     return placed(f"defenses.{label}", lambda: make_defense(label, options))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import ADVERSARIES, Adversary
+from lightleak.core.parties import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
 from lightleak.experiments.redaction import Redact

@@ -16,7 +16,8 @@ from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
 from lightleak.core.ground_truth import PropertyTruth
-from lightleak.core.intermediate_results import Adversary, AuxiliaryData, IntermediateResults, Kind, VerticalFacts
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
+from lightleak.core.parties import Adversary, Kind
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
@@ -42,7 +43,7 @@ class Job(Pack):
         config: the audit.
         seed: root seed.
         wanted: the property.
-        defense: label of the defence in the config.
+        defense: label of the defense in the config.
         attacks: (label in the config, adversary) of every attack on this training. Attacks that only watch share one;
             one that takes part in the training has it alone.
         world: made already, for a machine without the table.
@@ -127,7 +128,7 @@ class Job(Pack):
         module, captures = self._fit(world, auxiliary, augmentation, defense, device, report, spill)
         seconds = time.perf_counter() - began
         has_property = world.has_property[world.train.ids.argsort()]
-        # Of the rows before a defence: one that withdraws some hides what was there.
+        # Of the rows before a defense: one that withdraws some hides what was there.
         truth = PropertyTruth(str(self.wanted), float(before.has_property.float().mean()), has_property)
         observations = tuple(self._observations(world, auxiliary, captures))
         return Trained(world, module, augmentation, observations, truth, seconds)
@@ -252,7 +253,7 @@ def plan_jobs(config: VerticalConfig) -> list[Job]:
     """Every training of the audit, in a fixed order.
 
     Raises:
-        UsageError: an attack or a defence that cannot be made.
+        UsageError: an attack or a defense that cannot be made.
     """
     makes = {label: attack_named(label, options) for label, options in config.attacks.items()}
     for label, options in config.defenses.items():

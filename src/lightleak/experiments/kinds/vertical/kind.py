@@ -13,7 +13,8 @@ from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData
+from lightleak.core.intermediate_results import AuxiliaryData
+from lightleak.core.parties import VISIBLE, Adversary
 from lightleak.data.property import Property
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
@@ -78,7 +79,7 @@ class VerticalKind(Kind[VerticalConfig, None]):
 
 
 def check_vertical(config: VerticalConfig) -> None:
-    """Try what could fail in the middle of a run: attacks, defences, parties, auxiliary rows, the Trainer.
+    """Try what could fail in the middle of a run: attacks, defenses, parties, auxiliary rows, the Trainer.
 
     Raises:
         UsageError: what cannot be served, and why.
