@@ -27,14 +27,13 @@ from lightleak.data.own_table import hand_over_table
 from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
 from lightleak.data.user_table import load_table
-from lightleak.experiments.captures import find_captures
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
 from lightleak.experiments.leakage_callback import LeakageCallback
-from lightleak.experiments.load import kind_of
+from lightleak.experiments.load import KINDS, kind_of
 from lightleak.experiments.load import load_config as load_audit
+from lightleak.experiments.observed import find_captures
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.registry import KINDS
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.terminal import print_results

@@ -21,12 +21,12 @@ from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.results import UpdateRow, read_row
 from lightleak.experiments.attack_settings import label_setting, label_sharing, with_label_setting
+from lightleak.experiments.campaign import plan_packs
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
 from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.kinds.updates.run_plan import feasibility_lines
 from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import candidates, largest

@@ -9,8 +9,8 @@ import torch
 
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
-from lightleak.experiments.captures import find_captures
 from lightleak.experiments.load import parse_config
+from lightleak.experiments.observed import find_captures
 from lightleak.experiments.offline import attack_captures
 from lightleak.integrations.private_rows import PrivateRows, ground_truth
 from lightleak.integrations.round_recorder import RoundRecorder

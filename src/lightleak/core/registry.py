@@ -1,10 +1,9 @@
 """A name-to-object table, so that a new attack, dataset or network is one file and nothing else changes."""
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.core.facts import Facts
 from lightleak.core.former_names import REGISTERED, current_name
 from lightleak.core.plugins import PLUGINS
@@ -51,9 +50,8 @@ class Registry(Generic[T]):
         """
         if name in self:
             return self._entries[current_name(name)]
-        close = get_close_matches(name, self._entries, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        own = "" if close else f". A file that registers one of your own is loaded where {PLUGINS} names it"
+        hint = close_match(name, self._entries)
+        own = "" if hint else f". A file that registers one of your own is loaded where {PLUGINS} names it"
         raise UsageError(f"unknown {self.kind} {name!r}{hint}; known: {', '.join(self.names())}{own}")
 
     def facts(self, name: str) -> Facts:

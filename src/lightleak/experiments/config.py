@@ -6,7 +6,7 @@ of the wrong type are refused with their place.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
@@ -20,8 +20,7 @@ from lightleak.experiments.federation_config import (
     ProtocolConfig,
     defense_of,
 )
-from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import EngineName, RunConfig, write_out_labels, write_out_numbers
+from lightleak.experiments.settings import RunConfig, write_out_labels, write_out_numbers
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
@@ -220,27 +219,9 @@ class AuditConfig(RunConfig):
         kind: what is audited.
         title: heading of the report.
         seed: root seed.
-        device: auto, cpu, cuda or cuda:N.
-        workers: attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A script that
-            calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
-            ``if __name__ == "__main__":``, because every process imports the script.
-        engine: where attacks run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
-        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
-        gpus_per_pack: GPUs that Ray reserves for a pack of attacks; below 1, packs share one.
-        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
-            checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
             for a formula gets an apostrophe in front.
     """
-
-    free: ClassVar[tuple[str, ...]] = (
-        "data.options",
-        "target.options",
-        "training.trainer",
-        "monitor.options",
-        "defense.options",
-        "attacks",
-    )
 
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
@@ -256,12 +237,6 @@ class AuditConfig(RunConfig):
     kind: Literal["updates"] = "updates"
     title: str = "Gradient leakage audit"
     seed: int = 0
-    device: str = "auto"
-    workers: int = bounded(0, ge=0)
-    engine: EngineName = "local"
-    ray_address: str | None = None
-    gpus_per_pack: float = bounded(1.0, ge=0)
-    redact: Redact = False
     raw_csv: bool = False
 
     def check(self) -> None:

@@ -1,11 +1,10 @@
 """What a client of federated learning sends, and what it does to that before it leaves, as typed data."""
 
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
 from lightleak.protocols.local_training import LocalTraining
 
@@ -160,9 +159,9 @@ def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
         return None
     if config.name not in UPDATE_DEFENSES and config.name not in TRAINING_DEFENSES:
         known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
-        close = get_close_matches(config.name, known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UsageError(f"defense.name: unknown defense {config.name!r}{hint}; known: {', '.join(known)}")
+        raise UsageError(
+            f"defense.name: unknown defense {config.name!r}{close_match(config.name, known)}; known: {', '.join(known)}"
+        )
     kind: Any = (TRAINING_DEFENSES if config.name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(config.name)
     settings = [f.name for f in fields(kind)]
     if unknown := sorted(set(config.options) - set(settings)):

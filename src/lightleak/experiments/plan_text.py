@@ -7,12 +7,11 @@ import torch
 from rich.console import Console
 
 from lightleak.core.devices import resolve_device
+from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.engine import worker_devices
 from lightleak.experiments.load import kind_of
-from lightleak.experiments.packing import packs_without_a_run
-from lightleak.experiments.probe import PROBE_SECONDS, Estimate, Probed, estimate, makespan
+from lightleak.experiments.probe import PROBE_SECONDS, Estimate, Probed, bytes_words, estimate, makespan, seconds_words
 from lightleak.experiments.unit import Kept, Unit
-from lightleak.experiments.words import bytes_words, seconds_words
 
 DEVICES = (1, 2, 4, 8)
 """Numbers of devices of this kind for which the time is estimated."""

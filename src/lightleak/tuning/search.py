@@ -1,12 +1,11 @@
 """Reading a search from YAML, ``{search: float, low: .., high: .., default: ..}``, as a checked `Parameter`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from difflib import get_close_matches
 from typing import Any, cast, get_args
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.data.cells import LARGEST_INTEGER
 from lightleak.experiments.settings import at_most
 from lightleak.tuning.parameter import Condition, Kind, Parameter, canonical, is_number, words
@@ -149,9 +148,3 @@ def _conditions(key: str, when: Any) -> tuple[Condition, ...]:
 def _of_yaml(value: Any) -> str:
     """Return a value for an error message, with YAML's word for None."""
     return "null" if value is None else repr(value)
-
-
-def close_match(word: Any, known: Sequence[str]) -> str:
-    """Return a hint at the known word nearest to ``word``, empty if none is near."""
-    close = get_close_matches(str(word), known, n=1)
-    return f" (did you mean {close[0]!r}?)" if close else ""

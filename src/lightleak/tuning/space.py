@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.experiments.settings import plain
 from lightleak.tuning.parameter import MISSING, Condition, Parameter, words
-from lightleak.tuning.search import close_match, is_search, read_search
+from lightleak.tuning.search import is_search, read_search
 
 _LEFT_OUT = object()
 

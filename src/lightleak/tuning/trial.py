@@ -17,8 +17,7 @@ from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.check import check_served
-from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.kinds.updates.plan import check_served, plan_units
 from lightleak.experiments.load import kind_of, parse_config
 from lightleak.experiments.run import PLACE, open_run_folder, run_audit
 from lightleak.experiments.settings import named_settings, plain

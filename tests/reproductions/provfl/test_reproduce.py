@@ -8,8 +8,7 @@ import torch
 
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.errors import LightLeakError, UsageError
-from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
-from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.kinds.vertical.job import attack_named, defense_named, plan_jobs
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table, paper_tables
 from lightleak.reproductions.provfl import grid, settings, worlds
 from lightleak.reproductions.provfl.grid import SplitTrainings, resolved

@@ -16,7 +16,7 @@ from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed, generator
-from lightleak.experiments.packing import ROWS_PER_PACK
+from lightleak.experiments.campaign import ROWS_PER_PACK
 from lightleak.metrics.images import ImagePSNR, ReconstructedShare
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.federation import observe_round

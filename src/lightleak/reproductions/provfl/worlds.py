@@ -13,9 +13,8 @@ from lightleak.attacks.property_inference.shadow_models import ShadowConfig, Sha
 from lightleak.attacks.property_inference.two_worlds import nearest_world, two_world_accuracy
 from lightleak.core.seeds import derive_seed
 from lightleak.core.summary import Summary, summarize
-from lightleak.experiments.kinds.vertical.choices import attack_named
 from lightleak.experiments.kinds.vertical.config import AuxiliaryConfig
-from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.kinds.vertical.job import attack_named, plan_jobs
 from lightleak.experiments.unit import file_name, write_whole
 from lightleak.report.intervals import Estimate
 from lightleak.report.sections.bound import bound_page

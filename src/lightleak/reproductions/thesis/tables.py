@@ -11,8 +11,8 @@ from lightleak.core.summary import Summary, summarize, summarize_by
 from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
+from lightleak.experiments.kinds.released.models import prepare_world
 from lightleak.experiments.kinds.released.rows import ALL
-from lightleak.experiments.kinds.released.world import prepare_world
 from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of, scale

@@ -21,8 +21,7 @@ from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import LightLeakError, ObservationError, UnsupportedError
 from lightleak.core.seeds import derive_seed
 from lightleak.core.summary import summarize
-from lightleak.experiments.kinds.released import job
-from lightleak.experiments.kinds.released import world as worlds
+from lightleak.experiments.kinds.released import job, models
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
 from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, training_rows
@@ -267,7 +266,7 @@ def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], confi
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(30)
         samples = fitted.generate(labels, derive_seed(0, "evaluation", 0), "random")
     finally:
-        worlds._world.cache_clear()
+        models._world.cache_clear()
     told = next(row for row in results["rows"] if row["label"] == "plgmi" and row["class"] == "all")
     assert float(samples.loss.double().mean()) == pytest.approx(told["inversion_loss"], rel=1e-12)
 

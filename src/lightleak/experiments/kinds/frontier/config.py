@@ -1,7 +1,7 @@
 """One audit of a defense frontier as typed data (``kind: defense-frontier``)."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
@@ -17,10 +17,8 @@ from lightleak.experiments.config import (
 )
 from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
-from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
     MOST_SEEDS,
-    EngineName,
     RunConfig,
     at_least,
     write_out_labels,
@@ -88,17 +86,8 @@ class FrontierConfig(RunConfig):
         kind: what is audited.
         title: heading of the report.
         seed: root seed.
-        device: auto, cpu, cuda or cuda:N.
-        workers: trainings and attacks at once on a CPU; 0 takes one per core.
-        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
-        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
-        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
-        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
-            checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
-
-    free: ClassVar[tuple[str, ...]] = ("data.options", "target.options", "training.trainer", "attacks")
 
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
@@ -113,12 +102,6 @@ class FrontierConfig(RunConfig):
     kind: Literal["defense-frontier"] = "defense-frontier"
     title: str = "What defenses buy and what they cost"
     seed: int = 0
-    device: str = "auto"
-    workers: int = bounded(0, ge=0)
-    engine: EngineName = "local"
-    ray_address: str | None = None
-    gpus_per_pack: float = bounded(1.0, ge=0)
-    redact: Redact = False
     raw_csv: bool = False
 
     def check(self) -> None:

@@ -10,26 +10,25 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
+from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
-from lightleak.experiments.kinds.frontier.frontier_file import write_frontier
 from lightleak.experiments.kinds.frontier.plan import (
+    TrainingJob,
     attack_units,
     frontier_packs,
     packs_of,
     prepare_frontier,
+    training_words,
 )
 from lightleak.experiments.kinds.frontier.points import Point
-from lightleak.experiments.kinds.frontier.summary import frontier_tables
-from lightleak.experiments.kinds.frontier.training import TrainingJob, training_words
-from lightleak.experiments.kinds.updates.check import check_served
+from lightleak.experiments.kinds.frontier.summary import frontier_tables, write_frontier
+from lightleak.experiments.kinds.updates.plan import check_served
 from lightleak.experiments.launch import check_one_device
-from lightleak.experiments.packing import packs_without_a_run
-from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate
+from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate, probe_training
 from lightleak.experiments.terminal import Lines
-from lightleak.experiments.training_probe import probe_training
 from lightleak.experiments.unit import kept_cells
 from lightleak.targets.trainer import quiet_lightning
 

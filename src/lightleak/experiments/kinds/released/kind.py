@@ -17,12 +17,17 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
-from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
-from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
-from lightleak.experiments.kinds.released.models import ROLES, load_judge
+from lightleak.experiments.kinds.released.job import (
+    AttackPack,
+    attack_named,
+    capture_packs,
+    observe,
+    plan_attacks,
+    plan_models,
+)
+from lightleak.experiments.kinds.released.models import ROLES, load_judge, prepare_world
 from lightleak.experiments.kinds.released.summary import released_tables
-from lightleak.experiments.kinds.released.world import prepare_world
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer

@@ -16,16 +16,20 @@ from lightleak.core.stored import set_aside
 from lightleak.data.image_scale import is_image_state
 from lightleak.experiments.attack_settings import check_attacks, require_some
 from lightleak.experiments.campaign import update_packs
-from lightleak.experiments.captures import named_captures
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Captured, Checked, Kind, Stage
-from lightleak.experiments.kinds.updates.captures import load_capture, recall_update
-from lightleak.experiments.kinds.updates.check import check_served
-from lightleak.experiments.kinds.updates.plan import plan_units, units_on_captures
+from lightleak.experiments.kinds.updates.plan import (
+    check_served,
+    load_capture,
+    plan_units,
+    recall_update,
+    units_on_captures,
+)
 from lightleak.experiments.kinds.updates.run_plan import plan_updates
 from lightleak.experiments.kinds.updates.summary import update_tables
+from lightleak.experiments.observed import named_captures
 from lightleak.experiments.probe import RunPlan
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together

@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lightleak.attacks.property_inference import PROPERTY_ATTACKS, PropertyAttack
 from lightleak.attacks.property_inference.attack import TrainingPart
+from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
+from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 from lightleak.core.parties import Adversary, Kind
@@ -22,8 +25,8 @@ from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
-from lightleak.defenses.vertical import VerticalDefense
-from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
+from lightleak.defenses.vertical import VerticalDefense, make_defense
+from lightleak.experiments.attack_settings import name_and_settings, placed
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
@@ -303,3 +306,23 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
 def _variant(label: str, attack: str, augmentation: TrainingPart) -> str:
     """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
     return augmentation.describe() if label == attack else label
+
+
+def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
+    """The attack that a label of the config names, or that its setting ``attack`` names.
+
+    Raises:
+        UsageError: an unknown attack or setting, or a value of the wrong type or range.
+    """
+    name, settings = name_and_settings(label, options)
+    if name == ShadowModels.name:
+        raise UsageError(
+            f"attacks.{label}: sm_pia names one of two fractions and estimates none; the command that plays "
+            "its game is lightleak reproduce provfl-table7"
+        )
+    return placed(f"attacks.{label}", lambda: PROPERTY_ATTACKS.get(name)(**settings))
+
+
+def defense_named(label: str, options: Mapping[str, Any]) -> VerticalDefense:
+    """The defense that a label of the config names, or that its setting ``defense`` names; errors likewise."""
+    return placed(f"defenses.{label}", lambda: make_defense(label, options))

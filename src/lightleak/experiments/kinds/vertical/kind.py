@@ -1,8 +1,8 @@
 """``kind: vertical``: vertical federated learning is trained, and its parties infer properties."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,23 +12,26 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
-from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import AuxiliaryData
+from lightleak.callbacks.intermediate_store import load_observation, load_truth
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
 from lightleak.core.parties import VISIBLE, Adversary
+from lightleak.core.seeds import derive_seed
 from lightleak.data.property import Property
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
-from lightleak.experiments.kinds.vertical.captures import capture_packs
-from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
-from lightleak.experiments.kinds.vertical.config import VerticalConfig
-from lightleak.experiments.kinds.vertical.job import Job, observation_of, plan_jobs
-from lightleak.experiments.kinds.vertical.rows import beside_own_columns
+from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
+from lightleak.experiments.kinds.vertical.job import Job, attack_named, defense_named, observation_of, plan_jobs
+from lightleak.experiments.kinds.vertical.rows import beside_own_columns, estimate_row
 from lightleak.experiments.kinds.vertical.summary import vertical_tables
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.observed import named_captures
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
-from lightleak.experiments.unit import write_whole
+from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -153,3 +156,82 @@ def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, se
         source = f"{len(attacks) * attacked} of {adversaries}"
         found.append(Estimate(f"training, {name}", config.training.batch_size, source, (1,) * len(members), cost))
     return Probed([found])
+
+
+@dataclass(frozen=True)
+class CapturePack(Pack):
+    """One attack on one capture.
+
+    Attributes:
+        config: the attacks.
+        label: the attack's label in the config.
+        name: of the capture, unique among those that are attacked.
+        path: its folder.
+    """
+
+    config: VerticalConfig
+    label: str
+    name: str
+    path: Path
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its one unit."""
+        return [file_name(f"{self.label}-{self.name}")]
+
+    @property
+    def cost(self) -> float:
+        """Counts as one."""
+        return 1.0
+
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """See `Pack.inputs`."""
+        return {"capture": self.path}
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
+        """Attack, and keep the row."""
+        seen, truth = load_capture(folder / "capture")
+        attack, root = attack_named(self.label, self.config.attacks[self.label]), self.config.seeds[0]
+        seed = derive_seed(root, self.label, seen.auxiliary.property_name, seen.adversary)
+        row = estimate_row(self.ids[0], attack, attack.run(seen, seed, device), seen, truth)
+        facts = {"label": self.label, "variant": self.label, "defense": None, "seed": root}
+        facts |= {"dataset": self.config.data.title, "capture": self.name}
+        write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | facts)))
+        report(self.cost)
+
+
+def capture_packs(config: VerticalConfig, root: Path) -> list[CapturePack]:
+    """Every attack on every capture below ``root``, checked.
+
+    Raises:
+        UsageError: no capture, an unknown attack, a truth that is not the observation's, or an observation an attack
+            cannot serve.
+    """
+    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    packs = []
+    for name, path in named_captures(root).items():
+        seen, _ = load_capture(path)
+        for label, attack in attacks.items():
+            if label == OWN_COLUMNS and seen.features is None:  # the null needs the adversary's own columns
+                continue
+            attack.check(seen)
+            packs.append(CapturePack(config, label, name, path))
+    return packs
+
+
+def load_capture(folder: Path) -> tuple[IntermediateResults, PropertyTruth | None]:
+    """Return the observation of one capture, and its truth where that is stored with it.
+
+    Raises:
+        ObservationError: a file is missing or damaged, or the truth belongs to another observation.
+    """
+    seen = load_observation(folder / "observation")
+    if not (folder / "truth").is_dir():
+        return seen, None
+    truth = load_truth(folder / "truth")
+    if truth.property_name != seen.auxiliary.property_name or len(truth.has_property) != len(seen.ids):
+        raise ObservationError(
+            f"{folder}/truth is about {truth.property_name} of {len(truth.has_property)} records, the observation "
+            f"about {seen.auxiliary.property_name} of {len(seen.ids)}"
+        )
+    return seen, truth
