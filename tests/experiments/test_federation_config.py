@@ -10,7 +10,7 @@ from lightleak.experiments.attack_settings import label_sharing, with_label_sett
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
 from lightleak.experiments.load import parse_config
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 
 FEDAVG: dict[str, Any] = {"data": {"name": "fair"}, "protocol": {"name": "fedavg"}, "attacks": ["tableak_fedavg"]}
 FEDSGD: dict[str, Any] = {"data": {"name": "fair"}}

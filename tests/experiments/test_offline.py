@@ -25,7 +25,7 @@ from lightleak.experiments.kinds.updates.kind import stored_units
 from lightleak.experiments.observed import find_captures
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.run import resume_audit, run_audit
-from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.protocols.records import RecordedBatch
 
 Save = Callable[..., list[Path]]
 

@@ -20,6 +20,7 @@ from lightleak.core.plugins import load_plugins
 from lightleak.experiments.campaign import PackError, run_packs
 from lightleak.experiments.engine import open_engine
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.settings import RunConfig
 
 TOYS = Path(__file__).with_name("toy_packs.py")
 

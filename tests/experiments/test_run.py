@@ -24,7 +24,7 @@ from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
-from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.protocols.records import RecordedBatch
 from lightleak.report.read import load_cells, load_run
 
 # The words: scripts outside the project read these names.

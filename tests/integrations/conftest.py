@@ -19,8 +19,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.integrations.private_rows import PrivateRows
 from lightleak.integrations.server_view import ServerView
 from lightleak.protocols import fedavg, fedsgd
-from lightleak.protocols.client_training import row_order
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining, row_order
 from lightleak.targets import NetworkSpec, build_network
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}

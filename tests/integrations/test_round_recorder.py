@@ -15,8 +15,8 @@ from lightleak.experiments.offline import attack_captures
 from lightleak.integrations.private_rows import PrivateRows, ground_truth
 from lightleak.integrations.round_recorder import RoundRecorder
 from lightleak.integrations.state_dicts import client_update
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.protocols.client_training import LocalTraining
+from lightleak.protocols.records import RecordedClient
 
 
 def received(recorder: RoundRecorder, made: Any, round_number: int = 0, clients: Any = (0, 1, 2)) -> None:

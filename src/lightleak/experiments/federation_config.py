@@ -6,7 +6,7 @@ from typing import Any, Literal
 from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError, close_match
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 
 LabelMethod = Literal["geng", "bias", "interpolated", "geng_server", "geng_client"]
 LABEL_METHODS: dict[str, tuple[LabelMethod, ...]] = {

@@ -9,10 +9,9 @@ from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recomputed_gradient import check_rows, network_of
-from lightleak.protocols.recorded_client import RecordedClient
-from lightleak.protocols.replay import require_replay
+from lightleak.protocols.client_training import LocalTraining
+from lightleak.protocols.records import RecordedClient
+from lightleak.protocols.replay import check_rows, network_of, require_replay
 from lightleak.targets.functional import drops_units
 
 

@@ -18,13 +18,13 @@ from lightleak.protocols.client_training import (
     LOSS,
     ClientRun,
     Defend,
+    LocalTraining,
     acting_defense,
     check_smallest_batch,
     run_client,
 )
 from lightleak.protocols.local_pass import check_batch
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.protocols.records import RecordedClient
 from lightleak.protocols.replay import replay, require_replay
 from lightleak.targets.spec import NetworkSpec
 

@@ -9,8 +9,7 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.data.image_scale import ImageScale
 from lightleak.protocols import fedavg
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
-from lightleak.reproductions.fedavg.setting import ClientSetting
+from lightleak.reproductions.fedavg.setting import PRESETS, ClientSetting, FedAvgPreset
 
 
 def test_no_two_clients_share_an_image() -> None:

@@ -10,8 +10,14 @@ from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.defenses.horizontal.sparsification import RandomPruning
-from lightleak.reproductions.fedavg.preset import PRESETS
-from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, EachImage, clients_of, setting_of
+from lightleak.reproductions.fedavg.setting import (
+    PRESETS,
+    AttackSetting,
+    ClientSetting,
+    EachImage,
+    clients_of,
+    setting_of,
+)
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
 
 

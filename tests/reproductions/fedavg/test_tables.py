@@ -14,8 +14,7 @@ from rich.console import Console
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import DataError, UsageError
 from lightleak.reproductions.fedavg import federation, tables
-from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
-from lightleak.reproductions.fedavg.setting import EachImage
+from lightleak.reproductions.fedavg.setting import PRESETS, EachImage, FedAvgPreset
 from lightleak.reproductions.fedavg.tables import DefendedImages, ImageTable
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import reproduce, reproduction_of, reproductions

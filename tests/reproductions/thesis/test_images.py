@@ -25,8 +25,7 @@ from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.thesis import image_models, images
 from lightleak.reproductions.thesis.image_job import ATTACKS, ImageJudge, public_samples
-from lightleak.reproductions.thesis.image_models import load_image_model
-from lightleak.reproductions.thesis.image_study import STUDIES, ImageStudy, image_study
+from lightleak.reproductions.thesis.image_models import STUDIES, ImageStudy, image_study, load_image_model
 from lightleak.reproductions.thesis.images import METRICS
 from lightleak.targets.image_resnet import build_resnet
 

@@ -15,8 +15,7 @@ from lightleak.data.image_datasets import ImageDataset, client_positions, load_i
 from lightleak.data.sources import dataset_folder
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import client_update
-from lightleak.reproductions.fedavg.preset import FedAvgPreset, StudyDataset
-from lightleak.reproductions.fedavg.setting import ClientSetting
+from lightleak.reproductions.fedavg.setting import ClientSetting, FedAvgPreset, StudyDataset
 from lightleak.targets.spec import build_network
 
 FEMNIST_WRITERS = 400

@@ -20,8 +20,7 @@ from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.setting import ClientSetting
-from lightleak.reproductions.reproduction import Place, Row, Work
-from lightleak.reproductions.training import fit
+from lightleak.reproductions.reproduction import Place, Row, Work, fit
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.spec import build_network
 

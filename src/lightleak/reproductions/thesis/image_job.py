@@ -34,8 +34,7 @@ from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, clas
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
 from lightleak.report.sections.pictures import picture_row
 from lightleak.reproductions.reproduction import Place, Work
-from lightleak.reproductions.thesis.image_models import image_model_scores, load_image_model
-from lightleak.reproductions.thesis.image_study import ImageStudy
+from lightleak.reproductions.thesis.image_models import ImageStudy, image_model_scores, load_image_model
 from lightleak.targets.image_resnet import ImageResNet
 
 ATTACKS = {"plgmi": ("random", "gradient"), "gan_without_target": ("random",), "public_pseudo_labeled": ("random",)}

@@ -18,8 +18,13 @@ from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
 from lightleak.reproductions.thesis.image_job import ATTACKS, ImageAttack, ImageJudge
-from lightleak.reproductions.thesis.image_models import keep_untrained, load_image_model, model_work
-from lightleak.reproductions.thesis.image_study import ImageStudy, image_study
+from lightleak.reproductions.thesis.image_models import (
+    ImageStudy,
+    image_study,
+    keep_untrained,
+    load_image_model,
+    model_work,
+)
 
 SEARCHED = {
     ("plgmi", None): "gradient",

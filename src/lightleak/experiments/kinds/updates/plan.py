@@ -33,7 +33,7 @@ from lightleak.experiments.training import (
     rows_of_clients,
 )
 from lightleak.experiments.unit import StoredUpdate, Unit
-from lightleak.protocols.recorded_aggregate import load_truth
+from lightleak.protocols.records import load_truth
 from lightleak.protocols.replay import require_replay
 from lightleak.targets.own import MEMORY
 from lightleak.targets.spec import NetworkSpec
