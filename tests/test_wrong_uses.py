@@ -195,7 +195,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{MINE} --data.table labelgaps.csv", "'ill' has 3 missing values", "leave out the rows without a label"),
     (f"{MINE} --data.table labelfloat.csv", "60 distinct values in 60 rows", "cut its numbers into ranges"),
     (f"{MINE} --data.drop [weight]", "['weight']", "columns: ['age', 'sex', 'ill']"),
-    (f"{MINE} --data.drop age", "got age", "data.drop must be a list, such as [a, b]"),
+    (f"{MINE} --data.drop 3", "got 3", "data.drop must be a list, such as [a, b]"),
     (f"{MINE} --data.drop [ill]", "'ill'", "must leave the label"),
     (f"{MINE} --data.missing ignore", "got ignore", "data.missing must be one of refuse, category, impute"),
     (f"{MINE} --data.schema missing.yaml", "missing.yaml", "does not exist"),

@@ -20,8 +20,7 @@ from lightleak.core.errors import UsageError
 from lightleak.experiments.load import load_config
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.run import opened_study, run_tune
-from lightleak.tuning.storage import JOURNAL, open_storage
-from lightleak.tuning.study import STUDY_NAME, WORKER
+from lightleak.tuning.study import JOURNAL, STUDY_NAME, WORKER, open_storage
 
 
 @pytest.fixture

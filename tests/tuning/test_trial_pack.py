@@ -12,8 +12,7 @@ from lightleak.core.errors import UsageError
 from lightleak.experiments.engine import Engine, LocalEngine, Watch
 from lightleak.experiments.pack import Finished, Pack, contents, run_in
 from lightleak.tuning import run, trial_pack
-from lightleak.tuning.storage import served
-from lightleak.tuning.study import Study
+from lightleak.tuning.study import Study, served
 from lightleak.tuning.trial import trial_tree
 from lightleak.tuning.trial_pack import TableFiles, TrialPack
 

@@ -20,7 +20,7 @@ from lightleak.experiments.federation_config import (
     ProtocolConfig,
     defense_of,
 )
-from lightleak.experiments.settings import RunConfig, write_out_labels, write_out_numbers
+from lightleak.experiments.settings import RunConfig, write_out_labels
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
@@ -327,8 +327,6 @@ class AuditConfig(RunConfig):
         if isinstance(tree.get("defense"), str):
             tree["defense"] = {"name": tree["defense"]}
         super().write_out(tree)
-        if isinstance(tree.get("initial"), dict):
-            write_out_numbers(tree["initial"], "batch_sizes")
         monitor = tree.get("monitor")
         of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
         write_out_labels(tree, of_monitor, *tree.get("attacks", {}).values())

@@ -134,6 +134,7 @@ def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: 
             values[name] = _built(hints[name], known_values, section, f"{place}.", source)
         elif default is MISSING:
             raise UsageError(f"{source}: {place} is required")
+    _require_ranges({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
     return kind(**values) if usual is None else replace(usual, **values)
 
 
@@ -142,7 +143,11 @@ def _default_of(declared: "Field[Any]") -> Any:
 
 
 def _typed(value: Any, hint: Any, place: str, source: str) -> Any:
-    """``value`` as its annotation says; text is read as YAML where a number or a boolean is expected."""
+    """``value`` as its annotation says.
+
+    Text is read as YAML where a number or a boolean is expected. A list of scalars may be text separated by commas
+    (``--adversaries C1,C2``), one of whole numbers a single number.
+    """
     origin, parts = get_origin(hint), get_args(hint)
     if hint is Any or (origin is Literal and value in parts) or (hint is NoneType and value is None):
         return value
@@ -150,6 +155,10 @@ def _typed(value: Any, hint: Any, place: str, source: str) -> Any:
         for part in parts:
             with suppress(UsageError):
                 return _typed(value, part, place, source)
+    if origin is tuple and isinstance(value, str) and parts[0] in _SCALARS:
+        value = [part.strip() for part in value.split(",")]
+    elif origin is tuple and isinstance(value, int | float) and int in parts:
+        value = [value]
     if origin is tuple and isinstance(value, list | tuple):
         inner = parts[:1] * len(value) if parts[1:] == (...,) else parts
         if len(inner) == len(value):
@@ -289,12 +298,6 @@ def write_out_labels(*holders: Any) -> None:
             holder["labels"] = "true"
 
 
-def write_out_names(tree: dict[str, Any], name: str) -> None:
-    """Write names separated by commas (``--adversaries C1,C2``) as a list."""
-    if isinstance(tree.get(name), str):
-        tree[name] = [part.strip() for part in tree[name].split(",")]
-
-
 def write_out_seeds(tree: dict[str, Any]) -> None:
     """``seeds: 5`` is short for five seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``."""
     number = tree.get("seeds")
@@ -304,7 +307,6 @@ def write_out_seeds(tree: dict[str, Any]) -> None:
         tree["seeds"] = [first + i if isinstance(first, int) else first for i in range(number)]
     elif "seed" in tree:
         tree["seeds"] = [tree.pop("seed")]
-    write_out_numbers(tree, "seeds")
 
 
 def labeled_settings(section: str, value: Any, key: str) -> Any:
@@ -337,14 +339,6 @@ def _flat_entry(label: str, entry: Any, key: str) -> Any:
     settings = {name: value for name, value in entry.items() if name not in ("name", "label", "options")}
     named = {} if entry["name"] == label and not (settings or entry.get("options")) else {key: entry["name"]}
     return named | settings | (entry.get("options") or {})
-
-
-def write_out_numbers(tree: dict[str, Any], name: str) -> None:
-    """One number, or numbers separated by commas (``--seeds 0,1``), as a list."""
-    if isinstance(tree.get(name), int):
-        tree[name] = [tree[name]]
-    elif isinstance(tree.get(name), str):
-        tree[name] = [read_yaml(part) for part in tree[name].split(",")]
 
 
 def plain(value: Any) -> Any:

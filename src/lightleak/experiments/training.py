@@ -40,7 +40,7 @@ from lightleak.experiments.launch import (
     see_each_others_files,
 )
 from lightleak.experiments.monitor import LeakageMonitor
-from lightleak.experiments.progress import progress_bar
+from lightleak.experiments.progress import progress_bar, silent
 from lightleak.experiments.unit import write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
 from lightleak.protocols.federated_data import FederatedData
@@ -133,7 +133,7 @@ def train(
 
 def _train_together(config: AuditConfig, experiment: Experiment, folder: Path, quiet: bool, *more: Any) -> None:
     """Train as one of several processes."""
-    console = Console(quiet=True, force_interactive=False) if quiet or not detect_ranks().leads else Console()
+    console = silent() if quiet or not detect_ranks().leads else Console()
     with joined():
         train_as_one_of(config, experiment, folder, console, *more)
         see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))

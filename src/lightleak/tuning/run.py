@@ -40,8 +40,7 @@ from lightleak.tuning.results import (
     write_study,
 )
 from lightleak.tuning.samplers import build_pruner, build_sampler
-from lightleak.tuning.storage import served
-from lightleak.tuning.study import DEFAULT, Study
+from lightleak.tuning.study import DEFAULT, Study, served
 from lightleak.tuning.trial import check_trial, trial_tree
 from lightleak.tuning.trial_pack import TableFiles, TrialPack
 

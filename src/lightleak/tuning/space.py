@@ -11,8 +11,7 @@ from typing import Any
 
 from lightleak.core.errors import UsageError, close_match
 from lightleak.experiments.settings import plain
-from lightleak.tuning.parameter import MISSING, Condition, Parameter, words
-from lightleak.tuning.search import is_search, read_search
+from lightleak.tuning.parameter import MISSING, Condition, Parameter, is_search, read_search, words
 
 _LEFT_OUT = object()
 

@@ -4,11 +4,12 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.devices import resolve_device
@@ -19,13 +20,13 @@ from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import check_served, plan_units
 from lightleak.experiments.load import kind_of, parse_config
+from lightleak.experiments.progress import silent
 from lightleak.experiments.run import PLACE, open_run_folder, run_audit
 from lightleak.experiments.settings import named_settings, plain
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, write_whole
 from lightleak.targets.trainer import quiet_lightning
-from lightleak.tuning.budget import steps_within, with_steps
-from lightleak.tuning.config import StudyConfig, TuneConfig
+from lightleak.tuning.config import BudgetConfig, StudyConfig, TuneConfig
 from lightleak.tuning.objective import BASELINE, LEAKAGE, ObjectiveConfig, of_training
 from lightleak.tuning.pruning import Reporting, TrialPruning
 
@@ -157,12 +158,8 @@ def run_trial(
             with open_run_folder(folder, config):
                 rows = _run_audit_of_updates(study, config, folder, trial)
         else:
-            rows = run_audit(config, folder, (), _silent())["rows"]
+            rows = run_audit(config, folder, (), silent())["rows"]
     return tuple(_value(objective, rows, folder) for objective in study.objectives)
-
-
-def _silent() -> Console:
-    return Console(quiet=True, force_interactive=False)
 
 
 def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
@@ -183,9 +180,9 @@ def _run_audit_of_updates(
     if config.rounds and not (folder / TRAINING_FILE).is_file():
         if judge is not None and first.is_of_training:
             pruning = TrialPruning(judge, first.metric)
-            train(config, experiment, folder, _silent(), (pruning,), pruning.raise_if_pruned)
+            train(config, experiment, folder, silent(), (pruning,), pruning.raise_if_pruned)
         else:
-            train(config, experiment, folder, _silent())
+            train(config, experiment, folder, silent())
     if all(objective.is_of_training for objective in study.objectives):
         return []
     units = judged_units(config, plan_units(config, experiment, folder))
@@ -223,3 +220,52 @@ def _stages(units: Sequence[Unit], clients: int) -> Iterator[list[Unit]]:
     for begin in range(0, len(order), clients):
         taken = set(order[begin : begin + clients])
         yield [unit for unit in units if _update(unit.facts) in taken]
+
+
+TIMED_STEPS = (10, 60)
+"""Steps of two short runs; their difference is the time of steps alone, without what comes before and after them."""
+
+REPETITIONS = 2
+
+
+def with_steps(tree: Mapping[str, Any], budget: BudgetConfig) -> dict[str, Any]:
+    """A config in which every attack that takes steps takes as many as ``restart_steps`` allows its restarts.
+
+    Raises:
+        UsageError: an attack or a setting that there is not, or more restarts than steps.
+
+    >>> tree = {"attacks": {"tableak": {"restarts": 10}, "random": {}}}
+    >>> with_steps(tree, BudgetConfig(restart_steps=5000))["attacks"]
+    {'tableak': {'restarts': 10, 'steps': 500}, 'random': {}}
+    """
+    filled: dict[str, Any] = plain(tree)
+    if budget.restart_steps is None:
+        return filled
+    filled["attacks"] = named_settings("attacks", filled.get("attacks", {}))
+    for name, options in filled["attacks"].items():
+        known = ATTACKS.get(name)(**options).options() if name in ATTACKS else {}
+        if {"steps", "restarts"} <= set(known):
+            if known["restarts"] > budget.restart_steps:
+                raise UsageError(
+                    f"study.budget.restart_steps must be at least the restarts of {name}, {known['restarts']}, "
+                    f"got {budget.restart_steps}"
+                )
+            options["steps"] = budget.restart_steps // known["restarts"]
+    return filled
+
+
+def steps_within(unit: Unit, seconds: float, device: torch.device) -> int:
+    """Steps of a unit's attack that fit into ``seconds`` on its update, at least 1; measured on ``device``."""
+    update, _ = unit.observe()
+
+    def timed(steps: int) -> float:
+        attack = ATTACKS.get(unit.attack)(**{**unit.options, "steps": steps})
+        began = time.perf_counter()
+        attack.run_many([update], [unit.seed], device)
+        return time.perf_counter() - began
+
+    few, many = TIMED_STEPS
+    timed(1)
+    best = {steps: min(timed(steps) for _ in range(REPETITIONS)) for steps in TIMED_STEPS}
+    of_step = max((best[many] - best[few]) / (many - few), 1e-9)
+    return max(1, int((seconds - max(0.0, best[few] - few * of_step)) / of_step))

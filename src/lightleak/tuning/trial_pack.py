@@ -18,8 +18,7 @@ from lightleak.experiments.unit import write_whole
 from lightleak.tuning.config import StudyConfig
 from lightleak.tuning.pruning import JudgedTrial
 from lightleak.tuning.samplers import build_pruner
-from lightleak.tuning.storage import open_storage
-from lightleak.tuning.study import DEFAULT, WORKER
+from lightleak.tuning.study import DEFAULT, WORKER, open_storage
 from lightleak.tuning.trial import TRIALS, run_trial, trial_folder
 
 
@@ -64,7 +63,7 @@ class TrialPack(Pack):
         trial_id: its id in the storage.
         study: how it is judged.
         study_name: name of the study in the storage.
-        storage: see `lightleak.tuning.storage.open_storage`.
+        storage: see `lightleak.tuning.study.open_storage`.
         tree: the audit.
         tables: the files of the audit's table, where workers do not share the driver's.
     """

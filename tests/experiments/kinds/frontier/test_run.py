@@ -11,7 +11,7 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
 from lightleak.experiments.kinds.frontier import plan as plan_module
-from lightleak.experiments.kinds.frontier.kind import check_frontier
+from lightleak.experiments.kinds.frontier.kind import FrontierKind
 from lightleak.experiments.kinds.frontier.plan import (
     TrainingJob,
     attack_units,
@@ -217,7 +217,7 @@ def test_a_plan_says_what_would_be_done(small) -> None:
 )  # fmt: skip
 def test_what_cannot_be_served_is_refused_before_any_work(small, silent, tmp_path, changed, error, message) -> None:
     with pytest.raises(error, match=message):
-        check_frontier(small(**changed))
+        FrontierKind().check(small(**changed))
     with pytest.raises(error):
         run_audit(small(**changed), tmp_path / "run", [], silent)
     assert not (tmp_path / "run").exists()

@@ -22,7 +22,6 @@ from lightleak.experiments.settings import (
     RunConfig,
     at_least,
     write_out_labels,
-    write_out_numbers,
 )
 
 BASELINE = "random"
@@ -167,11 +166,9 @@ class FrontierConfig(RunConfig):
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`; ``- sign`` is short for ``- {name: sign}``."""
         super().write_out(tree)
-        if isinstance(initial := tree.get("initial"), dict):
-            if "batch_size" in initial:
-                note_once("initial.batch_size", "initial.batch_sizes")
-                initial["batch_sizes"] = initial.pop("batch_size")
-            write_out_numbers(initial, "batch_sizes")
+        if isinstance(initial := tree.get("initial"), dict) and "batch_size" in initial:
+            note_once("initial.batch_size", "initial.batch_sizes")
+            initial["batch_sizes"] = initial.pop("batch_size")
         if isinstance(seeds := tree.get("seeds"), list):
             if seeds != list(range(len(seeds))):
                 raise UsageError(f"seeds of a frontier are a number of trainings, or all from 0 on; got {seeds}")

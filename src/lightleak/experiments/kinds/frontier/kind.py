@@ -42,7 +42,16 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
 
     def check(self, config: FrontierConfig, pass_over: bool = False) -> Checked[FrontierConfig, Experiment]:
         """See `Kind.check`; every attack of a config is needed."""
-        return Checked(config, check_frontier(config))
+        check_attacks(config.attacks)
+        check_one_device(config.training.trainer, config.device)
+        experiment = prepare_frontier(config)
+        with quiet_lightning():
+            for point in config.points:
+                try:
+                    check_served(config.audit_at(point), experiment)
+                except UsageError as error:
+                    raise type(error)(f"{point.words}: {error}") from error
+        return Checked(config, experiment)
 
     def stages(
         self, checked: Checked[FrontierConfig, Experiment], folder: Path, engine: Engine, console: Console
@@ -63,7 +72,21 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
 
     def plan(self, checked: Checked[FrontierConfig, Experiment], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
-        return plan_run(checked.config, checked.world, device)
+        config, experiment = checked.config, checked.world
+        packs = packs_of(config, experiment, device)
+        trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
+        attacks = sum(len(pack.ids) for pack in packs) - trainings
+        table = experiment.table
+        lines = {
+            "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
+            f"encoded width {experiment.encoder.width}",
+            "target": f"{target_name(experiment.spec)}, {training_words(config)}",
+            "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
+            "trainings": f"{trainings}, {config.seeds} at each point",
+            "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
+            f"{', '.join(config.attacks)}",
+        }
+        return RunPlan(list(lines.items()), partial(_probe, config, experiment, device))
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
         """See `Kind.tables`."""
@@ -72,42 +95,6 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
     def leave(self, folder: Path, rows: Rows) -> None:
         """See `write_frontier`."""
         write_frontier(folder, rows)
-
-
-def check_frontier(config: FrontierConfig) -> Experiment:
-    """Try everything that could fail in the middle of a run, at every point, and return what was made for it.
-
-    Raises:
-        UsageError: what cannot be served, and where.
-    """
-    check_attacks(config.attacks)
-    check_one_device(config.training.trainer, config.device)
-    experiment = prepare_frontier(config)
-    with quiet_lightning():
-        for point in config.points:
-            try:
-                check_served(config.audit_at(point), experiment)
-            except UsageError as error:
-                raise type(error)(f"{point.words}: {error}") from error
-    return experiment
-
-
-def plan_run(config: FrontierConfig, experiment: Experiment, device: torch.device) -> RunPlan:
-    """See `lightleak.experiments.kind.Kind.plan`."""
-    packs = packs_of(config, experiment, device)
-    trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
-    attacks = sum(len(pack.ids) for pack in packs) - trainings
-    table = experiment.table
-    lines = {
-        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
-        f"encoded width {experiment.encoder.width}",
-        "target": f"{target_name(experiment.spec)}, {training_words(config)}",
-        "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
-        "trainings": f"{trainings}, {config.seeds} at each point",
-        "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
-        f"{', '.join(config.attacks)}",
-    }
-    return RunPlan(list(lines.items()), partial(_probe, config, experiment, device))
 
 
 def _probe(config: FrontierConfig, experiment: Experiment, device: torch.device, seconds: float) -> Probed:

@@ -7,7 +7,7 @@ from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.data.encoder import Encoding
 from lightleak.data.task_config import TaskConfig
 from lightleak.experiments.config import TableSource, TargetConfig
-from lightleak.experiments.settings import RunConfig, write_out_names, write_out_seeds
+from lightleak.experiments.settings import RunConfig, write_out_seeds
 from lightleak.targets.optimizers import OptimizerConfig
 
 SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
@@ -130,5 +130,3 @@ class ReleasedConfig(RunConfig):
             chosen = tree.get(name)
             if isinstance(chosen, dict) and chosen.get("network") not in (None, usual.network):
                 chosen.setdefault("options", {})  # not those of the usual network
-        if isinstance(tree.get("samples"), dict):
-            write_out_names(tree["samples"], "searches")

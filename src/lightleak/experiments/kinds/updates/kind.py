@@ -31,6 +31,7 @@ from lightleak.experiments.kinds.updates.run_plan import plan_updates
 from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.probe import RunPlan
+from lightleak.experiments.progress import silent
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import StoredUpdate, Unit, finished_files, kept_cells, unit_file
@@ -87,7 +88,7 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         """See `Kind.take_part`."""
         config = checked.config
         if trains_together(config) and (not (folder / TRAINING_FILE).is_file() or _damaged_captures(folder)):
-            train(config, checked.world, folder, Console(quiet=True, force_interactive=False))
+            train(config, checked.world, folder, silent())
 
 
 def attack_stage(units: list[Unit], config: AuditConfig, folder: Path, device: torch.device) -> Stage:

@@ -11,8 +11,6 @@ from lightleak.experiments.config import TableSource
 from lightleak.experiments.settings import (
     RunConfig,
     labeled_settings,
-    write_out_names,
-    write_out_numbers,
     write_out_seeds,
 )
 from lightleak.targets.optimizers import OptimizerConfig
@@ -224,6 +222,3 @@ class VerticalConfig(RunConfig):
             tree["defenses"] = labeled_settings("defenses", tree["defenses"], "defense")
         super().write_out(tree)
         write_out_seeds(tree)
-        write_out_numbers(tree, "attack_epochs")
-        for name in ("properties", "adversaries"):
-            write_out_names(tree, name)

@@ -44,7 +44,18 @@ class VerticalKind(Kind[VerticalConfig, None]):
 
     def check(self, config: VerticalConfig, pass_over: bool = False) -> Checked[VerticalConfig, None]:
         """See `Kind.check`; every attack of a config is needed."""
-        check_vertical(config)
+        attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+        defenses = [defense_named(label, options) for label, options in config.defenses.items()]
+        plan_jobs(config)
+        check_trainer(config.training.trainer, config.device)
+        for text in config.properties:
+            wanted = Property.parse(text)
+            whole = prepare_world(config, wanted, config.seeds[0])
+            for defense in defenses:
+                world = whole.defended(defense, seed=0)
+                world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+                for adversary in config.chosen_adversaries:
+                    _check_attacks(config, attacks, world, auxiliary, adversary)
         return Checked(config, None)
 
     def stages(
@@ -63,7 +74,22 @@ class VerticalKind(Kind[VerticalConfig, None]):
 
     def plan(self, checked: Checked[VerticalConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
-        return plan_run(checked.config, device)
+        config = checked.config
+        jobs = plan_jobs(config)
+        wanted = Property.parse(config.properties[0])
+        world = prepare_world(config, wanted, config.seeds[0])
+        _, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+        held = [", ".join(names) for names in world.arrangement.columns]
+        lines = {
+            "table": f"{world.dataset}: {len(world.train.ids)} training and {len(world.test.ids)} test rows",
+            "target": f"{world.arrangement.victim} is attacked by {world.arrangement.adversary} for {wanted}; "
+            f"encoded widths {', '.join(map(str, world.train.widths))}",
+            **{f"party {i}": names for i, names in enumerate(held)},
+            "known": f"the property of {len(auxiliary.ids)} rows, {len(auxiliary.ids.unique())} of them distinct",
+            "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
+            "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
+        }
+        return RunPlan(list(lines.items()), partial(_probe, config, jobs, device))
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
         """See `Kind.tables`."""
@@ -79,26 +105,6 @@ class VerticalKind(Kind[VerticalConfig, None]):
         if files:
             entries = [entry for file in files for entry in json.loads(file.read_text())]
             write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))
-
-
-def check_vertical(config: VerticalConfig) -> None:
-    """Try what could fail in the middle of a run: attacks, defenses, parties, auxiliary rows, the Trainer.
-
-    Raises:
-        UsageError: what cannot be served, and why.
-    """
-    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
-    defenses = [defense_named(label, options) for label, options in config.defenses.items()]
-    plan_jobs(config)
-    check_trainer(config.training.trainer, config.device)
-    for text in config.properties:
-        wanted = Property.parse(text)
-        whole = prepare_world(config, wanted, config.seeds[0])
-        for defense in defenses:
-            world = whole.defended(defense, seed=0)
-            world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
-            for adversary in config.chosen_adversaries:
-                _check_attacks(config, attacks, world, auxiliary, adversary)
 
 
 def _check_attacks(
@@ -118,25 +124,6 @@ def _check_attacks(
             attack.check(seen)
         except UsageError as error:
             raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
-
-
-def plan_run(config: VerticalConfig, device: torch.device) -> RunPlan:
-    """See `lightleak.experiments.kind.Kind.plan`."""
-    jobs = plan_jobs(config)
-    wanted = Property.parse(config.properties[0])
-    world = prepare_world(config, wanted, config.seeds[0])
-    _, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
-    held = [", ".join(names) for names in world.arrangement.columns]
-    lines = {
-        "table": f"{world.dataset}: {len(world.train.ids)} training and {len(world.test.ids)} test rows",
-        "target": f"{world.arrangement.victim} is attacked by {world.arrangement.adversary} for {wanted}; "
-        f"encoded widths {', '.join(map(str, world.train.widths))}",
-        **{f"party {i}": names for i, names in enumerate(held)},
-        "known": f"the property of {len(auxiliary.ids)} rows, {len(auxiliary.ids.unique())} of them distinct",
-        "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
-        "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
-    }
-    return RunPlan(list(lines.items()), partial(_probe, config, jobs, device))
 
 
 def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:
