@@ -21,7 +21,7 @@ from lightleak.callbacks.capture_store import save_capture
 from lightleak.cli import main
 from lightleak.core.errors import UsageError
 from lightleak.data.prepared import PreparedTable
-from lightleak.integrations.private_rows import PrivateRows
+from lightleak.integrations.round_recorder import PrivateRows
 from lightleak.integrations.server_view import ServerView
 from lightleak.integrations.state_dicts import client_update
 from lightleak.targets import NetworkSpec, build_network

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import DataError, UsageError
-from lightleak.reproductions.fedavg import federation, tables
+from lightleak.reproductions.fedavg import tables
 from lightleak.reproductions.fedavg.setting import PRESETS, EachImage, FedAvgPreset
 from lightleak.reproductions.fedavg.tables import DefendedImages, ImageTable
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables

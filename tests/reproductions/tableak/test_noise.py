@@ -18,7 +18,7 @@ from lightleak.reproductions.reproduce import reproductions
 from lightleak.reproductions.reproduction import Outcome, Work, run_stages
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.tableak import trainings
-from lightleak.reproductions.tableak.attacked import experiment_of
+from lightleak.reproductions.tableak.fedsgd import experiment_of
 from lightleak.reproductions.tableak.trainings import NoisedGradients
 from lightleak.targets.classifier import TabularClassifier
 

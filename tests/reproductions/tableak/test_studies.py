@@ -17,8 +17,7 @@ from lightleak.reproductions.reproduce import reproduce
 from lightleak.reproductions.reproduction import Outcome, Reproduction, run_stages
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.tableak import fedsgd, trainings
-from lightleak.reproductions.tableak.attacked import experiment_of
-from lightleak.reproductions.tableak.fedsgd import RestartSpread, TableFacts
+from lightleak.reproductions.tableak.fedsgd import RestartSpread, TableFacts, experiment_of
 from lightleak.reproductions.tableak.trainings import NetworkAccuracy
 from lightleak.targets.classifier import TabularClassifier
 

@@ -11,8 +11,7 @@ import torch
 from torch import nn
 
 from lightleak.core.errors import UsageError
-from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.federation import rehearse, trained, training_work
+from lightleak.reproductions.fedavg.clients import ImageClients, rehearse, trained, training_work
 from lightleak.reproductions.fedavg.job import attack_work, label_work
 from lightleak.reproductions.fedavg.setting import (
     PRESETS,

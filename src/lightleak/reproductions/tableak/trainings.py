@@ -16,8 +16,14 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work, fit, scale
-from lightleak.reproductions.tableak.attacked import NETWORK, Setting, experiment_of, noise_facts, setting_of
-from lightleak.reproductions.tableak.fedsgd import UpdateAttacks
+from lightleak.reproductions.tableak.fedsgd import (
+    NETWORK,
+    Setting,
+    UpdateAttacks,
+    experiment_of,
+    noise_facts,
+    setting_of,
+)
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig
 

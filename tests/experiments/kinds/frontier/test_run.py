@@ -10,15 +10,16 @@ from rich.console import Console
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
+from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kinds.frontier import plan as plan_module
+from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.kind import FrontierKind
 from lightleak.experiments.kinds.frontier.plan import (
     TrainingJob,
     attack_units,
     frontier_packs,
-    packs_of,
-    prepare_frontier,
 )
+from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
@@ -27,6 +28,10 @@ from lightleak.experiments.terminal import print_results
 
 CPU = torch.device("cpu")
 POINTS = ("none", "gaussian_noise-0.01", "gaussian_noise-10.0", "sign", "dp_sgd-1.0")
+
+
+def prepare_frontier(config: FrontierConfig) -> Experiment:
+    return prepare_experiment(config.audit_at(Point()))
 
 
 def rows_of(folder):
@@ -143,7 +148,7 @@ def test_the_run_folder_is_the_owners_and_its_report_is_the_frontiers(finished) 
 
 
 def test_neither_order_nor_process_changes_a_result(finished, small, tmp_path) -> None:
-    packs = frontier_packs(small(), prepare_frontier(small()), tmp_path, CPU)
+    packs = frontier_packs(small(), prepare_frontier(small()), CPU, tmp_path)
     (tmp_path / "units").mkdir()
     for pack in reversed(packs):
         pickle.loads(pickle.dumps(pack)).run(tmp_path, CPU, lambda _: None)
@@ -245,9 +250,9 @@ def test_fedavg_is_measured_too(small, silent, tmp_path) -> None:
 
 def test_every_pack_has_units_of_its_own(small) -> None:
     config = small()
-    ids = [id for pack in packs_of(config, prepare_frontier(config), CPU) for id in pack.ids]
+    ids = [id for pack in frontier_packs(config, prepare_frontier(config), CPU) for id in pack.ids]
     assert len(set(ids)) == len(ids)
-    assert all(pack.cost > 0 for pack in packs_of(config, prepare_frontier(config), CPU))
+    assert all(pack.cost > 0 for pack in frontier_packs(config, prepare_frontier(config), CPU))
 
 
 def test_progress_of_a_training_adds_up_to_its_cost(small, tmp_path) -> None:

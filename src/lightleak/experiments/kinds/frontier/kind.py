@@ -12,15 +12,13 @@ from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
 from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.engine import Engine
-from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.plan import (
     TrainingJob,
     attack_units,
     frontier_packs,
-    packs_of,
-    prepare_frontier,
     training_words,
 )
 from lightleak.experiments.kinds.frontier.points import Point
@@ -44,7 +42,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
         """See `Kind.check`; every attack of a config is needed."""
         check_attacks(config.attacks)
         check_one_device(config.training.trainer, config.device)
-        experiment = prepare_frontier(config)
+        experiment = prepare_experiment(config.audit_at(Point()))
         with quiet_lightning():
             for point in config.points:
                 try:
@@ -57,7 +55,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
         self, checked: Checked[FrontierConfig, Experiment], folder: Path, engine: Engine, console: Console
     ) -> Iterator[Stage]:
         """See `Kind.stages`: every attack and every training, point by point."""
-        yield Stage(frontier_packs(checked.config, checked.world, folder, engine.device), "trainings and attacks")
+        yield Stage(frontier_packs(checked.config, checked.world, engine.device, folder), "trainings and attacks")
 
     def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
         """Refuse: captures say what leaked, but nothing of what a defense costs.
@@ -73,7 +71,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
     def plan(self, checked: Checked[FrontierConfig, Experiment], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
         config, experiment = checked.config, checked.world
-        packs = packs_of(config, experiment, device)
+        packs = frontier_packs(config, experiment, device)
         trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
         attacks = sum(len(pack.ids) for pack in packs) - trainings
         table = experiment.table

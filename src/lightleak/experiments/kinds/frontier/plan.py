@@ -3,8 +3,9 @@
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.experiments.campaign import UpdatePack, find_sizes, plan_packs
-from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
+from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import NO_DEFENSE
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Point
@@ -24,28 +25,16 @@ from lightleak.experiments.unit import Unit, kept_cells, unit_file, without_nan,
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
 
 
-def prepare_frontier(config: FrontierConfig) -> Experiment:
-    """Table, encoder and network; errors as for `prepare_experiment`."""
-    return prepare_experiment(config.audit_at(Point()))
-
-
-def frontier_packs(config: FrontierConfig, experiment: Experiment, folder: Path, device: torch.device) -> list[Pack]:
-    """Return every attack and every training, point by point."""
-    units = [unit for point in config.points for unit in attack_units(config, point, experiment)]
-    return packs_of(config, experiment, device, find_sizes(units, device, folder))
-
-
-def packs_of(
-    config: FrontierConfig, experiment: Experiment, device: torch.device, sizes: Mapping[str, int] | None = None
+def frontier_packs(
+    config: FrontierConfig, experiment: Experiment, device: torch.device, folder: Path | None = None
 ) -> list[Pack]:
-    """As `frontier_packs`, with the number of units that one call takes by `pack_key`."""
+    """Return every attack and every training, point by point; the run folder keeps what one call takes."""
+    units = {point.id: attack_units(config, point, experiment) for point in config.points}
+    sizes = {} if folder is None else find_sizes(list(chain(*units.values())), device, folder)
+    kept = kept_cells(config.redact, config.raw_csv)
     packs: list[Pack] = []
     for point in config.points:
-        units = attack_units(config, point, experiment)
-        packs += [
-            UpdatePack(members, kept_cells(config.redact, config.raw_csv))
-            for members in plan_packs(units, device, sizes)
-        ]
+        packs += [UpdatePack(members, kept) for members in plan_packs(units[point.id], device, sizes)]
         packs += [TrainingJob(config, point, index, experiment) for index in range(config.seeds)]
     return packs
 
@@ -60,12 +49,8 @@ def attack_units(config: FrontierConfig, point: Point, experiment: Experiment) -
     return [
         replace(unit, id=f"{unit.id}-{point.id}", stream=unit.id, facts=unit.facts | facts)
         for unit in units
-        if point.name == NO_DEFENSE or _reads(unit)
+        if point.name == NO_DEFENSE or ATTACKS.get(unit.attack)(**unit.options).threat_model.update
     ]
-
-
-def _reads(unit: Unit) -> bool:
-    return ATTACKS.get(unit.attack)(**unit.options).threat_model.update
 
 
 ROW_KIND = "defense-frontier"
