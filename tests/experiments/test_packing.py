@@ -170,7 +170,7 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 def test_a_trial_beyond_the_budget_is_one_call(
     units: list[Unit], chunks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attack, update = campaign._attack(units[0]), units[0].observe()[0]
+    attack, update = units[0].make_attack(), units[0].observe()[0]
     monkeypatch.setattr(shell, "MEMORY_SHARE", 1.0)
     monkeypatch.setattr(attack_module, "bytes_per_restart", lambda *_: 2**20)
     monkeypatch.setattr(shell, "card_memory", lambda device: 12 * 2**20)

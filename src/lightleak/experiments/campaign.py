@@ -8,7 +8,6 @@ import math
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,7 +15,6 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.core.errors import LightLeakError, UsageError
 from lightleak.experiments.engine import SCRATCH, Engine, scratch_folder
 from lightleak.experiments.pack import Finished, Pack, Report, files_of
@@ -229,7 +227,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
     firsts: dict[str, Unit] = {}
     for unit in units:
         firsts.setdefault(pack_key(unit), unit)
-    tried = [key for key in firsts if _attack(firsts[key]).packs_updates]
+    tried = [key for key in firsts if firsts[key].make_attack().packs_updates]
 
     known = _read_sizes(file)
     if missing := [key for key in tried if key not in known]:
@@ -242,8 +240,7 @@ def find_sizes(units: Sequence[Unit], device: torch.device, folder: Path, fits: 
 def runs_at_once(unit: Unit, number: int, device: torch.device) -> bool:
     """Whether the attack of ``unit`` runs on so many copies of its observation for a few steps."""
     update, _ = unit.observe()
-    attack = ATTACKS.get(unit.attack)(**{**unit.options, "steps": TRIAL_STEPS})
-    attack = attack.on_card(device)
+    attack = unit.make_attack(steps=TRIAL_STEPS).on_card(device)
     if not attack.is_cut(update, device):
         attack = attack.uncut(update, number)  # else a trial beyond the budget would be several small calls
     try:
@@ -279,10 +276,9 @@ def largest_that_fits(fits: Callable[[int], bool], most: int) -> int:
 
 
 def _find_size(unit: Unit, device: torch.device, fits: Trial) -> int:
-    attack = _attack(unit)
-    uncut = attack.on_card(device).updates_at_once(unit.observe()[0], device)
+    uncut = unit.make_attack().on_card(device).updates_at_once(unit.observe()[0], device)
     most = min(uncut, _size_by_rows(unit, device))
-    found = largest_that_fits(partial(_fits, fits, unit, device), most)
+    found = largest_that_fits(lambda number: fits(unit, number, device), most)
     if not found:
         raise UsageError(
             f"one call of {unit.attack} on an update of batch size {unit.facts['batch_size']} does not fit into the "
@@ -291,16 +287,8 @@ def _find_size(unit: Unit, device: torch.device, fits: Trial) -> int:
     return found
 
 
-def _fits(fits: Trial, unit: Unit, device: torch.device, number: int) -> bool:
-    return fits(unit, number, device)
-
-
 def _size_by_rows(unit: Unit, device: torch.device) -> int:
-    return max(1, int(ROWS_PER_PACK[device.type] // (candidates(_attack(unit).options()) * unit.rows)))
-
-
-def _attack(unit: Unit) -> UpdateAttack:
-    return ATTACKS.get(unit.attack)(**unit.options)
+    return max(1, int(ROWS_PER_PACK[device.type] // (candidates(unit.make_attack().options()) * unit.rows)))
 
 
 def _read_sizes(file: Path) -> dict[str, int]:

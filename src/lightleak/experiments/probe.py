@@ -16,7 +16,6 @@ from tempfile import TemporaryDirectory
 import lightning
 import torch
 
-from lightleak.attacks import ATTACKS
 from lightleak.core.devices import one_thread, synchronize
 from lightleak.experiments.campaign import pack_key
 from lightleak.experiments.config import AuditConfig
@@ -24,7 +23,7 @@ from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.launch import places_of
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.training import one_training, prepare_training
-from lightleak.experiments.unit import Kept, Unit, as_called, run_pack
+from lightleak.experiments.unit import Kept, Unit, run_pack
 
 PROBE_SECONDS = 10.0
 """About what the probes of a plan take together; a kind of unit of which one step takes longer gets that step, and an
@@ -153,9 +152,9 @@ def estimate(
 
 def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: float) -> Cost:
     """What a unit of this pack takes, from runs of few steps that take about ``seconds`` together."""
-    attack = ATTACKS.get(pack[0].attack)(**pack[0].options)
+    attack = pack[0].make_attack()
     steps = int(attack.options().get("steps", 0))
-    few = [_with_steps(unit, 1) if steps else unit for unit in pack[:SETUP_UNITS]]
+    few = [replace(unit, options={**unit.options, "steps": 1}) if steps else unit for unit in pack[:SETUP_UNITS]]
     of_unit = _timed(lambda: _run(few[:1], device, kept), device)
     if of_unit * len(few) < seconds / 4:
         of_unit = _timed(lambda: _run(few, device, kept), device) / len(few)
@@ -164,7 +163,7 @@ def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: flo
     update, _ = pack[0].observe()
 
     def run(number: int) -> float:
-        limited = as_called(ATTACKS.get(pack[0].attack)(**_with_steps(pack[0], number).options), device)
+        limited = pack[0].make_attack(steps=number).on_card(device)
         return _timed(lambda: limited.run_many([update] * len(pack), range(len(pack)), device), device)
 
     with peak_memory(device) as peak:
@@ -284,10 +283,6 @@ def _work_key(pack: Sequence[Unit]) -> str:
     known = json.loads(pack_key(pack[0]))
     same = {name: value for name, value in known["shape"].items() if name not in ("source", "epoch")}
     return json.dumps({**known, "shape": same}, sort_keys=True)
-
-
-def _with_steps(unit: Unit, steps: int) -> Unit:
-    return replace(unit, options={**unit.options, "steps": steps})
 
 
 def _run(units: Sequence[Unit], device: torch.device, kept: Kept) -> None:

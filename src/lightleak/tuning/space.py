@@ -6,7 +6,7 @@ setting other ranges under other conditions: the first whose conditions hold is 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from itertools import chain
 from typing import Any
 
 from lightleak.core.errors import UsageError, close_match
@@ -38,7 +38,7 @@ class Space:
         """Yield values in which one choice after the other is taken, everything else at its default."""
         for chosen in self.parameters:
             for value in chosen.of:
-                yield self._decide(partial(_chosen_or_fallback, chosen, value))
+                yield self._decide(lambda one, it=chosen, value=value: value if one is it else one.fallback)
 
     def defaults(self) -> dict[str, Any]:
         """Return the default trial as ``study.enqueue_trial`` takes it: stored values by Optuna's names."""
@@ -121,7 +121,7 @@ def read_space(tree: Mapping[str, Any]) -> Space:
 
     _replace_searches(copy, (), collect)
     fixed = dict(_settings(copy, ()))
-    for parameter in _all(searches):
+    for parameter in chain(*searches.values()):
         for condition in parameter.when:
             _check_condition(parameter, condition, searches, fixed)
     possible: list[Parameter] = []
@@ -130,10 +130,6 @@ def read_space(tree: Mapping[str, Any]) -> Space:
     space = Space(copy, tuple(possible), frozenset(searches))
     space._decide(_require_default)
     return space
-
-
-def _chosen_or_fallback(chosen: Parameter, value: Any, parameter: Parameter) -> Any:
-    return value if parameter is chosen else parameter.fallback
 
 
 def _require_default(parameter: Parameter) -> Any:
@@ -264,7 +260,3 @@ def _is_possible(
         else condition.holds_for(fixed[condition.key])
         for condition in parameter.when
     )
-
-
-def _all(searches: Mapping[str, list[Parameter]]) -> Iterable[Parameter]:
-    return (parameter for alternatives in searches.values() for parameter in alternatives)

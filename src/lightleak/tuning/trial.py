@@ -1,4 +1,4 @@
-"""One trial: an audit with the searched settings filled in, run as a pack until it ends or is pruned, and its values."""
+"""One trial: an audit with the searched settings filled in, run as a pack until it ends or is pruned."""
 
 import hashlib
 import json
@@ -266,7 +266,7 @@ def steps_within(unit: Unit, seconds: float, device: torch.device) -> int:
     update, _ = unit.observe()
 
     def timed(steps: int) -> float:
-        attack = ATTACKS.get(unit.attack)(**{**unit.options, "steps": steps})
+        attack = unit.make_attack(steps=steps)
         began = time.perf_counter()
         attack.run_many([update], [unit.seed], device)
         return time.perf_counter() - began

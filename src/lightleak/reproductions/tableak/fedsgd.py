@@ -1,4 +1,4 @@
-"""TabLeak's cells as settings and units, its attacks on FedSGD gradients, facts of tables, and the spread of restarts."""
+"""TabLeak's cells as units, its attacks on FedSGD gradients, facts of tables, and the spread of restarts."""
 
 import math
 from abc import abstractmethod

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks import ATTACKS
 from lightleak.experiments.campaign import UpdatePack, find_sizes, plan_packs
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import NO_DEFENSE
@@ -49,7 +48,7 @@ def attack_units(config: FrontierConfig, point: Point, experiment: Experiment) -
     return [
         replace(unit, id=f"{unit.id}-{point.id}", stream=unit.id, facts=unit.facts | facts)
         for unit in units
-        if point.name == NO_DEFENSE or ATTACKS.get(unit.attack)(**unit.options).threat_model.update
+        if point.name == NO_DEFENSE or unit.make_attack().threat_model.update
     ]
 
 

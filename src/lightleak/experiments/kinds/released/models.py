@@ -167,7 +167,11 @@ def train_model(
         The network, the epochs it took, and seconds.
     """
     spec: NetworkSpec = world.target if pack.role == "target" else world.evaluation
-    train, validation = (rows_of(world, part) for part in (training_rows(world, pack.role), _validation(world, pack)))
+    own = training_rows(world, pack.role)
+    # The rows that say when trees stop; the disjoint evaluation model has none of the target's.
+    train, validation = (
+        rows_of(world, part) for part in (own, own if pack.role == "disjoint" else world.task.private_validation)
+    )
     seed, settings = derive_seed(pack.seed, pack.role), pack.config.training
     clock = _Clock()
     if spec.name == "boosted_trees":
@@ -207,11 +211,6 @@ def train_model(
             weights_only=True,
         )
     return module.network.eval(), trainer.current_epoch, clock.seconds
-
-
-def _validation(world: World, pack: ModelPack) -> pd.DataFrame:
-    """Rows that say when trees stop; the disjoint evaluation model has none of the target's."""
-    return training_rows(world, "disjoint") if pack.role == "disjoint" else world.task.private_validation
 
 
 def rows_of(world: World, frame: pd.DataFrame) -> TensorDataset:

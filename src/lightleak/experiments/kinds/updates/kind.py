@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from lightleak.attacks import ATTACKS
 from lightleak.callbacks.capture_store import is_whole, list_captures
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import set_aside
@@ -115,7 +114,7 @@ def check_units(
     for unit in units:
         update, _ = unit.observe()
         try:
-            ATTACKS.get(unit.attack)(**unit.options).check(update)
+            unit.make_attack().check(update)
         except UsageError as error:
             if not pass_over:
                 raise

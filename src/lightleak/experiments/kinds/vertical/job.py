@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,9 @@ class Job(Pack):
                 attack = attack_named(label, config.attacks[label])
                 found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
                 unit = self._unit(label, adversary, seen.facts.epoch)
-                told = {"label": label, "variant": _variant(label, attack.name, done.augmentation)}
+                # Its label tells rows of one attack apart, or how it took part in the training.
+                variant = done.augmentation.describe() if label == attack.name else label
+                told = {"label": label, "variant": variant}
                 row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | told
                 write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
         shutil.rmtree(spill, ignore_errors=True)
@@ -133,7 +135,11 @@ class Job(Pack):
         has_property = world.has_property[world.train.ids.argsort()]
         # Of the rows before a defense: one that withdraws some hides what was there.
         truth = PropertyTruth(str(self.wanted), float(before.has_property.float().mean()), has_property)
-        observations = tuple(self._observations(world, auxiliary, captures))
+        observations = tuple(
+            observation_of(config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
+            for epoch in config.epochs_attacked
+            for capture in captures
+        )
         return Trained(world, module, augmentation, observations, truth, seconds)
 
     def _augmentation(self, world: World) -> TrainingPart:
@@ -196,13 +202,6 @@ class Job(Pack):
             "accuracy": float(scores["test/accuracy"]),
             "training_seconds": done.seconds,
         }
-
-    def _observations(
-        self, world: World, auxiliary: AuxiliaryData, captures: Sequence[IntermediateCapture]
-    ) -> Iterator[IntermediateResults]:
-        for epoch in self.config.epochs_attacked:
-            for capture in captures:
-                yield observation_of(self.config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
 
     def _keep(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth) -> None:
         place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
@@ -301,11 +300,6 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
         batch_size=config.training.batch_size,
         n_classes=world.n_classes,
     )
-
-
-def _variant(label: str, attack: str, augmentation: TrainingPart) -> str:
-    """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
-    return augmentation.describe() if label == attack else label
 
 
 def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
