@@ -10,13 +10,13 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
-from lightleak.experiments.campaign import plan_packs
+from lightleak.experiments.campaign import packs_without_a_run, plan_packs
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates import run_plan
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.kinds.updates.run_plan import captured_units, monitored_units
 from lightleak.experiments.plan_text import describe_plan, print_probed, table_lines
-from lightleak.experiments.probe import Cost, Estimate, TrainingCost, probe_training
+from lightleak.experiments.probe import Cost, Estimate, Probed, TrainingCost, estimate, probe_training
 from lightleak.experiments.run import run_audit
 
 CPU = torch.device("cpu")

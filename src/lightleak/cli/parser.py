@@ -1,6 +1,7 @@
 """Commands and their flags."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,18 +46,14 @@ def build_parser() -> argparse.ArgumentParser:
     attack.add_argument("config", type=_config, help="YAML config that lists the attacks")
     attack.add_argument("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
     attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
-    attack.set_defaults(
-        run=runs.attack, takes_settings=True, output_folder=lambda own: own.output or RUNS / f"attack-{own.config.stem}"
-    )
+    attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_in_runs("attack-{config.stem}"))
 
     tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to resume")
     tune.add_argument("config", type=_config, help="YAML config with searches in place of values and a section 'study'")
     tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
     tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
     tune.add_argument("--trials", type=int, help="how many (default: the config's)")
-    tune.set_defaults(
-        run=runs.tune, takes_settings=True, output_folder=lambda own: own.output or RUNS / own.config.stem
-    )
+    tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_in_runs("{config.stem}"))
 
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
     reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
@@ -98,9 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
     )
-    reproduce.set_defaults(
-        run=runs.reproduce, takes_settings=False, output_folder=lambda own: own.output or RUNS / own.name
-    )
+    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_in_runs("{name}"))
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
     report.add_argument(
@@ -206,3 +201,8 @@ def _audit_folder(parsed: argparse.Namespace) -> Path:
     if parsed.resume is not None:
         return Path(parsed.resume)
     return parsed.output or RUNS / (parsed.config.stem if parsed.config else "audit")
+
+
+def _in_runs(name: str) -> Callable[[argparse.Namespace], Path]:
+    """Return what finds the run folder: the one that was named, or one whose name is made of the arguments."""
+    return lambda parsed: parsed.output or RUNS / name.format(**vars(parsed))

@@ -6,6 +6,7 @@ setting other ranges under other conditions: the first whose conditions hold is 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -38,7 +39,7 @@ class Space:
         """Yield values in which one choice after the other is taken, everything else at its default."""
         for chosen in self.parameters:
             for value in chosen.of:
-                yield self._decide(lambda one, it=chosen, value=value: value if one is it else one.fallback)
+                yield self._decide(partial(_chosen_or_fallback, chosen, value))
 
     def defaults(self) -> dict[str, Any]:
         """Return the default trial as ``study.enqueue_trial`` takes it: stored values by Optuna's names."""
@@ -130,6 +131,10 @@ def read_space(tree: Mapping[str, Any]) -> Space:
     space = Space(copy, tuple(possible), frozenset(searches))
     space._decide(_require_default)
     return space
+
+
+def _chosen_or_fallback(chosen: Parameter, value: Any, parameter: Parameter) -> Any:
+    return value if parameter is chosen else parameter.fallback
 
 
 def _require_default(parameter: Parameter) -> Any:
