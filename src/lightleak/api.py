@@ -126,7 +126,7 @@ def prepare(
     name: str | None = None,
     categorical: Sequence[str] = (),
 ) -> PreparedTable:
-    """Read a table of one's own and fit its encoder.
+    """Read your own table and fit its encoder.
 
     Args:
         data: a DataFrame, or a CSV, TSV or Parquet file.
@@ -173,7 +173,7 @@ def audit_model(
 
     Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
     weights that a module has as it is handed over; a network named by a string starts from random weights. With
-    ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is left as it is.
+    ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is not changed.
     One with a single logit is attacked, and trained, as the network of two classes that it equals. Attacks that do not
     apply to the network are left out and listed with the reason, in the result and in the report, unless none applies.
 

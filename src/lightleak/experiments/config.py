@@ -33,7 +33,7 @@ class TableSource(Section):
 
     Attributes:
         name: dataset of the registry; or leave it out and give ``table`` and ``label``.
-        table: a CSV, TSV or Parquet file of one's own.
+        table: a CSV, TSV or Parquet file of your own.
         label: label column of ``table``.
         schema: YAML schema of ``table``; inferred where there is none.
         drop: columns of ``table`` that are no features, such as dates, free text and identifiers.
@@ -308,7 +308,7 @@ class AuditConfig(RunConfig):
             )
         if self.protocol.label_order == "batches" and self.labels != "true":
             raise UsageError(
-                f"protocol.label_order 'batches' tells the labels of every local batch; it needs labels true, got "
+                f"protocol.label_order 'batches' reveals the labels of every local batch; it needs labels true, got "
                 f"{self.labels}"
             )
         for size in self.initial.batch_sizes if self.initial.batches else ():

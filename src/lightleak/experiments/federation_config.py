@@ -22,7 +22,7 @@ NO_DEFENSE = "none"
 class ProtocolConfig(Section):
     """What a client sends: the gradient of one batch (FedSGD), or what its own training did to the weights (FedAvg).
 
-    Everything but the name is FedAvg's; under FedSGD it stays as it is.
+    Everything but the name belongs to FedAvg and keeps its default under FedSGD.
 
     Attributes:
         name: ``fedsgd`` or ``fedavg``.

@@ -189,9 +189,9 @@ def train_as_one_of(
             after_fit()
         test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
-        told = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
-        told["test_majority"] = _majority(experiment)
-        write_whole(folder / TRAINING_FILE, json.dumps(told | prepared.facts()))
+        facts = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
+        facts["test_majority"] = _majority(experiment)
+        write_whole(folder / TRAINING_FILE, json.dumps(facts | prepared.facts()))
 
 
 def _majority(experiment: Experiment) -> float:
@@ -285,7 +285,7 @@ def make_trainer(
 ) -> lightning.Trainer:
     """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
 
-    On one device it trains by itself, whatever launcher started this process beside others. ``environment`` is known
+    On one device it trains by itself, whatever launcher started this process. ``environment`` is known
     where another program, such as Ray, has started the processes.
 
     Raises:
@@ -321,7 +321,7 @@ def one_training(
         device: where it trains if they do not say.
         epochs: at most so many.
         callbacks: in this order.
-        report: told 1 after every epoch.
+        report: called with 1 after every epoch.
         ours: further arguments of the Trainer, which win.
     """
     defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}

@@ -273,7 +273,7 @@ def unscored(reconstruction: Reconstruction) -> pd.DataFrame:
 
 
 def _with_claims(cells: pd.DataFrame, reconstruction: Reconstruction, order: Sequence[int]) -> pd.DataFrame:
-    """Cells with what is claimed of their row; ``order`` tells the reconstructed row of every row of the table."""
+    """Cells with what is claimed of their row; ``order`` maps rows of the table to reconstructed rows."""
     certificate = reconstruction.certificate
     if certificate is None:
         return cells.assign(status="", digits="")

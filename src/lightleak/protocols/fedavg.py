@@ -46,7 +46,7 @@ class Sharing:
 
     Attributes:
         encoder: the encoding of the rows.
-        labels: ``none``; ``counts``: the labels sorted by class, so that their order tells nothing; ``batches``: also
+        labels: ``none``; ``counts``: the labels sorted by class, so that their order reveals nothing; ``batches``: also
             the labels in the order in which the local batches took them.
         buffers: the network's buffers before local training. Those after it are never part of an update.
         marginals: one-way marginals that the server knows.

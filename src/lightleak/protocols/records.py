@@ -24,7 +24,7 @@ FORWARD_FILE = "forward.safetensors"
 class RecordedBatch(GroundTruth):
     """A batch and the circumstances of its forward, in one or several micro-batches.
 
-    Private like the rows themselves: a generator's state tells which units dropout removed.
+    Private like the rows themselves: a generator's state reveals which units dropout removed.
 
     Attributes:
         generator_states: uint8 ``[micro_batches, bytes]``, torch's generator on ``device`` before each forward.

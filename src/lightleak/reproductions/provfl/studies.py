@@ -1,4 +1,4 @@
-"""How norms differ with a property (Table II, Figures 2 and 4), and two worlds told apart (Table VII)."""
+"""How norms differ with a property (Table II, Fig. 2 and 4), and how well two worlds are distinguished (Table VII)."""
 
 import json
 import math

@@ -25,7 +25,7 @@ from lightleak.experiments.kinds.released import job, models
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
 from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, training_rows
-from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
+from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
 from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
@@ -373,14 +373,14 @@ def test_a_generator_that_never_learned_its_condition_is_recognised_without_priv
         losses: ClassVar[dict[str, list[float]]] = {"generator": [1.0]}
 
     def warned(samples: ClassSamples) -> list[str]:
-        return beside_public(reference, Fitted(), samples, None, 0)["warnings"]  # type: ignore[arg-type]
+        return compared_with_public(reference, Fitted(), samples, None, 0)["warnings"]  # type: ignore[arg-type]
 
     labels = torch.arange(3).repeat_interleave(60)
     right = reference.rows.generate(labels, 0)
     assert not warned(right)
     wrong = replace(right, labels=labels.roll(60))  # rows of the next class
     assert "the generator did not learn its condition" in warned(wrong)[0]
-    assert "condition_accuracy" not in beside_public(reference, Fitted(), replace(wrong, search="tpe"), None, 0)  # type: ignore[arg-type]
+    assert "condition_accuracy" not in compared_with_public(reference, Fitted(), replace(wrong, search="tpe"), None, 0)  # type: ignore[arg-type]
 
 
 def test_an_interval_is_over_trainings_and_evaluations_are_averaged(

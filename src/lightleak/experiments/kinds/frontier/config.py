@@ -76,7 +76,7 @@ class FrontierConfig(RunConfig):
         target: the network.
         protocol: what a client sends.
         training: how the target is trained under each defense (FedSGD; FedAvg's is in ``protocol``).
-        defenses: the curves; no defense is always measured beside them.
+        defenses: the curves; no defense is always measured as well.
         attacks: attack names and the settings to change; ``random``, guessing, is always among them.
         initial: the clients that are attacked.
         labels: whether the attacks are given the labels or restore them.

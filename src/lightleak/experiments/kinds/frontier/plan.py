@@ -56,7 +56,7 @@ ROW_KIND = "defense-frontier"
 """The kind as rows of results.json name it."""
 
 COST_OF_A_STEP = 750.0
-"""Progress of one step beside that of a row of an attack in one restart and step."""
+"""Progress of one training step, relative to a row of an attack in one restart and step."""
 
 
 @dataclass(frozen=True)
@@ -107,8 +107,8 @@ class TrainingJob(Pack):
             seconds = time.perf_counter() - began
             test = trainer.test(prepared.model, datamodule=prepared.data, verbose=False)[0]
         row = {"unit": self.ids[0], **self._facts(), "accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
-        told = prepared.facts()
-        row |= {name: told[name] for name in PRIVACY if name in told}
+        privacy = prepared.facts()
+        row |= {name: privacy[name] for name in PRIVACY if name in privacy}
         write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | {"seconds": seconds})))
 
     def _facts(self) -> dict[str, Any]:

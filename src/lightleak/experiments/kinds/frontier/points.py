@@ -63,7 +63,7 @@ class Curve:
 
     Attributes:
         name: the defense.
-        strengths: values of the setting that is varied; none for a defense without settings, or to take it as it is.
+        strengths: values of the setting that is varied; none for a defense without settings, or to use its defaults.
         options: its other settings.
         option: the setting that is varied; the defense's first where it is left out.
         label: name of the curve, where a defense has several; the defense's name where it is left out.

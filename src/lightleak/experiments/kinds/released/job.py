@@ -31,7 +31,7 @@ from lightleak.experiments.kinds.released.models import (
     model_folder,
     prepare_world,
 )
-from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
+from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
 from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
@@ -133,7 +133,7 @@ class AttackPack(Pack):
         target = NetworkSpec.from_dict(subject.seen.network)
         facts = facts_of(self.config, self.seed, self.label, target, attack, fitted, judge, names)
         if self.setting:
-            facts = replace(facts, told={**facts.told, "setting": self.setting})
+            facts = replace(facts, columns={**facts.columns, "setting": self.setting})
         reference = PublicReference.of(subject.seen, attack.pseudo_labels)
         for search in self._searches:
             for k in self._evaluations:
@@ -174,8 +174,8 @@ class AttackPack(Pack):
             write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
             if not redact:
                 write_rows(folder, unit, samples, label, self.config.raw_csv)
-        beside = beside_public(reference, fitted, samples, judge, seed)
-        yield overall_row(unit, facts, k, samples, scores, statistics, beside) | quality
+        public = compared_with_public(reference, fitted, samples, judge, seed)
+        yield overall_row(unit, facts, k, samples, scores, statistics, public) | quality
         yield from class_rows(unit, facts, k, samples, names, scores)
 
     def _subject(self, folder: Path) -> Subject:

@@ -59,8 +59,8 @@ def prepare_world(config: ReleasedConfig, seed: int) -> World:
         DataError: the table cannot be read or has too few rows or classes.
         UsageError: no such dataset or network.
     """
-    told: dict[str, Any] = config.to_dict()
-    parts = {name: told[name] for name in ("data", "task", "target", "evaluation_model")}
+    settings: dict[str, Any] = config.to_dict()
+    parts = {name: settings[name] for name in ("data", "task", "target", "evaluation_model")}
     return _world(json.dumps(parts, sort_keys=True), seed)
 
 
@@ -161,7 +161,7 @@ def training_rows(world: World, role: Role) -> pd.DataFrame:
 def train_model(
     pack: ModelPack, world: World, place: Path, device: torch.device, report: Callable[[float], None]
 ) -> tuple[nn.Module, int, float]:
-    """Train to the early-stopping rule of thesis Sec. 4.4.2; goes on from the last finished epoch.
+    """Train to the early-stopping rule of thesis Sec. 4.4.2; resumes from the last finished epoch.
 
     Returns:
         The network, the epochs it took, and seconds.

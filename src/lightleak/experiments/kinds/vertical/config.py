@@ -16,7 +16,7 @@ from lightleak.experiments.settings import (
 from lightleak.targets.optimizers import OptimizerConfig
 
 OWN_COLUMNS = "aia_raw_adjusted"
-"""The null that every audit runs: the share told from the adversary's own columns, nothing exchanged."""
+"""The null that every audit runs: the share estimated from the adversary's own columns, with nothing exchanged."""
 
 Misalignment = Literal["none", "adversary", "rows"]
 

@@ -109,10 +109,10 @@ class Job(Pack):
                 attack = attack_named(label, config.attacks[label])
                 found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
                 unit = self._unit(label, adversary, seen.facts.epoch)
-                # Its label tells rows of one attack apart, or how it took part in the training.
+                # Rows of one attack differ in its label, or in how it took part in the training.
                 variant = done.augmentation.describe() if label == attack.name else label
-                told = {"label": label, "variant": variant}
-                row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | told
+                names = {"label": label, "variant": variant}
+                row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | names
                 write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
         shutil.rmtree(spill, ignore_errors=True)
 
@@ -121,7 +121,7 @@ class Job(Pack):
 
         Args:
             device: where.
-            report: told of every epoch.
+            report: called after every epoch.
             spill: where captures go that do not fit into memory.
         """
         config = self.config
@@ -209,8 +209,8 @@ class Job(Pack):
         save_truth(truth, place / "truth")
 
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
-        told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
-        entries = [entry | told for entry in norm_entries(seen, truth)]
+        common = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
+        entries = [entry | common for entry in norm_entries(seen, truth)]
         write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(without_nan(entries)))
 
     def _norm_file(self, folder: Path, epoch: int) -> Path:

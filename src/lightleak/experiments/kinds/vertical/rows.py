@@ -28,7 +28,7 @@ def estimate_row(
     truth: PropertyTruth | None,
     defense: VerticalDefense | None = None,
 ) -> dict[str, Any]:
-    """What an attack found, beside the truth where it is known.
+    """Return what an attack found, with the truth where it is known.
 
     ``absolute_error`` is that of an adversary unaware of the defense, as in the paper, and ``trained_error`` its
     distance from the share that was trained on. ``informed_...`` is what an adversary makes of the estimate who knows
