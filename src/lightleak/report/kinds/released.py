@@ -55,7 +55,7 @@ from lightleak.report.sections.summary import INTERVAL, NO_PROOF, THIS_ALONE
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "released"
-SORTED_ROWS = "public_pseudo_labelled"
+SORTED_ROWS = "public_pseudo_labeled"
 """The public rows that every measure compares an attack with."""
 
 MEASURE_TITLES = {
