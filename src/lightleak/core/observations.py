@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_tensors
+from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_groups, write_groups
 
 SCHEMA_VERSION = 1
 
@@ -205,12 +204,7 @@ class ClientUpdate:
         for name in _SINGLE_TENSORS:
             if getattr(self, name) is not None:
                 groups[name] = {name: getattr(self, name)}
-        tensors = {
-            f"{group}/{name}": tensor.detach().cpu().clone().contiguous()
-            for group, named in groups.items()
-            for name, tensor in named.items()
-        }
-        save_file(tensors, folder / "tensors.safetensors")
+        write_groups(folder / "tensors.safetensors", groups)
         facts = {
             "schema_version": SCHEMA_VERSION,
             "network": dict(self.network),
@@ -231,13 +225,8 @@ class ClientUpdate:
             ObservationError: a file is missing, damaged, too large, or of an unknown version.
         """
         facts = read_facts(folder / "facts.json", "client update", SCHEMA_VERSION)
-        tensors = read_tensors(folder / "tensors.safetensors", max_tensor_bytes)
-        groups: dict[str, dict[str, Tensor]] = {name: {} for name in (*_TENSOR_GROUPS, *_SINGLE_TENSORS)}
-        for key, tensor in tensors.items():
-            group, _, name = key.partition("/")
-            if group not in groups:
-                raise ObservationError(f"{folder}: unknown tensor {key!r}; expected one of {sorted(groups)}")
-            groups[group][name] = tensor
+        names = (*_TENSOR_GROUPS, *_SINGLE_TENSORS)
+        groups = read_groups(folder / "tensors.safetensors", names, max_tensor_bytes)
         single = {name: groups.pop(name).get(name) for name in _SINGLE_TENSORS}
         try:
             known: dict[str, Any] = {**groups, **facts, **single, "facts": read_protocol(facts.get("facts"))}
@@ -248,11 +237,5 @@ class ClientUpdate:
             raise ObservationError(f"{folder}/facts.json does not describe a client update: {error}") from error
 
 
-_TENSOR_GROUPS = tuple(
-    f.name
-    for f in fields(ClientUpdate)
-    if f.name in {"parameters", "update", "encoder_tensors", "buffers", "batch_statistics"}
-)
-
-
+_TENSOR_GROUPS = ("parameters", "update", "encoder_tensors", "buffers", "batch_statistics")
 _SINGLE_TENSORS = ("labels", "batch_labels")

@@ -3,12 +3,13 @@
 import json
 import logging
 import uuid
+from collections.abc import Collection, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
@@ -92,6 +93,31 @@ def read_tensors(path: Path, max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, Ten
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise ObservationError(f"{path} is not a safetensors file: {error}") from error
+
+
+def write_groups(path: Path, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Write named tensors in groups as one safetensors file; `read_groups` reads it."""
+    tensors = {
+        f"{group}/{name}": tensor.detach().cpu().clone().contiguous()
+        for group, named in groups.items()
+        for name, tensor in named.items()
+    }
+    save_file(tensors, path)
+
+
+def read_groups(path: Path, names: Collection[str], max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, dict[str, Tensor]]:
+    """Named tensors by group, empty groups included.
+
+    Raises:
+        ObservationError: the file is missing, too large or damaged, or has a tensor of another group.
+    """
+    groups: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    for key, tensor in read_tensors(path, max_bytes).items():
+        group, _, name = key.partition("/")
+        if group not in groups:
+            raise ObservationError(f"{path.parent}: unknown tensor {key!r}; expected one of {sorted(groups)}")
+        groups[group][name] = tensor
+    return groups
 
 
 def is_tensor_file(path: Path) -> bool:

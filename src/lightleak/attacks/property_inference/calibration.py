@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-Z95 = 1.96  # two-sided 95% quantile of the normal distribution
+from lightleak.core.summary import Z95
+
 LEAST_SLOPE = 0.1  # below it an estimate hardly moves with the fraction, and dividing by the slope means nothing
 CURVE_DEGREE = 3  # trees answer fractions near 0 and 1 too close to the middle: a curve with two bends
 GRID = np.linspace(0, 1, 2001)

@@ -26,11 +26,11 @@ from torch import Tensor
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import generator
+from lightleak.core.summary import wilson
 from lightleak.data.schema import TableSchema
 from lightleak.metrics.cells import Cells, Rows
 from lightleak.metrics.inversion.gower import SAME_DISTANCE, GowerSpace
 from lightleak.metrics.inversion.table import as_cells, checked_labels, take
-from lightleak.metrics.inversion.wilson import wilson_interval
 
 
 @dataclass(frozen=True)
@@ -202,9 +202,8 @@ def _nearness(classes: list[_Counts]) -> Nearness:
     effective_n = n / max(1.0, sum(one.variance for one in known) / independent)
     # Wilson's interval belongs to the share of votes at the proportion of rows that there is, not to the even one.
     votes = _at_odds(share, chance / (1 - chance))
-    counts = torch.tensor([votes * effective_n, effective_n], dtype=torch.float64)
-    ends = wilson_interval(counts[0], counts[1])
-    low, high = (_at_odds(float(end), (1 - chance) / chance) for end in ends)
+    ends = (min(max(end, 0.0), 1.0) for end in wilson(votes, effective_n))
+    low, high = (_at_odds(end, (1 - chance) / chance) for end in ends)
     train_mean = sum(one.train_distance for one in known) / n
     held_out_mean = sum(one.held_out_distance for one in known) / n
     distinct = sum(one.distinct_rows for one in known) / len(known)

@@ -231,9 +231,9 @@ class Measure:
         """What the interval of the difference says; without several trainings there is none."""
         if self.gain is None:
             return "unknown"
-        if self.gain.low is None or self.gain.high is None:
+        if not self.gain.has_interval:
             return "one training"
-        return "more" if self.gain.low > 0 else "less" if self.gain.high < 0 else "chance"
+        return "more" if self.gain.is_above else "less" if self.gain.is_below else "chance"
 
 
 @dataclass(frozen=True)
@@ -455,7 +455,7 @@ class Scenario:
         beyond = difference(share, self.nearest_public)
         if beyond is None:
             return "may be"
-        return "traces" if beyond.low is not None and beyond.low > 0 else "as public"
+        return "traces" if beyond.is_above else "as public"
 
     @property
     def nearest_public(self) -> Estimate | None:

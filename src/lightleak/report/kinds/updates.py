@@ -22,12 +22,13 @@ from lightleak.report.format import (
     METRICS,
     capital,
     duration,
-    in_brackets,
     interval,
     labels_phrase,
+    of_hundred,
     percent,
     points,
     signed,
+    with_interval,
 )
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.updates_groups import (
@@ -75,15 +76,7 @@ from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
 from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import left_out, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import (
-    INTERVAL,
-    MOST_LINES,
-    MOST_RUNS,
-    NO_PROOF,
-    THIS_ALONE,
-    points_cell,
-    share_cell,
-)
+from lightleak.report.sections.summary import MOST_LINES, MOST_RUNS, interval_cell
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
@@ -143,10 +136,9 @@ def summary_section(runs: Sequence[Run]) -> Section:
     lines = [(words("run", one), [one.worst] if is_short else one.lines) for one in (reference, *shown)]
     table = table_of("Records at risk", _RISKS, lines, css="risk stack")
     is_bound = any(is_weakened(one.worst.exposure) for one in (reference, *shown))
-    common = (INTERVAL, NO_PROOF, THIS_ALONE)
     drawn = words(
         "summary",
-        *(found, shown, best, len(known), spent, is_bound, unknown, table, is_short, attacker(rows), common),
+        *(found, shown, best, len(known), spent, is_bound, unknown, table, is_short, attacker(rows)),
     )
     return Section("summary", "In plain language", (drawn,), "summary")
 
@@ -156,15 +148,19 @@ def is_weakened(exposure: Exposure) -> bool:
     return any(fewer(row.attack, row.settings) for row in exposure.rows if row.attack in exposure.leading)
 
 
+def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:
+    return interval_cell(value, of_hundred, change)
+
+
 _RISKS: tuple[Column[Line], ...] = (
     Column(
         "Records in a message, and when it was sent",
         lambda line: Cell(str(line.exposure.batch_size or "unknown"), (words("situation", line),)),
     ),
-    Column("Records at risk, of 100", lambda x: share_cell(x.exposure.risk(), x.effect.rows if x.effect else None)),
-    Column("Proven, of 100", lambda line: share_cell(line.exposure.certified)),
-    Column("Values recovered, of 100", lambda x: share_cell(x.exposure.values, x.effect.values if x.effect else None)),
-    Column("By guessing, of 100", lambda line: share_cell(line.exposure.guess)),
+    Column("Records at risk, of 100", lambda x: _of_hundred(x.exposure.risk(), x.effect.rows if x.effect else None)),
+    Column("Proven, of 100", lambda line: _of_hundred(line.exposure.certified)),
+    Column("Values recovered, of 100", lambda x: _of_hundred(x.exposure.values, x.effect.values if x.effect else None)),
+    Column("By guessing, of 100", lambda line: _of_hundred(line.exposure.guess)),
 )
 
 
@@ -206,21 +202,21 @@ def _utility(one: Measured) -> tuple[Table, ...]:
         return (of.accuracy, of.majority, of.auroc) if of else (None, None, None)
 
     names = ("Accuracy", "Always the commonest label", "Area under the ROC curve")
-    changes = (points_cell(one.cost), DASH, DASH if change is None else signed(change, 3))
+    changes = (interval_cell(one.cost, points), DASH, DASH if change is None else signed(change, 3))
     lines: list[_Score] = list(zip(names, values(before), values(after), changes, strict=True))
     columns: list[Column[_Score]] = [
-        Column("The trained network, on test rows", lambda line: line[0]),
+        Column("Score", lambda line: line[0]),
         Column("Before", lambda line: _score(line[1], line[0])),
         Column("After", lambda line: _score(line[2], line[0])),
         Column("Change", lambda line: line[3]),
     ]
     known = [line for line in lines if line[0] != names[1] or (line[1], line[2]) != (None, None)]
-    return (table_of("What it cost", columns, [("", known)], box="snug"),)
+    return (table_of("What it cost", columns, [("The trained network, on test rows", known)], css="stack", box="snug"),)
 
 
 def _score(value: Estimate | float | None, name: str) -> str | Cell:
     if isinstance(value, Estimate):
-        return Cell(percent(value), (interval(value),) if value.has_interval else ())
+        return interval_cell(value)
     return DASH if value is None else f"{value:.3f}" if name.startswith("Area") else percent(value)
 
 
@@ -316,7 +312,7 @@ _COLUMNS: tuple[Column[UpdateGroup], ...] = (
     Column("Attack", lambda group: group.title),
     Column("Rows in batch", lambda group: size_of(group)),
     Column("Cells recovered (95% interval)", partial(share_of, ACCURACY, with_interval=True)),
-    Column("Over guessing, points (95% interval)", lambda g: points(leakage(g)) + in_brackets(leakage(g), -1.0)),
+    Column("Over guessing, points (95% interval)", lambda group: with_interval(leakage(group), points)),
     Column("Categories", partial(share_of, "categorical_accuracy")),
     Column("Numbers", partial(share_of, "numerical_accuracy")),
     Column("Whole rows exact", partial(share_of, "exact_match_rate")),

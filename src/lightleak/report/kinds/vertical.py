@@ -10,7 +10,7 @@ from lightleak.core.results import VerticalRow
 from lightleak.report.budget import budget
 from lightleak.report.charts import EstimateRow, Style, ends_of, estimate_chart, legend_mark, series_style
 from lightleak.report.compare import by_key, differing
-from lightleak.report.format import DASH, counted, in_brackets, joined, of_hundred, percent, points, unsigned_points
+from lightleak.report.format import DASH, counted, joined, of_hundred, percent, points, unsigned_points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_groups import (
     FIXED,
@@ -34,7 +34,6 @@ from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import other_assumptions, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import INTERVAL, NO_PROOF, THIS_ALONE
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
@@ -89,8 +88,7 @@ def summary_section(found: Findings) -> Section:
         "sample": " to ".join(dict.fromkeys(str(one) for one in (*samples[:1], *samples[-1:]))),
         "assumptions": other_assumptions(rows),
     }
-    notes = (INTERVAL, NO_PROOF, THIS_ALONE)
-    words = fill(TEMPLATE, "summary", found, attacker=attacker, budget=budget(rows).sentence, notes=notes)
+    words = fill(TEMPLATE, "summary", found, attacker=attacker, budget=budget(rows).sentence)
     return Section("summary", "In plain language", (words,), "summary")
 
 
@@ -205,15 +203,15 @@ def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[V
 
 
 def _off(value: Estimate | None) -> str:
-    return unsigned_points(value) + in_brackets(value)
+    return with_interval(value, unsigned_points)
 
 
 def _change(value: Estimate | None) -> str:
-    return points(value) + in_brackets(value, -1.0)
+    return with_interval(value, points)
 
 
 def _of_hundred(value: Estimate | None) -> str:
-    return of_hundred(value) + in_brackets(value)
+    return with_interval(value, of_hundred)
 
 
 def _worth(group: VerticalGroup) -> str:

@@ -17,7 +17,7 @@ from lightleak.report.charts import (
     series_style,
 )
 from lightleak.report.compare import by_key
-from lightleak.report.format import count, distance, in_brackets, percent
+from lightleak.report.format import count, distance, percent, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_groups import (
     ACCURACY,
@@ -206,7 +206,7 @@ _MEMORY_COLUMNS: tuple[Column[_Memory], ...] = (
     Column("Made by", lambda pair: pair[0].title),
     Column("Nearest training row, mean distance", lambda pair: distance(pair[1].train_mean, 4)),
     Column("Nearest held-out row, mean distance", lambda pair: distance(pair[1].heldout_mean, 4)),
-    Column("Nearer to a training row (95% interval)", lambda pair: percent(pair[1].value) + in_brackets(pair[1].value)),
+    Column("Nearer to a training row (95% interval)", lambda pair: with_interval(pair[1].value)),
     Column("Made-up rows", lambda pair: count(pair[1].n)),
 )
 
