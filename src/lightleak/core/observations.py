@@ -25,7 +25,7 @@ GradientState = Literal["raw", "clipped", "noised"]
 
 @dataclass(frozen=True)
 class ProtocolFacts:
-    """What the protocol tells the server about one update.
+    """What the server knows of one update by the protocol.
 
     Attributes:
         n_rows: rows behind the update, of all its clients (the batch size under FedSGD).
@@ -120,7 +120,7 @@ class ClientUpdate:
         training_mode: the client's network was in train mode (batch statistics, dropout) rather than eval mode.
         buffers: named buffers before the update, where the threat model shares them.
         labels: LongTensor ``[n_rows]``, only where the labels are shared; of an aggregate client after client. Their
-            order tells nothing under FedAvg.
+            order says nothing under FedAvg.
         batch_labels: LongTensor ``[n_clients, epochs, rows per client]``, labels in the order in which the local
             batches took them, only where that is shared.
         marginals: one-way marginals known to the server (`lightleak.data.marginals.Marginals.to_dict`).
@@ -143,7 +143,7 @@ class ClientUpdate:
     batch_statistics: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what no attack could serve.
+        """Check that an attack can use it.
 
         Raises:
             ObservationError: names or shapes of parameters and update differ, a value is not finite, the labels do not

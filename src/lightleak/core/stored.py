@@ -1,4 +1,4 @@
-"""What is stored: written whole or not at all, read with size limits and never unpickled, set aside when damaged."""
+"""Files: written atomically, read with size limits and never unpickled, set aside when damaged."""
 
 import json
 import logging
@@ -24,7 +24,7 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600  # what is stored may hold private rows: i
 
 
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
-    """Write whole or not at all, into a folder made if need be: a file that exists is complete.
+    """Write a file atomically, and its folder if need be: a file that exists is complete.
 
     Of several processes that write the same file at once, the last one's content stays. A disk that fills up leaves
     the earlier file.
@@ -77,7 +77,7 @@ def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:
     if found != version or isinstance(found, bool):
         raise ObservationError(
             f"{path}: schema_version must be {version}, got {found!r}; another version of lightleak wrote it: capture "
-            "anew, or attack it with that version"
+            "again, or attack it with that version"
         )
     return dict(facts)
 

@@ -347,10 +347,10 @@ class TableEncoder(nn.Module):
             lower, upper, mean = float(self.lower[i]), float(self.upper[i]), float(means[i])
             if lower > upper:
                 raise ObservationError(f"bounds of column {column.name!r} must ascend, got {lower} and {upper}")
-            for declared, held in ((column.lower, lower), (column.upper, upper)):
-                if declared is not None and abs(declared - held) > float(slack[i]):
+            for declared, stored in ((column.lower, lower), (column.upper, upper)):
+                if declared is not None and abs(declared - stored) > float(slack[i]):
                     raise ObservationError(
-                        f"column {column.name!r} has the bound {declared:g} in the schema, {held:g} in the statistics"
+                        f"column {column.name!r} has the bound {declared:g} in the schema, {stored:g} in the statistics"
                     )
             if not lower - float(slack[i]) <= mean <= upper + float(slack[i]):
                 raise ObservationError(

@@ -66,7 +66,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
         seed: root seed of split and forest.
 
     Raises:
-        UsageError: a setting that this table cannot serve, named ``task.<field>``.
+        UsageError: a setting that does not fit this table, named ``task.<field>``.
         DataError: a row does not fit the schema, a group is missing, or a part stays empty.
         UnsupportedError: scikit-learn is not installed.
     """

@@ -153,7 +153,7 @@ def random_search(
     """The best of ``tries`` random vectors of each sample: one is the thesis's "random z", more a control.
 
     Args:
-        problem: what a vector is judged by; only values are asked for, so any target serves.
+        problem: what a vector is judged by; it needs values only, so any target will work.
         labels: class of each sample, ``[n]``.
         generator: source of the vectors; the first try is the start of `gradient_search` with the same seed.
         tries: vectors per sample.

@@ -112,7 +112,7 @@ def held_out_response(fractions: np.ndarray, predictions: np.ndarray) -> tuple[R
     slope = 2 * half_slope / (1 + half_slope) if half_slope > 0 else 0.0
     if not Response(slope).informative:
         return Response(0.0), Noise(0.0, 0.0)
-    # At slope 1 the line has no fixed point: the center then is of no account.
+    # At slope 1 the line has no fixed point: the center then has no effect.
     center = float(np.clip(intercept / (1 - half_slope), 0, 1)) if abs(1 - half_slope) > 0.01 else 0.5
     # Around a curve of each half's own: what all of its samples share is not the scatter of the copies.
     curves = [np.polyfit(t, p.mean(-1), CURVE_DEGREE) for t, p in zip(fractions, predictions, strict=True)]

@@ -45,7 +45,7 @@ class Nearness:
         low: lower end of its 95% interval.
         high: upper end.
         n: samples.
-        effective_n: samples that would tell as much, had each a nearest row of its own.
+        effective_n: number of independent samples with the same information.
         distinct_rows: effective number of distinct nearest private rows of a class: ``(sum v)**2 / sum v**2`` over the
             votes ``v`` of its rows, the inverse of Simpson's index (Hill 1973), mean over classes. It is at most the
             number of samples of a class: compare it at equal numbers alone. NaN without samples.

@@ -78,7 +78,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(frontiers: Sequence[Frontier]) -> Section:
-    """Say in plain language what these runs measured."""
+    """Summarize in plain language what these runs measured."""
     found = fullest(frontiers)
     rows = [row for point in found.points for row in point.rows] if found else []
     attacks = [row for row in rows if not row.is_training and row.attack != BASELINE]

@@ -1,4 +1,4 @@
-"""Attacks on released models: what their page shows of what a model gives away of the rows it was trained on."""
+"""The page of attacks on released models: what a model reveals about the rows it was trained on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(scenarios: Sequence[Scenario]) -> Section:
-    """Say in plain language what these runs measured."""
+    """Summarize in plain language what these runs measured."""
     tried = [group for scenario in scenarios for group in scenario.attacks]
     asks = {group.is_black_box for group in tried}
     sizes = sorted({n for one in scenarios for entry in one.entries if (n := entry.size("public_rows")) is not None})

@@ -360,7 +360,7 @@ class Scenario:
     Attributes:
         groups: attacks, then baselines, each with the highest attack accuracy first.
         entries: what ``inversion.json`` says of its table and split.
-        title: what tells it from the others; empty where there is one.
+        title: how it differs from the others; empty if it is the only one.
     """
 
     groups: tuple[Attack, ...]
@@ -369,7 +369,7 @@ class Scenario:
 
     @property
     def first(self) -> ReleasedRow:
-        """A row, for what was held fixed."""
+        """A row, for what all rows have in common."""
         return self.groups[0].first
 
     @property
@@ -395,7 +395,7 @@ class Scenario:
 
     @cached_property
     def n_classes(self) -> int | None:
-        """Private classes that the evaluation model tells apart; None where unknown."""
+        """Number of private classes; None where unknown."""
         stated = [size for entry in self.entries if (size := entry.size("classes"))]
         seen = {row.class_name for group in self.groups for row in group.rows} - {ALL}
         return stated[0] if stated else len(seen) or None
@@ -471,7 +471,7 @@ class Topic:
     Attributes:
         title: attack and setting.
         fit_title: the same without its search, of what belongs to the training alone.
-        is_baseline: whether it stands for public data.
+        is_baseline: whether its rows come from public data.
         entries: one for each seed.
     """
 

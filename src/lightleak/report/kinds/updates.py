@@ -6,7 +6,7 @@ from functools import partial
 from lightleak.report.budget import budget, fewer
 from lightleak.report.charts import (
     BASELINE_STYLE,
-    Bar,
+    EstimateRow,
     Pair,
     Series,
     Style,
@@ -119,7 +119,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(runs: Sequence[Run]) -> Section:
-    """Draw in plain language what these runs measured: what is at risk, which defense helps, what it costs."""
+    """Summarize in plain language what is at risk, which defense helps, and what it costs."""
     found = [one for one in measured_runs(runs) if one.lines]
     unknown = list(left_out(runs))
     if not found:
@@ -265,7 +265,7 @@ def _place(group: UpdateGroup) -> tuple[object, ...]:
 
 def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> Section:
     rows = [group.first for group in attacks(main) or main]
-    # The privacy that was granted stands with the training's rows.
+    # The rows of the training hold the privacy that was granted.
     granted = {(g.first.defense, g.first.defense_strength): g.first for g in groups if g.first.epsilon is not None}
     on_fedavg = any(row.on_fedavg for row in rows)
     sizes = sorted({group.first.batch_size for group in main if group.first.batch_size is not None})
@@ -324,7 +324,7 @@ _COLUMNS: tuple[Column[UpdateGroup], ...] = (
 
 
 def _scenarios(groups: Sequence[UpdateGroup]) -> list[list[UpdateGroup]]:
-    """All attacks of one setting; guessing, which reads no labels, stands in each setting that it serves."""
+    """All attacks of one setting; guessing, which reads no labels, is listed in each setting it can be compared in."""
     setting = {id(group): fixed(group.first, FIXED) for group in groups}
     place = {id(group): place_without_labels(group.first)[:-1] for group in groups}
     found = by_key(attacks(groups), lambda group: setting[id(group)])
@@ -357,7 +357,7 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Se
     sizes = sorted({group.first.batch_size for group, _ in known if group.first.batch_size is not None})
     if len(sizes) <= 1:
         guess = next((value for group, value in known if is_baseline(group)), None)
-        bars = [Bar(group.title, value, styles[group.title]) for group, value in known]
+        bars = [EstimateRow(group.title, value, styles[group.title]) for group, value in known]
         name = "Share of cells recovered by each attack, with 95% intervals"
         return Figure(bar_chart(name, bars, guess), title, plot="bars")
     # Batch sizes stand at even distances: they are usually powers of two.
@@ -391,7 +391,7 @@ def _verdict(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) ->
 
 
 def _later(best: UpdateGroup, groups: Sequence[UpdateGroup]) -> tuple[float, str] | None:
-    """A figure from before training must not hide a higher one from later on."""
+    """The highest figure measured during training, if it is above that from before training."""
     accuracy = best.mean(ACCURACY)
     found = [
         (value.mean, group)
@@ -420,7 +420,7 @@ def _columns(group: UpdateGroup) -> Section | None:
 
 
 def _certainty(groups: Sequence[UpdateGroup]) -> Section | None:
-    """Whether the attacker's own confidence tells which cells to believe (TabLeak Sec. 3.2)."""
+    """Whether the attacker's confidence shows which cells are right (TabLeak Sec. 3.2)."""
     panels = []
     start, end = "least confident quarter", "most confident quarter"
     for kind in ("categorical", "numerical"):

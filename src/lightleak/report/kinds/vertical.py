@@ -8,7 +8,15 @@ from dataclasses import replace
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
 from lightleak.report.budget import budget
-from lightleak.report.charts import EstimateRow, Style, ends_of, estimate_chart, legend_mark, series_style
+from lightleak.report.charts import (
+    EstimateRow,
+    Style,
+    ends_of,
+    estimate_chart,
+    legend_mark,
+    series_style,
+    share_axis,
+)
 from lightleak.report.compare import by_key, differing
 from lightleak.report.format import DASH, counted, joined, of_hundred, percent, points, unsigned_points, with_interval
 from lightleak.report.intervals import Estimate
@@ -78,7 +86,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(found: Findings) -> Section:
-    """Say in plain language what these runs measured."""
+    """Summarize in plain language what these runs measured."""
     rows = [row for group in found.tried for row in group.rows]
     samples = sorted({row.threat.sample for row in rows if row.threat and row.threat.sample is not None})
     bends = [group.manipulates for group in found.tried]
@@ -129,11 +137,10 @@ def _share_chart(one: Property) -> Figure | None:
         return None
     true = [value for group in one.groups for value in group.values("true_fraction")]
     ends = [end for row in rows for end in (row.value.mean, *ends_of(row.value), *(value for value, _ in row.singles))]
-    x = axis([min(max(end, 0.0), 1.0) for end in (*ends, *true) if end is not None], ends="round", percent=True)
     name = f"Estimated share of records with {one.name}, by attack, against the true share"
     mean = sum(true) / len(true) if true else 0.0
     rules = [Rule(mean, "truth", f"true {percent(mean)}", ends=(min(true), max(true)))] if true else []
-    return Figure(estimate_chart(name, rows, rules, x), one.title, plot="bars")
+    return Figure(estimate_chart(name, rows, rules, share_axis((*ends, *true))), one.title, plot="bars")
 
 
 def _share_row(title: str, group: VerticalGroup, value: Estimate) -> EstimateRow:
@@ -308,8 +315,7 @@ def _error_chart(title: str, outcomes: Sequence[Outcome], styles: dict[str, Styl
     if not drawn:
         return None
     highest = max([end for mark in drawn for end in (mark.y, mark.y_ends[1]) if end is not None])
-    aucs = [end for mark in drawn for end in (mark.x, *mark.x_ends) if end is not None]
-    x = axis([min(max(end, 0.0), 1.0) for end in aucs], ends="round", title="AUC of the model")
+    x = share_axis((end for mark in drawn for end in (mark.x, *mark.x_ends)), title="AUC of the model")
     y = axis([0.0, min(max(highest, 100 * own.mean if own else 0.0), 100.0)], ends="round")
     rules = [] if own is None else [Rule(100 * own.mean, "guess faint", "own", along="y")]
     drawing = draw(Plot(f"Error against AUC: {title}", x, y, layers, rules, height=240, grid="y"))

@@ -207,7 +207,7 @@ def setting_words(group: VerticalGroup, names: Iterable[str]) -> list[str]:
 
 
 def seed_of(row: VerticalRow) -> str:
-    """What tells rows of one group apart."""
+    """The key by which rows of one group differ."""
     return str(row.seed)
 
 

@@ -1,4 +1,4 @@
-"""What the first sections of all kinds share: cells of their tables, and what holds of every figure."""
+"""What the summaries of all kinds share: cells with intervals, and how much they show."""
 
 from collections.abc import Callable
 
