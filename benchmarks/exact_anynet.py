@@ -31,7 +31,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.experiments.environment import project_state
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
-from lightleak.metrics.inversion.wilson import wilson_interval
+from lightleak.metrics.inversion.attack_accuracy import wilson_interval
 from lightleak.metrics.score import score
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.own import hand_over
