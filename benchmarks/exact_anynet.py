@@ -89,7 +89,7 @@ SMALL = {"hidden": [32, 32], "activation": "gelu", "norm": "layer"}
 GELU, ONE = {"activation": "gelu"}, {"hidden": [100]}
 
 
-def _mlp(part: str, rows: int, whole: float, seconds: float = 0.0, **options: Any) -> Case:
+def _mlp(part: str, rows: int, whole: float = 0.0, seconds: float = 0.0, **options: Any) -> Case:
     return Case(part, "mlp", rows, options, whole=whole, seconds=seconds)
 
 
