@@ -104,6 +104,20 @@ class RowNetwork(ABC):
     def view(self) -> SearchView:
         """What a search evaluates."""
 
+    def error_parts(self, layer: int, activations: Any, directions: Tensor) -> Tensor:
+        """What the errors of equal rows consist of, ``[..., k, out_l]``.
+
+        Args:
+            layer: index of the layer.
+            activations: of the rows.
+            directions: of the derivative of their summed loss by the logits, ``[..., k, classes]``.
+
+        Returns:
+            The error that each direction causes; networks whose errors also have a part that depends on neither labels
+            nor loss append it, once per row.
+        """
+        return self.backpropagated(layer, activations, directions)
+
     def errors(self, activations: Any, output: Tensor) -> tuple[Tensor, ...]:
         """``e_1 .. e_L`` of rows whose logits' derivative is ``output`` ``[..., classes]``."""
         return tuple(self.backpropagated(layer, activations, output) for layer in range(self.depth))
