@@ -44,11 +44,16 @@ def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> P
     """
     if not len(residual.x) or residual.rows_left < 0:
         return Proof.nothing(residual.x)
-    if residual.rows_left == 0 and residual.relative < EXPLAINED:
-        return proven_together(residual, space)
+    explained = residual.rows_left == 0 and residual.relative < EXPLAINED
+    together = proven_together(residual, space) if explained else Proof.nothing(residual.x)
+    # Embeddings make the first layer's errors nearly dependent, which the proof of the whole reads; others it serves.
+    if explained and (residual.network.first_input is None or bool(together.digits.all())):
+        return together
     cells, digits = lone_proof(residual, space, all_distinct=scaled)
     once = _told_apart(residual)
     alone = Proof(cells & once, digits & once)
+    if explained:
+        return Proof(together.cells | alone.cells, together.digits | alone.digits)
     if residual.rows_left == 0 and bool(alone.cells.all()) and not explains_but_for_digits(residual, space):
         return Proof.nothing(residual.x)  # every row is claimed and yet something is left: at least one claim is wrong
     return alone
