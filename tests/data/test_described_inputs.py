@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lightleak.core.errors import DataError
+from lightleak.core.errors import DataError, UsageError
 from lightleak.data.described_inputs import describe_inputs
 from lightleak.data.encoder import TableEncoder
 
@@ -45,6 +45,74 @@ def test_numbers_on_one_side_of_zero_come_through_and_nothing_says_that_their_me
     encoder = describe_inputs(rows)
     assert encoder.encoding == "minmax"
     assert torch.allclose(encoder.encode(encoder.decode(rows)), rows, atol=1e-6)
+
+
+def batch() -> dict[str, torch.Tensor]:
+    codes = torch.tensor([[0, 2], [1, 0], [0, 1], [1, 2]])
+    return {"number": torch.tensor([0.5, 1.5, -2.0, 3.0]), "codes": codes, "y": torch.tensor([[2], [0], [1], [1]])}
+
+
+def test_integer_codes_become_one_hot_blocks_and_come_back() -> None:
+    encoder = describe_inputs(batch(), codes={"codes_0": ["f", "m"], "codes_1": 4})
+    assert encoder.schema.names == ("number", "codes_0", "codes_1") and encoder.schema.n_classes == 3
+    assert [block.width for block in encoder.layout.blocks] == [1, 2, 4]
+    assert encoder.form is not None
+    rows, labels = encoder.form.read(batch())
+    assert labels.tolist() == [2, 0, 1, 1]
+    table = encoder.decode(rows)
+    assert table["codes_0"].tolist() == ["f", "m", "f", "m"] and table["codes_1"].tolist() == ["2", "0", "1", "2"]
+    number, codes = encoder.form.decode(rows)
+    assert torch.equal(number, batch()["number"]) and torch.equal(codes, batch()["codes"])
+    assert codes.dtype == torch.long
+
+
+def test_the_described_rows_give_marginals_and_shuffling_loaders_draw_nothing() -> None:
+    rows = list(zip(*batch().values(), strict=True))
+    loader = torch.utils.data.DataLoader(rows, batch_size=3, shuffle=True)
+    before = torch.random.get_rng_state()
+    encoder = describe_inputs(loader, names=["number", "sex", "ward"])
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert encoder.marginals is not None and encoder.form is not None
+    assert encoder.marginals.probabilities["ward"] == (0.25, 0.25, 0.5)
+    assert [part.path for part in encoder.form.parts] == [(0,), (1,)]
+
+
+def test_codes_one_hot_columns_and_numbers_share_a_tensor() -> None:
+    rows = torch.cat([inputs(), (torch.arange(50) % 5).float().unsqueeze(1), torch.randn(50, 2)], -1)
+    encoder = describe_inputs(rows, names=[*NAMES, "blood", "u", "v"], one_hot=ONE_HOT, codes=["blood"])
+    assert encoder.form is not None
+    encoded, _ = encoder.form.read((rows, torch.zeros(50)))
+    assert encoded.shape == (50, 7 + 5 + 2) and encoder.decode(encoded)["blood"].tolist()[:3] == ["0", "1", "2"]
+    assert torch.equal(encoder.form.decode(encoded)[0], rows)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"codes": ["a"]}, r"codes names positions that are not there: \['a'\]"),
+        ({"codes": ["number"]}, "codes of position 'number' must be whole numbers from 0"),
+        ({"codes": {"codes_1": 2}}, "codes of position 'codes_1' must be below 2, got 2"),
+        ({"label": "z"}, "labels of a batch must be one of its tensors, number, codes, y: .* looked for z, found 0"),
+    ],
+)
+def test_codes_and_labels_that_do_not_fit_are_named(words: dict, message: str) -> None:
+    with pytest.raises((DataError, UsageError), match=message):
+        describe_inputs(batch(), **words)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"codes": torch.tensor([[0, 5]])}, r"'codes_1' must be 0 to 2, got 5 to 5"),
+        ({"codes": torch.tensor([[0]])}, r"batch\['codes'\] must have the shape \[1, 2\], got \[1, 1\]"),
+        ({"codes": "no tensor"}, r"the batch has no tensor at \['codes'\]"),
+    ],
+)
+def test_batches_of_another_form_are_named(change: dict, message: str) -> None:
+    form = describe_inputs(batch()).form
+    assert form is not None
+    with pytest.raises(UsageError, match=message):
+        form.read({key: value[:1] for key, value in batch().items()} | change)
 
 
 @pytest.mark.parametrize(

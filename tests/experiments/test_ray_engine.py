@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ray.cluster_utils import Cluster
 from rich.console import Console
+from safetensors.torch import load_file
 
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
@@ -53,6 +54,35 @@ def test_data_travel_and_a_pack_that_fails_is_named(
         assert facts["pid"] != os.getpid()
         assert (tmp_path / "notes" / f"{pack.name}.txt").is_file()
     assert signal.getsignal(signal.SIGTERM) is handler  # Ray's own would hide how a command ended
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_training_on_ray_leaves_what_one_on_this_machine_does(
+    tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console, devices: int
+) -> None:
+    settings = {"training__epochs": 2, "capture__epochs": [0, 1], "training__trainer": {"devices": devices}}
+    for folder, more in (("here", {}), ("ray", {"engine": "ray", "ray_address": cluster.address})):
+        config = tiny(**settings, **more, attacks={"random": {}})
+        (tmp_path / f"{folder}.json").write_text(json.dumps(config.to_dict()))
+        words = ["audit", str(tmp_path / f"{folder}.json"), "--output", str(tmp_path / folder), "--device", "cpu"]
+        done = subprocess.run([sys.executable, "-m", "lightleak", *words], capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+    here, ray = (read_training(tmp_path / folder) for folder in ("here", "ray"))
+    for first, second in zip(here, ray, strict=True):
+        assert first == second
+    assert {row["unit"][-2:] for row in rows_of(tmp_path / "ray")} >= {f"r{rank}" for rank in range(devices)}
+
+
+def read_training(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
+    """Scores of the training, the rows, and the captured updates."""
+    captures = {
+        f"{file.relative_to(folder)} {name}": value.tolist()
+        for file in folder.glob("captures/*/*/*.safetensors")
+        for name, value in load_file(file).items()
+    }
+    assert captures
+    return json.loads((folder / "training.json").read_text()), rows_of(folder), captures
 
 
 def test_rows_are_equal_although_a_node_dies(tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console) -> None:

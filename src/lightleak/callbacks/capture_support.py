@@ -1,10 +1,10 @@
 """Check before the first batch that gradient capture supports a training; errors suggest an alternative."""
 
+from typing import Any
+
 import lightning
 import torch
-from lightning.pytorch.plugins.precision import MixedPrecision
-from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy, Strategy
-from lightning.pytorch.utilities.model_helpers import is_overridden
+from lightning.pytorch.strategies import Strategy
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
@@ -14,6 +14,18 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.defenses.horizontal import HorizontalDefense
 from lightleak.protocols.local_pass import Autocast
 from lightleak.targets.spec import NetworkSpec, build_network
+
+LIBRARIES = ("lightning.", "pytorch_lightning.")
+"""Two packages of the same classes; a training may use either, whose classes do not inherit from the other's."""
+
+
+def is_a(thing: object, *names: str) -> bool:
+    """Whether a class of one of these names, of either of Lightning's packages, is among the bases of a thing's class.
+
+    >>> is_a(lightning.LightningModule(), "LightningModule"), is_a(nn.Linear(1, 1), "LightningModule")
+    (True, False)
+    """
+    return any(base.__name__ in names and base.__module__.startswith(LIBRARIES) for base in type(thing).__mro__)
 
 
 def described_network(module: lightning.LightningModule, encoder: TableEncoder) -> tuple[nn.Module, NetworkSpec]:
@@ -59,7 +71,7 @@ def check_trainer(trainer: lightning.Trainer, module: lightning.LightningModule,
     if not module.automatic_optimization:
         raise UsageError(f"gradient capture needs automatic optimization; {type(module).__name__} optimizes by hand")
     check_strategy(trainer.strategy, trainer.world_size, at)
-    own_clipping = is_overridden("configure_gradient_clipping", module, lightning.LightningModule)
+    own_clipping = not type(module).configure_gradient_clipping.__module__.startswith(LIBRARIES)
     if at == "clipped" and not trainer.gradient_clip_val and not own_clipping:
         raise UsageError("at='clipped' needs Trainer(gradient_clip_val=...); nothing clips here, use at='raw'")
 
@@ -70,7 +82,7 @@ def check_strategy(strategy: Strategy, processes: int, at: GradientState) -> Non
     Raises:
         UsageError: a strategy that shards parameters, or a point after the ranks' gradients are reduced.
     """
-    if not isinstance(strategy, SingleDeviceStrategy | DDPStrategy):
+    if not is_a(strategy, "SingleDeviceStrategy", "DDPStrategy"):
         got = type(strategy).__name__
         raise UsageError(f"gradient capture supports one device or DDP, where a rank holds every parameter; got {got}")
     if at != "raw" and processes > 1:
@@ -131,8 +143,8 @@ def check_optimizer(optimizer: torch.optim.Optimizer, at: GradientState, loss_sc
 
 def mixed_precision(trainer: lightning.Trainer) -> tuple[Autocast, float]:
     """Data type of the forward's autocast and the present factor of the loss (1 without a gradient scaler)."""
-    plugin = trainer.precision_plugin
-    if not isinstance(plugin, MixedPrecision):
+    plugin: Any = trainer.precision_plugin
+    if not is_a(plugin, "MixedPrecision"):
         return "none", 1.0
     scale = 1.0 if plugin.scaler is None else plugin.scaler.get_scale()
     return ("bfloat16" if plugin.precision == "bf16-mixed" else "float16"), scale

@@ -105,6 +105,7 @@ class GradientCapture(lightning.Callback):
         self._encoder_state = facts, {name: tensor.cpu().clone() for name, tensor in tensors.items()}
         self._taken, self._epoch, self._taken_in_epoch = 0, -1, 0
         self._network: nn.Module
+        self._called: nn.Module | None = None
         self._spec: NetworkSpec
         self._recorder: StepRecorder | None = None
         self._stepping, self._told_full, self._step = False, False, 0
@@ -233,7 +234,7 @@ class GradientCapture(lightning.Callback):
         if not self.schedule.wants(self._epoch, self._step, self._taken_in_epoch):
             return
         if self._taken < self.schedule.max_captures:
-            self._recorder = StepRecorder(self._network, self.share_statistics)
+            self._recorder = StepRecorder(self._network, self.share_statistics, self._called)
         elif not self._told_full:
             self._told_full = True
             warnings.warn(f"max_captures={self._taken} reached: no capture from step {self._step} on", stacklevel=2)

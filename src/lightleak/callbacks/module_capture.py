@@ -10,12 +10,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lightleak.callbacks.capture_store import Capture
-from lightleak.callbacks.capture_support import described_network, require_trained
+from lightleak.callbacks.capture_support import described_network, is_a, require_trained
 from lightleak.callbacks.gradient_capture import GradientCapture, NamedTensors
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.data.described_inputs import DescribedInputs
 from lightleak.data.encoder import TableEncoder
+from lightleak.data.input_form import InputForm
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.replay import require_replay
+from lightleak.targets.client_form import PREFIX, ClientForm
 from lightleak.targets.own import hand_over
 from lightleak.targets.own_check import ROWS, require_classifier
 from lightleak.targets.single_logit import two_logit_gradient, two_logit_weights, with_two_logits
@@ -124,12 +127,22 @@ class ModuleCapture(GradientCapture):
             return described_network(module, self.encoder)
         network = find_network(module, self.network_name)
         require_trained(network)
-        alone, self._grown = with_two_logits(without_trainer(network), self.encoder.width)
-        n_classes = require_classifier(alone, self.encoder.spread_rows(ROWS))
-        return network, NetworkSpec(hand_over(alone), n_classes, self.encoder.layout)
+        rows = self.encoder.spread_rows(ROWS)
+        formed = ClientForm.of(without_trainer(network), self._form, rows)
+        alone, self._grown = with_two_logits(formed, self.encoder.width)
+        spec = NetworkSpec(hand_over(alone), require_classifier(alone, rows), self.encoder.layout)
+        if not isinstance(formed, ClientForm):
+            return network, spec
+        self._called = network
+        return nn.ModuleDict({PREFIX: network}), spec
+
+    @property
+    def _form(self) -> InputForm | None:
+        return self.encoder.form if isinstance(self.encoder, DescribedInputs) else None
 
     def _read(self, batch: Any) -> tuple[Tensor, Tensor]:
-        inputs, labels = super()._read(batch if self.read_batch is None else self.read_batch(batch))
+        batch = batch if self.read_batch is None else self.read_batch(batch)
+        inputs, labels = super()._read(batch) if self._form is None else self._form.read(batch)
         return inputs, labels if self._grown is None else class_indices(labels)
 
     def _sent(self, weights: NamedTensors, gradient: NamedTensors) -> tuple[NamedTensors, NamedTensors]:
@@ -212,7 +225,7 @@ def find_network(module: lightning.LightningModule, name: str | None = None) -> 
     own = any(True for _ in module.parameters(recurse=False))
     if len(with_parameters) == 1 and not own:
         child: nn.Module = getattr(module, with_parameters[0])
-        return child
+        return module if isinstance(child, nn.ModuleList | nn.ModuleDict) else child  # these have no forward
     return module
 
 
@@ -236,7 +249,7 @@ def class_indices(labels: Tensor) -> Tensor:
 
 def without_trainer(network: nn.Module) -> nn.Module:
     """The module, or for a LightningModule a shell of it that shares all but the Trainer, which cannot be copied."""
-    if not isinstance(network, lightning.LightningModule):
+    if not is_a(network, "LightningModule"):
         return network
     shell = copy.copy(network)
     vars(shell).update(_trainer=None, _fabric=None)

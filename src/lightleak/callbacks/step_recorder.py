@@ -27,6 +27,7 @@ class StepRecorder:
     Args:
         network: the client's network.
         with_statistics: also record every BatchNorm layer's batch statistics (of the last micro-batch).
+        called: the module whose forward is watched, where ``network`` only holds it; left out, ``network``.
 
     Attributes:
         armed: hooks are set.
@@ -37,14 +38,15 @@ class StepRecorder:
         statistics: ``<layer>.mean`` and ``<layer>.var``.
     """
 
-    def __init__(self, network: nn.Module, with_statistics: bool = False) -> None:
+    def __init__(self, network: nn.Module, with_statistics: bool = False, called: nn.Module | None = None) -> None:
         self.network = network
+        self.called = network if called is None else called
         self.with_statistics = with_statistics
         self.armed = False
         self.sizes: list[int] = []
         self.parameters: dict[str, Tensor] = {}
         self.buffers: dict[str, Tensor] = {}
-        self.training_mode = network.training
+        self.training_mode = self.called.training
         self.statistics: dict[str, Tensor] = {}
         self.device = next(network.parameters()).device
         self._inputs: list[Tensor] = []
@@ -60,7 +62,7 @@ class StepRecorder:
         self.sizes.append(len(inputs))
         self._inputs.append(_copy(inputs))
         self._labels.append(_copy(labels))
-        self._hooks.callback(self.network.register_forward_pre_hook(self._before_forward).remove)
+        self._hooks.callback(self.called.register_forward_pre_hook(self._before_forward).remove)
         for name, parameter in self.network.named_parameters():
             self._hooks.callback(parameter.register_hook(self._adder(name)).remove)
         if self.with_statistics:
@@ -115,8 +117,8 @@ class StepRecorder:
         self._states.append(generator_state(self.device))
         if len(self._states) == 1:
             self.training_mode = network.training
-            self.parameters = {name: _copy(value) for name, value in network.named_parameters()}
-            self.buffers = {name: _copy(value) for name, value in network.named_buffers()}
+            self.parameters = {name: _copy(value) for name, value in self.network.named_parameters()}
+            self.buffers = {name: _copy(value) for name, value in self.network.named_buffers()}
 
     def _adder(self, name: str) -> Any:
         def add(gradient: Tensor) -> None:

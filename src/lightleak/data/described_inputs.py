@@ -1,67 +1,107 @@
 """Build an encoder for inputs that are already encoded, from a description of their columns."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import DataError
 from lightleak.data.column import Column
 from lightleak.data.encoder import TableEncoder
+from lightleak.data.input_form import LEAST_CATEGORIES, InputForm, InputPart, Path, split_batch
+from lightleak.data.layout import Block
+from lightleak.data.marginals import Marginals
 from lightleak.data.schema import TableSchema
+
+MOST_CODES = 100_000
+"""Categories of a column of codes; more are an identifier, and a one-hot block of them fills the memory."""
+
+
+class DescribedInputs(TableEncoder):
+    """Encoder of a user's own inputs.
+
+    Attributes:
+        form: how a batch holds the rows; None for one tensor of encoded rows.
+        marginals: one-way marginals of the described rows.
+    """
+
+    form: InputForm | None = None
+    marginals: Marginals | None = None
 
 
 def describe_inputs(
-    inputs: Tensor,
-    n_classes: int = 2,
+    inputs: Tensor | Mapping[str, Any] | Sequence[Any] | DataLoader[Any],
+    n_classes: int | None = None,
     names: Sequence[str] | None = None,
     one_hot: Mapping[str, Sequence[str]] | None = None,
-) -> TableEncoder:
+    codes: Mapping[str, int | Sequence[str]] | Sequence[str] = (),
+    label: str | None = None,
+) -> DescribedInputs:
     """Return an encoder whose encoded rows are the inputs themselves; values keep the units of the inputs.
 
-    Bounds and deviations, which a server is assumed to know, are those of the given rows.
+    Bounds, deviations and marginals, which a server is assumed to know, are those of the given rows. Integer codes of
+    categories, as ``nn.Embedding`` takes them, become one-hot blocks.
 
     Args:
-        inputs: training inputs ``[n, d]`` of the network.
-        n_classes: classes of the label.
-        names: of the d positions; left out: ``x0``, ``x1``, ...
+        inputs: training inputs ``[n, d]`` of the network; or a batch as the training step gets it, a dictionary or a
+            tuple of tensors with the labels among them; or a DataLoader or list of such batches. Integers are codes.
+        n_classes: classes of the label; left out, those of the labels, or 2.
+        names: of the d positions; left out: ``x0``, ``x1``, ..., or the names of a dictionary's tensors.
         one_hot: columns that take several positions, one per category, by name: the names of their positions, which
             must follow each other. Each position holds two values, such as 0 and 1, or these after standardization.
-            All other positions are numbers.
+        codes: names of positions that hold integer codes in a tensor of numbers; as a mapping, the number of categories
+            or their names in the order of their codes. Left out, codes go up to the largest in the rows.
+        label: key of the labels in a dictionary; left out: ``target``, ``y``, ``label``, ``labels`` or ``targets``.
 
     Raises:
-        DataError: inputs that are no finite ``[n, d]``, names that do not fit, or a one-hot position without exactly
-            two values.
-        UsageError: inputs that are no tensor.
+        DataError: inputs that are no finite ``[n, d]``, names that do not fit, a one-hot position without exactly
+            two values, or codes that are no whole numbers from 0.
+        UsageError: inputs that are no tensor, batch or batches, or a batch without labels.
 
     >>> rows = torch.tensor([[0.5, 1.0, 0.0], [1.5, 0.0, 1.0]])
     >>> encoder = describe_inputs(rows, names=["age", "f", "m"], one_hot={"sex": ["f", "m"]})
     >>> encoder.decode(rows)["sex"].tolist()
     ['f', 'm']
+    >>> batch = {"number": torch.tensor([[0.5], [1.5]]), "sex": torch.tensor([0, 1]), "y": torch.tensor([1, 0])}
+    >>> encoder = describe_inputs(batch)
+    >>> encoder.form.read(batch)[0].tolist()
+    [[0.5, 1.0, 0.0], [1.5, 0.0, 1.0]]
     """
-    require_kind("inputs", inputs, Tensor, "a tensor [n, d] of encoded rows (a DataFrame is for lightleak.prepare)")
-    names = list(names) if names is not None else [f"x{i}" for i in range(inputs.shape[-1])]
-    _check(inputs, names)
-    values = inputs.detach().cpu().double()
+    tensors, labels = _gathered(inputs, label)
+    names = list(names) if names is not None else _names(tensors)
+    _check(tensors, names)
+    values = torch.cat([_columns(tensor) for tensor in tensors.values()], -1)
+    of_integers = [name for name, is_integer in zip(names, _are_integers(tensors), strict=True) if is_integer]
+    sizes = _sizes(codes, of_integers, names)
     blocks = _blocks(names, one_hot or {})
-    shift, scale = (make(len(names), dtype=torch.float64) for make in (torch.zeros, torch.ones))
-    columns, numbers = [], []
+    columns, shift, scale, numbers = [], [], [], []
     for column, positions in blocks:
-        if len(positions) == 1 and column == names[positions[0]] and column not in (one_hot or {}):
-            of_column = values[:, positions[0]]
+        of_column = values[:, positions[0]]
+        if column in sizes and len(positions) == 1:
+            columns.append(_coded(column, of_column, sizes[column]))
+            shift += [0.0] * columns[-1].width
+            scale += [1.0] * columns[-1].width
+        elif len(positions) == 1 and column == names[positions[0]] and column not in (one_hot or {}):
             columns.append(_number(column, of_column))
             numbers.append(of_column)
+            shift.append(0.0)
+            scale.append(1.0)
         else:
             columns.append(Column.categorical(column, [names[i] for i in positions]))
-            for i in positions:
-                shift[i], scale[i] = _two_values(names[i], values[:, i])
-    schema = TableSchema(tuple(columns), Column.categorical("label", [str(i) for i in range(n_classes)]))
+            pairs = [_two_values(names[i], values[:, i]) for i in positions]
+            shift += [pair[0] for pair in pairs]
+            scale += [pair[1] for pair in pairs]
+    classes = n_classes or (2 if labels is None else max(2, int(labels.max()) + 1))
+    schema = TableSchema(tuple(columns), Column.categorical("label", [str(i) for i in range(classes)]))
     held = torch.stack(numbers) if numbers else torch.empty(0, len(values), dtype=torch.float64)
     deviation = held.std(-1)
     statistics = {
-        "shift": shift,
-        "scale": scale,
+        "shift": torch.tensor(shift, dtype=torch.float64),
+        "scale": torch.tensor(scale, dtype=torch.float64),
         "lower": held.amin(-1),
         "upper": held.amax(-1),
         "deviation": torch.where(deviation > 0, deviation, torch.ones_like(deviation)),
@@ -69,14 +109,106 @@ def describe_inputs(
     # "onehot" says that numbers have mean 0, which those that lie on one side of it have not.
     centered = bool(((statistics["lower"] <= 0) & (statistics["upper"] >= 0)).all())
     state = {"encoding": "onehot" if centered else "minmax", "schema": schema.to_dict()}
-    return TableEncoder.from_state(state, statistics)
+    encoder = DescribedInputs.from_state(state, statistics)
+    form = _form(tensors, names, set(sizes), encoder, label)
+    rows = torch.cat([part.encode(tensor.cpu()) for part, tensor in zip(form.parts, tensors.values(), strict=True)], -1)
+    encoder.marginals = Marginals.of(schema, encoder.decode(rows))
+    encoder.form = form if form.coded or not isinstance(inputs, Tensor) else None
+    return encoder
 
 
-def _check(inputs: Tensor, names: Sequence[str]) -> None:
-    if inputs.dim() != 2 or len(inputs) < 2 or not torch.isfinite(inputs).all():
-        raise DataError(f"inputs must be finite numbers [n, d] of at least 2 rows, got {list(inputs.shape)}")
-    if len(names) != inputs.shape[1] or len(set(names)) != len(names):
-        raise DataError(f"names must be {inputs.shape[1]} different ones, one per position, got {len(names)}")
+def _gathered(inputs: Any, label: str | None) -> tuple[dict[Path, Tensor], Tensor | None]:
+    """Tensors by path, and labels, of a batch or of all batches of an iterable; one tensor has no labels."""
+    if isinstance(inputs, Tensor):
+        return {(): inputs}, None
+    expected = "a tensor [n, d] (a DataFrame is for lightleak.prepare), a batch, or a DataLoader or list of batches"
+    require_kind("inputs", inputs, (Mapping, list, tuple, DataLoader), expected)
+    if isinstance(inputs, Mapping) or (isinstance(inputs, list | tuple) and isinstance(inputs[-1], Tensor)):
+        return split_batch(inputs, label)
+    with torch.random.fork_rng(devices=[]):  # a loader that shuffles draws from it
+        batches = [split_batch(batch, label) for batch in inputs]
+    if not batches:
+        raise DataError("inputs must hold at least one batch, got none")
+    tensors = {path: torch.cat([of_batch[path] for of_batch, _ in batches]) for path in batches[0][0]}
+    return tensors, torch.cat([labels for _, labels in batches])
+
+
+def _columns(tensor: Tensor) -> Tensor:
+    return tensor.detach().cpu().double().reshape(len(tensor), -1)
+
+
+def _are_integers(tensors: Mapping[Path, Tensor]) -> list[bool]:
+    """Of every position, whether its tensor has an integer type."""
+    return [not one.is_floating_point() for one in tensors.values() for _ in range(_width(one))]
+
+
+def _width(tensor: Tensor) -> int:
+    return tensor.shape[1] if tensor.dim() == 2 else 1
+
+
+def _names(tensors: Mapping[Path, Tensor]) -> list[str]:
+    names: list[str] = []
+    for path, tensor in tensors.items():
+        key, width = path[-1] if path else 0, _width(tensor)
+        if isinstance(key, str):
+            names += [key] if width == 1 else [f"{key}_{i}" for i in range(width)]
+        else:
+            names += [f"x{len(names) + i}" for i in range(width)]
+    return names
+
+
+def _sizes(
+    codes: Mapping[str, int | Sequence[str]] | Sequence[str], of_integers: Sequence[str], names: Sequence[str]
+) -> dict[str, int | Sequence[str] | None]:
+    """By name of every column of codes: the number of its categories, their names, or None where neither is given."""
+    given = dict(codes) if isinstance(codes, Mapping) else dict.fromkeys(codes)
+    if unknown := [name for name in given if name not in names]:
+        raise DataError(f"codes names positions that are not there: {unknown[:5]}")
+    return dict.fromkeys(of_integers) | given
+
+
+def _coded(name: str, values: Tensor, size: int | Sequence[str] | None) -> Column:
+    largest = int(values.max())
+    if bool((values != values.round()).any()) or int(values.min()) < 0 or largest >= MOST_CODES:
+        raise DataError(
+            f"codes of position {name!r} must be whole numbers from 0 to {MOST_CODES - 1}, got "
+            f"{float(values.min()):g} to {float(values.max()):g}"
+        )
+    size = max(largest + 1, LEAST_CATEGORIES) if size is None else size
+    categories = [str(i) for i in range(size)] if isinstance(size, int) else list(size)
+    if largest >= len(categories):
+        raise DataError(f"codes of position {name!r} must be below {len(categories)}, got {largest}")
+    return Column.categorical(name, categories)
+
+
+def _form(
+    tensors: Mapping[Path, Tensor], names: Sequence[str], coded: set[str], encoder: TableEncoder, label: str | None
+) -> InputForm:
+    """Where each tensor's columns are in the encoded rows; a one-hot column has several of them."""
+    blocks: list[Block] = []
+    for block in encoder.layout.blocks:
+        is_wide = block.categorical and block.name not in coded
+        blocks += (
+            [replace(block, start=at, stop=at + 1) for at in range(block.start, block.stop)] if is_wide else [block]
+        )
+    parts, at = [], 0
+    for path, tensor in tensors.items():
+        width = _width(tensor)
+        is_coded = tuple(name in coded for name in names[at : at + width])
+        parts.append(
+            InputPart(path, tuple(blocks[at : at + width]), is_coded, not tensor.is_floating_point(), tensor.dim() == 1)
+        )
+        at += width
+    return InputForm(tuple(parts), label)
+
+
+def _check(tensors: Mapping[Path, Tensor], names: Sequence[str]) -> None:
+    for inputs in tensors.values():
+        if (inputs.dim() != 2 and () in tensors) or len(inputs) < 2 or not torch.isfinite(inputs).all():
+            raise DataError(f"inputs must be finite numbers [n, d] of at least 2 rows, got {list(inputs.shape)}")
+    width = sum(map(_width, tensors.values()))
+    if len(names) != width or len(set(names)) != len(names):
+        raise DataError(f"names must be {width} different ones, one per position, got {len(names)}")
 
 
 def _blocks(names: Sequence[str], one_hot: Mapping[str, Sequence[str]]) -> list[tuple[str, list[int]]]:

@@ -1,7 +1,7 @@
 """Encode a table as tensors and decode it: one-hot categories, scaled numbers, and the statistics a server knows."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -316,7 +316,7 @@ class TableEncoder(nn.Module):
         return _READ.get(parts, lambda: cls.from_state(*parts).to(device), str(device))
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> "TableEncoder":
+    def from_state(cls, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Self:
         """Inverse of `to_state`.
 
         Raises:

@@ -16,6 +16,7 @@ from lightleak.callbacks.step_recorder import StepRecorder
 from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import UsageError
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.data.described_inputs import DescribedInputs
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.prepared import PreparedTable
@@ -91,6 +92,8 @@ class LeakageCallback(ModuleCapture):
             require_kind("encoder", encoder, PreparedTable, expected)
             marginals = encoder.marginals if marginals is None else marginals
             encoder = encoder.encoder
+        elif isinstance(encoder, DescribedInputs) and marginals is None:
+            marginals = encoder.marginals
         self.config = _config(attacks, labels, seed, redact)
         super().__init__(
             encoder,
@@ -157,7 +160,7 @@ class LeakageCallback(ModuleCapture):
         super()._begin(trainer)
         self._on_trial = self._recorder is None and not self._checked and not self.is_over
         if self._on_trial:
-            self._recorder = StepRecorder(self._network, self.share_statistics)
+            self._recorder = StepRecorder(self._network, self.share_statistics, self._called)
 
     def _accepts(self, capture: Capture) -> bool:
         if not self._checked:
