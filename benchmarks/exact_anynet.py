@@ -7,9 +7,10 @@
 Parts: activations, batch-norm (batch statistics are known to the server; untrained and after one epoch of Adam),
 layer-norm, shallow (one hidden layer), tables (German, Bank, Diabetes-130 with 20 classes), relu (a plain ReLU chain,
 for comparison with `exact.py`), trained (after one epoch of Adam), embedded (a user's own module with embeddings, and
-GANDALF). Labels are unknown, one thread, float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every finished batch is one line of --output; a
-rerun skips those. A batch is whole when every cell of every row is right (numbers within TabLeak's tolerance). Seconds
-on a shared machine vary: the rate of its matrix products is measured after every batch.
+GANDALF). Labels are unknown, one thread, float32 gradients. Client i has seed --seed + i, and with it rows and a
+network of its own. Every finished batch is one line of --output; a rerun skips those. A batch is whole when every
+cell of every row is right (numbers within TabLeak's tolerance). Seconds on a shared machine vary: the rate of its
+matrix products is measured after every batch.
 """
 
 import argparse
