@@ -9,7 +9,7 @@ from lightleak.cards.docstrings import read_docstring
 from lightleak.cards.markdown import as_cell, as_table
 from lightleak.cards.settings import declared_fields, in_yaml
 from lightleak.core.bounds import Bounds, bounds_of
-from lightleak.experiments.registry import KINDS
+from lightleak.experiments.load import KINDS
 from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from lightleak.core.certificate import Outcome, RowStatus
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import REGISTERED
 from lightleak.core.parties import KINDS
 from lightleak.core.records import in_range, json_field, quoted, read_record, schema_of, to_json, write_record
 from lightleak.core.threat_model import Threat
@@ -118,6 +119,8 @@ class Row:
     @classmethod
     def read(cls, raw: Mapping[str, Any], where: str, run: str = "") -> "Row":
         """Read a row of this kind; see `read_row`."""
+        if raw.get("attack") in REGISTERED:
+            raw = {**raw, "attack": REGISTERED[raw["attack"]]}
         metrics = {}
         for name, (low, high) in cls.METRICS.items():
             value = raw.get(name, raw.get(cls.EARLIER.get(name, name)))

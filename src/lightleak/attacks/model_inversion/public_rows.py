@@ -78,7 +78,7 @@ class PublicRows(InversionAttack):
         Raises:
             UsageError: an unknown setting or a value out of range.
         """
-        self.by_class, self.name = by_class, "public_pseudo_labelled" if by_class else "public_random"
+        self.by_class, self.name = by_class, "public_pseudo_labeled" if by_class else "public_random"
         self.title = "Public rows sorted by the model" if by_class else "Public rows at random"
         self.config = self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, self.name)
 
@@ -121,7 +121,7 @@ _BASELINE = "A baseline, not an attack of the thesis: every attack is compared w
 
 
 @INVERSION_ATTACKS.register(
-    "public_pseudo_labelled",
+    "public_pseudo_labeled",
     Facts(
         "public rows that the model takes for the class, no generator",
         "Someone who holds public rows and may ask the released model for its answers.",
@@ -129,7 +129,7 @@ _BASELINE = "A baseline, not an attack of the thesis: every attack is compared w
         (_BASELINE,),
     ),
 )
-def public_pseudo_labelled(**settings: Any) -> PublicRows:
+def public_pseudo_labeled(**settings: Any) -> PublicRows:
     """Public rows that the target takes for the class (the attack's training data)."""
     return PublicRows(True, **settings)
 

@@ -9,7 +9,8 @@ from torch.nn.functional import one_hot
 
 from lightleak.attacks.property_inference.stacked_networks import FeatureRows
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.intermediate_results import IntermediateResults, Kind
+from lightleak.core.intermediate_results import IntermediateResults
+from lightleak.core.parties import Kind
 
 PUBLISHED_ORDER: tuple[Kind, ...] = ("VG", "VO", "AG", "AO")
 

@@ -54,7 +54,7 @@ from lightleak.report.sections.subject import title_of as title_of_runs
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "released"
-SORTED_ROWS = "public_pseudo_labelled"
+SORTED_ROWS = "public_pseudo_labeled"
 """The public rows that every measure compares an attack with."""
 
 MEASURE_TITLES = {

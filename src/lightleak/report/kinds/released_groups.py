@@ -19,7 +19,7 @@ FILE_NAME = "inversion.json"
 FIXED = ("dataset", "target", "evaluation", "setting")
 """What is the same for all that is compared."""
 
-BASELINES = ("public_pseudo_labelled", "gan_without_target", "plgmi_black_box", "public_random")
+BASELINES = ("public_pseudo_labeled", "gan_without_target", "plgmi_black_box", "public_random")
 """What is not led by the target: whatever an attack reaches above them, the model itself gave away."""
 
 BLACK_BOX = "plgmi_black_box"
