@@ -21,12 +21,12 @@ from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.results import UpdateRow, read_row
 from lightleak.experiments.attack_settings import label_setting, label_sharing, with_label_setting
+from lightleak.experiments.campaign import plan_packs
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
 from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.kinds.updates.run_plan import feasibility_lines
 from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import candidates, largest
@@ -188,7 +188,7 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     assert lines_of(tiny(**known, initial__batch_sizes=[8]))[0] == few
     (one_layer, *_) = lines_of(tiny(target__options={"hidden": [40]}, initial__batch_sizes=[8]))
     assert one_layer.startswith("8 rows: some rows, perhaps with proof (32 equations of the one hidden layer's column")
-    assert "without the defence" in lines_of(tiny(**wide, defense={"name": "gaussian_noise"}))[-1]
+    assert "without the defense" in lines_of(tiny(**wide, defense={"name": "gaussian_noise"}))[-1]
     fedavg = lines_of(
         tiny_fedavg(
             target__options={"hidden": [40, 40]}, protocol__aggregate=2, initial__batch_sizes=[4], protocol__rounds=0

@@ -182,6 +182,18 @@ class BatchNormalizedNetwork(TracedNetwork):
         (returned,) = self._returned(activations.rows, [name])
         return self._completed(name, found, returned, counts, n_rows)
 
+    def error_parts(self, layer: int, activations: TracedActivations, directions: Tensor) -> Tensor:
+        """See `RowNetwork.error_parts`: what the statistics return, and the appended unit, are counted once per row."""
+        name = self.names[layer]
+        by_logits = super().error_parts(layer, activations, directions)
+        (returned,) = self._returned(activations.rows, [name])
+        parts = torch.cat([by_logits, self.n_rows * returned.unsqueeze(-2)], -2)
+        if name not in self.appended:
+            return parts
+        unit = torch.zeros_like(parts[..., :1])
+        unit[..., -1, :] = self.appended[name].size
+        return torch.cat([parts, unit], -1)
+
     def view(self) -> TracedView:
         """See `RowNetwork.view`."""
         name = self.names[self.searched]

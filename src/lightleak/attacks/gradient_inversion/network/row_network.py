@@ -105,6 +105,20 @@ class RowNetwork(ABC):
     def view(self) -> SearchView:
         """What a search evaluates."""
 
+    def error_parts(self, layer: int, activations: Any, directions: Tensor) -> Tensor:
+        """What the errors of equal rows consist of, ``[..., k, out_l]``.
+
+        Args:
+            layer: index of the layer.
+            activations: of the rows.
+            directions: of the derivative of their summed loss by the logits, ``[..., k, classes]``.
+
+        Returns:
+            The error that each direction causes; networks whose errors also have a part that depends on neither labels
+            nor loss append it, once per row.
+        """
+        return self.backpropagated(layer, activations, directions)
+
     @property
     def first_input(self) -> Affine | None:
         """What the first layer sees of an encoded row; None: the row itself."""
