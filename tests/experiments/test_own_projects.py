@@ -96,6 +96,15 @@ class Attention(Project):
         return nn.functional.cross_entropy(self(batch), batch["target"].squeeze(1))
 
 
+class Wide(Frozen):
+    """Without dropout, with two hidden layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        layers = nn.Linear(15, 64), nn.ReLU(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 2)
+        self.rest = nn.Sequential(*layers)
+
+
 class OfTuples(Project):
     def training_step(self, batch: Any, index: int) -> Tensor:
         numbers, codes, labels = batch
@@ -188,3 +197,10 @@ def test_codes_beyond_those_described_are_named(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match=r"codes of column 'codes_\d' must be 0 to 1, got .* all of the training data"):
         fit(Project, data, watch)
     assert not watch.captured
+
+
+def test_every_row_behind_embeddings_of_codes_is_proven(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(QUICK, "exact", {})
+    rows, _ = audit(Wide, Records(), tmp_path / "run")
+    assert rows["exact"]["cell_accuracy"] == 1 and rows["exact"]["certified_accuracy"] == 1
+    assert rows["exact"]["certified_rows"] == 8 and rows["exact"]["certified_wrong"] == 0

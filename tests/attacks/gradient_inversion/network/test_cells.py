@@ -67,7 +67,8 @@ def traced(batch: Any, way: str) -> TracedNetwork:
     cross_entropy(module(batch.x), batch.truth.labels).backward()
     zero = {name: torch.zeros_like(p) for name, p in module.named_parameters()}
     observed = {name: zero[name] if p.grad is None else p.grad for name, p in module.named_parameters()}
-    return trace(module, encoder.width, len(batch.x), encoder, observed)
+    with torch.no_grad():  # as callbacks of a training may
+        return trace(module, encoder.width, len(batch.x), encoder, observed)
 
 
 @pytest.mark.parametrize("way", WAYS)
