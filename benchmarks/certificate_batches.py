@@ -25,7 +25,7 @@ from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.metrics.cells import checked_pair
 from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 Draw = np.random.Generator

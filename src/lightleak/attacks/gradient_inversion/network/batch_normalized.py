@@ -135,7 +135,7 @@ class BatchNormalizedNetwork(TracedNetwork):
     def __init__(
         self, network: TracedNetwork, names: list[str], appended: Mapping[str, _Appended], n_rows: int
     ) -> None:
-        super().__init__(network.module, names, 0)
+        super().__init__(network.module, names, 0, network.cells)
         self.appended, self.n_rows = appended, n_rows
         self._searched = searched_layer(self.shapes, n_rows)
 
@@ -277,7 +277,7 @@ def trace_normalized(
         gradients = update[f"{name}.weight"].to(device), update[f"{name}.bias"].to(device)
         mean, variance = statistics[f"{name}.mean"].to(device), statistics[f"{name}.var"].to(device)
         module.set_submodule(name, KnownBatchNorm(norm, mean, variance, gradients, n_rows))
-    network = trace(module, encoder.width, n_rows)
+    network = trace(module, encoder.width, n_rows, encoder, update)
     means = _means_of_outputs(network, encoder.width)
     names, appended = [], {}
     for index, name in enumerate(network.names):
