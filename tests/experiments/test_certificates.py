@@ -180,6 +180,10 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     assert len(lines_of(tiny(**wide, initial__batches=0))) == 1
     smooth = {"target__options": {"hidden": [40, 40], "activation": "gelu", "norm": "layer"}}
     assert lines_of(tiny(**smooth, initial__batch_sizes=[8]))[0] == few
+    gandalf = {"target__network": "gandalf", "target__options": {"stages": 2}, "initial__batch_sizes": [2]}
+    assert lines_of(tiny(**gandalf))[0].startswith("does not apply: GANDALF mixes the rows of a batch by BatchNorm")
+    with_statistics = tiny(**gandalf, attacks={"exact": {"batch_statistics": True}})
+    assert lines_of(with_statistics)[0].startswith("2 rows: every row, with proof")
     known = {"target__options": {"hidden": [40, 40], "norm": "batch"}, "attacks": {"exact": {"batch_statistics": True}}}
     assert lines_of(tiny(**known, initial__batch_sizes=[8]))[0] == few
     (one_layer, *_) = lines_of(tiny(target__options={"hidden": [40]}, initial__batch_sizes=[8]))

@@ -34,7 +34,7 @@ class AuxiliaryData:
 
 @dataclass(frozen=True)
 class VerticalFacts:
-    """What the protocol tells every party.
+    """What every party knows by the protocol.
 
     Attributes:
         n_parties: parties that hold features.

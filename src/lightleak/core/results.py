@@ -10,8 +10,8 @@ A row is what one attack (or one training, or one trial) gave. An experiment mak
 0.8
 
 A kind adds a field by declaring it in its class, with its meaning in the docstring: reader, writer and schema follow. A
-score, which may be summarized over rows, is an entry of ``METRICS`` instead; it stands in ``metrics`` in the dataclass
-and beside the other keys in the JSON. A new kind is a subclass of `Row` with a ``KIND``; nothing has to be registered.
+score, which may be summarized over rows, is an entry of ``METRICS`` instead: part of ``metrics`` in the dataclass, a
+key like the others in the JSON. A new kind is a subclass of `Row` with a ``KIND``; nothing has to be registered.
 Keys that no class declares are kept in ``extra`` and written back, so that a newer version's file survives.
 """
 
@@ -113,7 +113,7 @@ class Row:
         return self.defense in (None, NONE)
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as ``results.json`` holds it: JSON-ready, scores beside the other keys."""
+        """The row as ``results.json`` holds it: JSON-ready, with scores among the other keys."""
         return {"kind": self.KIND} | write_record(self) | to_json(self.metrics) | to_json(self.extra)
 
     @classmethod
@@ -420,7 +420,7 @@ class ReleasedRow(Row):
         "exact_match_rate_with_label": SHARE,
         "condition_accuracy": SHARE,
         "public_condition_accuracy": SHARE,
-        **{f"{beside}{name}": ANY for name in _JUDGED for beside in ("", "public_", "over_public_")},
+        **{f"{prefix}{name}": ANY for name in _JUDGED for prefix in ("", "public_", "over_public_")},
     }
     EARLIER: ClassVar[Mapping[str, str]] = {
         "real_rows_accuracy": "ceiling",

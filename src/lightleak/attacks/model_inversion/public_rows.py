@@ -12,7 +12,6 @@ from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels, pseudo_label
 from lightleak.attacks.model_inversion.released import Target, rebuild
 from lightleak.core.class_samples import ClassSamples
-from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import generator
@@ -37,7 +36,7 @@ class FittedPublicRows(FittedInversion):
     def generate(self, labels: Tensor, seed: int = 0, search: str = "random") -> ClassSamples:
         """See `FittedInversion.generate`."""
         began = time.perf_counter()
-        check_request(self, labels, search)
+        self.check_request(labels, search)
         random = generator(seed, "public rows")
         u = torch.rand(len(labels), generator=random, dtype=torch.float64)
         if self._by_class:
@@ -116,20 +115,6 @@ def warn_of(excluded: Mapping[int, str]) -> tuple[str, ...]:
     """One warning where classes could not be attacked."""
     reasons = "; ".join(dict.fromkeys(excluded.values()))
     return (f"{len(excluded)} private classes are left out of every figure: {reasons}",) if excluded else ()
-
-
-def check_request(fitted: FittedInversion, labels: Tensor, search: str) -> None:
-    """Refuse what was not fitted.
-
-    Raises:
-        UsageError: an excluded class or an unknown search.
-    """
-    if search not in fitted.searches:
-        raise UsageError(f"search must be one of {', '.join(fitted.searches)}, got {search!r}")
-    known = torch.tensor(list(fitted.classes))
-    odd = sorted(set(labels[~torch.isin(labels, known)].tolist()))
-    if odd:
-        raise UsageError(f"classes must be among {known.tolist()}, got {odd}: {[fitted.excluded.get(c) for c in odd]}")
 
 
 _BASELINE = "A baseline, not an attack of the thesis: every attack is compared with it."

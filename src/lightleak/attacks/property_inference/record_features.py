@@ -20,7 +20,7 @@ class RecordFeatures:
     """Features of every record, and where the auxiliary rows are among them.
 
     Attributes:
-        rows: the ``n_records`` records first; under the published layout the auxiliary rows follow, laid out anew.
+        rows: the ``n_records`` records first; under the published layout the auxiliary rows follow, laid out again.
         n_records: records that are counted.
         at: LongTensor ``[m]`` positions of the auxiliary rows.
     """

@@ -157,7 +157,7 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         try:
             # Known statistics of a batch leave its rows apart, as running ones do.
             network = without_dropout(network.train(not shares_statistics(config)))
-            shapes = trace(network, width, n_rows=1).shapes[:-1]
+            shapes = trace(network, width, n_rows=1, encoder=experiment.encoder).shapes[:-1]
         except UnsupportedError as error:
             return [f"does not apply: {error}"]
         expect = partial(expected_of_layers, shapes=shapes, kind=kind)
