@@ -32,7 +32,7 @@ class Clock:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, unit: float, step: float) -> None:
         self.now, self.unit, self.step = 0.0, unit, step
         self.steps_run: list[int] = []
-        monkeypatch.setattr(probe, "ATTACKS", self)
+        monkeypatch.setattr("lightleak.experiments.unit.ATTACKS", self)
         monkeypatch.setattr(probe, "run_pack", self.run_pack)
         monkeypatch.setattr(probe.time, "perf_counter", lambda: self.now)
         self.threads: set[int] = set()
