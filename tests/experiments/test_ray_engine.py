@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ray.cluster_utils import Cluster
 from rich.console import Console
+from safetensors.torch import load_file
 
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
@@ -55,26 +56,92 @@ def test_data_travel_and_a_pack_that_fails_is_named(
     assert signal.getsignal(signal.SIGTERM) is handler  # Ray's own would hide how a command ended
 
 
-def test_rows_are_equal_although_a_node_dies(tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console) -> None:
-    settings = {
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_training_on_ray_leaves_what_one_on_this_machine_does(
+    tmp_path: Path, cluster: Cluster, tiny: Any, silent: Console, devices: int
+) -> None:
+    settings = {"training__epochs": 2, "capture__epochs": [0, 1], "training__trainer": {"devices": devices}}
+    settings |= {"attacks": {"random": {}}, "device": "cpu"}
+    (tmp_path / "here.json").write_text(json.dumps(tiny(**settings).to_dict()))
+    words = ["audit", str(tmp_path / "here.json"), "--output", str(tmp_path / "here")]
+    done = subprocess.run([sys.executable, "-m", "lightleak", *words], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    run_audit(tiny(engine="ray", ray_address=cluster.address, **settings), tmp_path / "ray", console=silent)
+    here, ray = (read_training(tmp_path / folder) for folder in ("here", "ray"))
+    for first, second in zip(here, ray, strict=True):
+        assert first == second
+    assert {row["unit"][-2:] for row in rows_of(tmp_path / "ray")} >= {f"r{rank}" for rank in range(devices)}
+
+
+def read_training(folder: Path) -> tuple[Any, Any, dict[str, Any]]:
+    """Scores of the training, the rows, and the captured updates."""
+    captures = {
+        f"{file.relative_to(folder)} {name}": value.tolist()
+        for file in folder.glob("captures/*/*/*.safetensors")
+        for name, value in load_file(file).items()
+    }
+    assert captures
+    return json.loads((folder / "training.json").read_text()), rows_of(folder), captures
+
+
+@pytest.fixture(scope="module")
+def audit() -> dict[str, Any]:
+    """Settings of an audit of sixteen units in eight packs."""
+    return {
         "initial__batch_sizes": [2, 3, 5, 6],
         "initial__batches": 2,
         "attacks": {"tableak": {"steps": 200, "restarts": 2}, "random": {}},
     }
-    run_audit(tiny(**settings), tmp_path / "alone", console=silent)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory, tiny: Any, audit: dict[str, Any], silent: Console) -> Any:
+    """Rows of that audit by one process."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    run_audit(tiny(**audit), folder, console=silent)
+    return rows_of(folder)
+
+
+def wait_for_units(folder: Path, number: int) -> None:
+    until = time.monotonic() + 120
+    while len(list(folder.glob("units/*.json"))) < number and time.monotonic() < until:
+        time.sleep(0.02)
+
+
+def test_a_killed_command_is_resumed(
+    tmp_path: Path, cluster: Cluster, tiny: Any, audit: dict[str, Any], alone: Any, silent: Console
+) -> None:
+    config = tiny(engine="ray", ray_address=cluster.address, **audit)
+    (tmp_path / "config.json").write_text(json.dumps(config.to_dict()))
+    words = ["audit", str(tmp_path / "config.json"), "--output", str(tmp_path / "run")]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "lightleak", *words], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    )
+    wait_for_units(tmp_path / "run", 2)
+    command.kill()
+    command.wait()
+    kept = {file: file.read_bytes() for file in (tmp_path / "run" / "units").iterdir()}
+    assert 2 <= len(kept) < len(alone), "it was killed too late"
+    run_audit(config, tmp_path / "run", console=silent)
+    assert rows_of(tmp_path / "run") == alone
+    assert all(file.read_bytes() == content for file, content in kept.items())
+
+
+def test_rows_are_equal_although_a_node_dies(
+    tmp_path: Path, cluster: Cluster, tiny: Any, audit: dict[str, Any], alone: Any, silent: Console
+) -> None:
     lost = next(node for node in cluster.list_all_nodes() if node is not cluster.head_node)
 
     def kill() -> None:
-        until = time.monotonic() + 120
-        while len(list((tmp_path / "run").glob("units/*.json"))) < 2 and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_for_units(tmp_path / "run", 2)
         cluster.remove_node(lost, allow_graceful=False)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    run_audit(tiny(engine="ray", ray_address=cluster.address, **settings), tmp_path / "run", console=silent)
+    run_audit(tiny(engine="ray", ray_address=cluster.address, **audit), tmp_path / "run", console=silent)
     killer.join()
-    assert rows_of(tmp_path / "run") == rows_of(tmp_path / "alone")
+    assert rows_of(tmp_path / "run") == alone
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
