@@ -431,7 +431,8 @@ def _untrue(module: nn.Module, names: Sequence[str], probes: Tensor) -> set[str]
     labels = torch.arange(len(probes), device=probes.device) % network.n_classes
     sums = network.gradient(probes, nn.functional.one_hot(labels, network.n_classes).to(probes), len(probes))
     tried = copy.deepcopy(module).requires_grad_(True)
-    nn.functional.cross_entropy(tried(probes), labels).backward()
+    with torch.enable_grad():  # a training may be asking, within its optimizer's step
+        nn.functional.cross_entropy(tried(probes), labels).backward()
     wrong = set()
     for name, found in zip(names, sums, strict=True):
         layer = linear_layer(tried, name)
