@@ -3,7 +3,7 @@
 A batch follows from one seed: the table, what is odd about its rows, the network, the protocol and the attack.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.metrics.cells import checked_pair
 from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 Draw = np.random.Generator
@@ -52,8 +52,14 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "gelu, layer norm": {"activation": "gelu", "norm": "layer"},
     "relu, layer norm": {"norm": "layer"},
     "one hidden layer": {"activation": "gelu"},
+    "relu, batch norm": {"norm": "batch"},
+    "gelu, batch norm": {"activation": "gelu", "norm": "batch"},
+    "resnet": {},
+    "resnet_preact": {},
 }
-"""Networks other than ReLU chains, as options of an MLP."""
+"""Networks other than ReLU chains: options of an MLP, or of the network of that name in the registry."""
+NORMALIZED = ("relu, batch norm", "gelu, batch norm", "resnet", "resnet_preact")
+"""Those with BatchNorm, whose batch statistics the server knows."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,8 @@ class Scenario:
     @property
     def options(self) -> Mapping[str, Any]:
         """Of the attack."""
-        return {} if self.budget == "default" else OPTIONS[self.attack]
+        known = {"batch_statistics": True} if self.model in NORMALIZED else {}
+        return known if self.budget == "default" else {**OPTIONS[self.attack], **known}
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -156,6 +163,8 @@ def scenario(seed: int, attack: str | None = None, others: bool = False) -> Scen
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     clients = 2 if rng.random() < 0.08 else 1
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
+    if model in NORMALIZED:  # statistics of one batch of at least two rows
+        clients, rows = 1, max(2, rows)
     return Scenario(
         seed=seed,
         attack=attack,
@@ -188,16 +197,15 @@ def observe(case: Scenario) -> Observed:
     batch = twisted(frame.iloc[rng.permutation(KNOWN)[: case.rows]], schema, case.twist, rng)
     inputs, labels = encoder.encode(batch), encoder.encode_labels(batch)
     marginals = Marginals.of(schema, frame[KNOWN:]) if case.marginals else None
-    spec = NetworkSpec(
-        "mlp", schema.n_classes, encoder.layout, {"hidden": list(case.hidden), **MODELS.get(case.model, {})}
-    )
+    spec = _spec(case, schema, encoder)
     network = build_network(spec, derive_seed(case.seed, "network"))
     if case.network == "trained":
         _train(network, encoder.encode(frame[:KNOWN]), encoder.encode_labels(frame[:KNOWN]), case.seed)
+    inner = _hidden_layers(network)
     if case.network == "dead units":
-        _kill(network, rng)
+        _kill(inner, rng)
     if case.network == "all active":
-        _wake(network)
+        _wake(inner)
     sent = []
     for client, rows in enumerate(torch.arange(case.rows).chunk(case.clients)):
         x, y = inputs[rows], labels[rows]
@@ -209,11 +217,22 @@ def observe(case: Scenario) -> Observed:
                 network, spec, encoder, x, y, training, share_labels="none", marginals=marginals, seed=seed
             )
         else:
-            update, _ = fedsgd.client_update(network, spec, encoder, x, y, share_labels=False, marginals=marginals)
+            known = case.model in NORMALIZED
+            update, _ = fedsgd.client_update(
+                network, spec, encoder, x, y, share_labels=False, share_statistics=known, marginals=marginals
+            )
             update = replace(update, update={name: case.scaled * g for name, g in update.update.items()})
         sent.append(update)
     update = sent[0] if case.clients == 1 else aggregate_updates(sent)
     return Observed(update, GroundTruth(inputs, labels), encoder)
+
+
+def _spec(case: Scenario, schema: TableSchema, encoder: TableEncoder) -> NetworkSpec:
+    if case.model == "resnet_preact":
+        return NetworkSpec(case.model, schema.n_classes, encoder.layout, {"width": case.hidden[0]})
+    name = "resnet" if case.model == "resnet" else "mlp"
+    options = {"hidden": list(case.hidden), **MODELS.get(case.model, {})}
+    return NetworkSpec(name, schema.n_classes, encoder.layout, options)
 
 
 def made_table(rng: Draw, sort: str, n_classes: int) -> tuple[pd.DataFrame, TableSchema]:
@@ -359,16 +378,21 @@ def _train(network: nn.Module, inputs: Tensor, labels: Tensor, seed: int) -> Non
         optimizer.step()
 
 
+def _hidden_layers(network: nn.Module) -> list[nn.Linear]:
+    """Linear layers but for the last, in their order."""
+    return [layer for layer in network.modules() if isinstance(layer, nn.Linear)][:-1]
+
+
 @torch.no_grad()
-def _kill(network: nn.Module, rng: Draw) -> None:
-    """Units of one hidden layer or of both that no row makes active."""
+def _kill(layers: Sequence[nn.Linear], rng: Draw) -> None:
+    """Units of the first or the first two of these layers that no row makes active."""
     share = rng.uniform(0.1, 0.6)
-    for linear in list(network.linears)[: int(rng.integers(1, 3))]:
+    for linear in layers[: int(rng.integers(1, 3))]:
         linear.bias[torch.as_tensor(rng.random(len(linear.bias)) < share)] = -100.0
 
 
 @torch.no_grad()
-def _wake(network: nn.Module) -> None:
-    """Units of the hidden layers that every row makes active: rows share all masks."""
-    for linear in list(network.linears)[:-1]:
+def _wake(layers: Sequence[nn.Linear]) -> None:
+    """Units of these layers that every row makes active: rows share all masks."""
+    for linear in layers:
         linear.bias += 4.0

@@ -80,7 +80,7 @@ class Case:
         trained: epochs that the network was trained.
         noise: deviation of Gaussian noise on every element of the gradient.
         clients: averaged into one update.
-        defense: name of a defence of updates and its options, beside the noise.
+        defense: name of a defense of updates and its options, beside the noise.
         labels: the update carries them.
         within: attack whose time on the same batch sets the restarts.
         goals: what is to be reached, see `exact_table.reached`.

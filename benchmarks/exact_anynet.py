@@ -1,14 +1,16 @@
-"""Exact inversion of networks that are no ReLU chain: batches whole in cells, proven rows, wrong proofs, seconds.
+"""Exact inversion of networks other than ReLU chains: batches right in every cell, proven rows, wrong proofs, seconds.
 
     python benchmarks/exact_anynet.py --output anynet.jsonl
-    python benchmarks/exact_anynet.py --part activations normalized --n 5
+    python benchmarks/exact_anynet.py --part activations layer-norm --n 5
     python benchmarks/exact_anynet.py --table anynet.jsonl
 
-Parts: activations, normalized (LayerNorm, and BatchNorm whose batch statistics the server knows), shallow (one hidden
-layer), tables (German, Bank, Diabetes-130 with 20 classes), trained (after one epoch of Adam). Labels are unknown, one
-thread, float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every finished batch
-is one line of --output; a rerun skips those. A batch is whole when every cell of every row is right (numbers within
-TabLeak's tolerance). Seconds of a shared machine vary: the rate of its matrix products is measured beside every case.
+Parts: activations, batch-norm (batch statistics are known to the server; untrained and after one epoch of Adam),
+layer-norm, shallow (one hidden layer), tables (German, Bank, Diabetes-130 with 20 classes), relu (a plain ReLU chain,
+for comparison with `exact.py`), trained (after one epoch of Adam), embedded (a user's own module with embeddings, and
+GANDALF). Labels are unknown, one thread, float32 gradients. Client i has seed --seed + i, and with it rows and a
+network of its own. Every finished batch is one line of --output; a rerun skips those. A batch is whole when every
+cell of every row is right (numbers within TabLeak's tolerance). Seconds on a shared machine vary: the rate of its
+matrix products is measured after every batch.
 """
 
 import argparse
@@ -29,9 +31,10 @@ from lightleak.attacks import ATTACKS
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
+from lightleak.data.layout import EncodedLayout
 from lightleak.experiments.environment import project_state
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
-from lightleak.metrics.inversion.wilson import wilson_interval
+from lightleak.metrics.inversion.attack_accuracy import wilson_interval
 from lightleak.metrics.score import score
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.own import hand_over
@@ -50,13 +53,33 @@ def silu(width: int, n_classes: int) -> nn.Module:
     return nn.Sequential(*layers)
 
 
+class Embeddings(nn.Module):
+    """A user's own module: an `nn.Embedding` per column of the width pytorch-tabular gives it, 128-64-32 with ReLU."""
+
+    def __init__(self, layout: EncodedLayout, n_classes: int) -> None:
+        super().__init__()
+        self.layout, self.numbers = layout, [block.start for block in layout.numerical]
+        widths = [min(50, (block.width + 2) // 2) for block in layout.categorical]
+        tables = (nn.Embedding(block.width, width) for block, width in zip(layout.categorical, widths, strict=True))
+        self.tables, into = nn.ModuleList(tables), len(self.numbers) + sum(widths)
+        layers = nn.Linear(into, 128), nn.ReLU(), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU()
+        self.rest = nn.Sequential(*layers, nn.Linear(32, n_classes))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Logits of encoded rows."""
+        blocks = self.layout.categorical
+        cells = [table(x[:, block.slice].argmax(-1)) for table, block in zip(self.tables, blocks, strict=True)]
+        logits: torch.Tensor = self.rest(torch.cat([x[:, self.numbers], *cells], 1))
+        return logits
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """What is attacked.
 
     Attributes:
         part: of the benchmark.
-        network: name in the registry, or ``silu``.
+        network: name in the registry, ``silu`` or ``embeddings``.
         rows: of the batch.
         options: of the network.
         dataset: of the registry, or `TWENTY_DIAGNOSES`.
@@ -88,25 +111,40 @@ SMALL = {"hidden": [32, 32], "activation": "gelu", "norm": "layer"}
 GELU, ONE = {"activation": "gelu"}, {"hidden": [100]}
 
 
-def _mlp(part: str, rows: int, whole: float, seconds: float = 0.0, **options: Any) -> Case:
+def _mlp(part: str, rows: int, whole: float = 0.0, seconds: float = 0.0, **options: Any) -> Case:
     return Case(part, "mlp", rows, options, whole=whole, seconds=seconds)
 
 
 CASES: tuple[Case, ...] = (
     *(_mlp("activations", rows, w, s, activation=a) for rows, w, s in ((32, 1, 3), (64, 0.95, 10)) for a in SMOOTH),
     *(Case("activations", "silu", rows, whole=w, seconds=s) for rows, w, s in ((32, 1, 3), (64, 0.95, 10))),
-    Case("normalized", "resnet_preact", 64, {"norm": "layer"}, whole=0.9, seconds=15),
-    Case("normalized", "mlp", 24, SMALL, whole=0.9),
-    *(Case("normalized", name, 64, whole=0.95, seconds=8) for name in ("resnet", "resnet_preact")),
-    Case("normalized", "mlp", 64, {"norm": "batch"}, whole=0.95, seconds=8),
+    *(
+        Case("batch-norm", name, 64, options, epochs=epochs, whole=0.95, seconds=8)
+        for epochs in (0, 1)
+        for name, options in (("resnet", {}), ("resnet_preact", {}), ("mlp", {"norm": "batch"}))
+    ),
+    Case("layer-norm", "resnet_preact", 64, {"norm": "layer"}, whole=0.9, seconds=15),
+    Case("layer-norm", "mlp", 24, SMALL, whole=0.9),
     _mlp("shallow", 32, 0.9, **GELU, **ONE),
     _mlp("shallow", 8, 1.0, **ONE),
     _mlp("shallow", 16, 0.8, **ONE),
-    *(Case("tables", "mlp", 16, options, name, whole=0.9) for name in ("german", "bank") for options in (GELU,)),
-    *(Case("tables", "resnet_preact", 16, {}, name, whole=0.9) for name in ("german", "bank")),
+    *(
+        Case("tables", name, 16, options, table, whole=0.9)
+        for table in ("german", "bank")
+        for name, options in (
+            ("mlp", GELU),
+            ("mlp", {"activation": "tanh"}),
+            ("resnet_preact", {"norm": "layer"}),
+            ("resnet", {}),
+        )
+    ),
     Case("tables", "mlp", 16, GELU, TWENTY_DIAGNOSES, whole=0.75),
+    *(_mlp("relu", rows) for rows in (32, 64)),
     Case("trained", "mlp", 32, GELU, epochs=1),
     Case("trained", "resnet_preact", 32, {"norm": "layer"}, epochs=1),
+    Case("embedded", "embeddings", 48, whole=0.9),
+    Case("embedded", "embeddings", 32, epochs=1, whole=0.5),
+    *(Case("embedded", "gandalf", rows, whole=w, seconds=s) for rows, w, s in ((32, 0.95, 8), (64, 0.6, 0))),
 )  # fmt: skip
 PARTS = tuple(dict.fromkeys(case.part for case in CASES))
 
@@ -116,14 +154,17 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
     experiment, people = setting(case.dataset, (100, 100))
     n_classes, layout = experiment.spec.n_classes, people.encoder.layout
     network_seed = derive_seed(seed, "network")
-    if case.network == "silu":
+    own = {"silu": lambda: silu(layout.width, n_classes), "embeddings": lambda: Embeddings(layout, n_classes)}
+    if case.network in own:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(network_seed)
-            spec = NetworkSpec(hand_over(silu(layout.width, n_classes)), n_classes, layout, {})
+            network = own[case.network]()
+        _train(network, people.inputs, people.labels, case.epochs, seed)
+        spec = NetworkSpec(hand_over(network), n_classes, layout, {})
     else:
         spec = NetworkSpec(case.network, n_classes, layout, dict(case.options))
-    network = build_network(spec, network_seed)
-    _train(network, people.inputs, people.labels, case.epochs, seed)
+        network = build_network(spec, network_seed)
+        _train(network, people.inputs, people.labels, case.epochs, seed)
     rows = people.draw(seed, case.rows, 0, 0)
     x, y = people.inputs[rows], people.labels[rows]
     statistics = any(isinstance(layer, nn.BatchNorm1d) for layer in network.modules())

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from lightleak.core.summary import summarize
-from lightleak.metrics.inversion.wilson import wilson_interval
+from lightleak.metrics.inversion.attack_accuracy import wilson_interval
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Style, draw, element
 

@@ -19,8 +19,8 @@ from lightleak.attacks.gradient_inversion.optimize.labels import DUMMY_ROWS, rou
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.image_datasets import ImageDataset, client_positions, load_image_dataset
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import client_update
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 ROWS, LEARNING_RATE = 50, 0.004

@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
-from lightleak.core.intermediate_results import KINDS, AuxiliaryData, IntermediateResults, VerticalFacts
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
+from lightleak.core.parties import KINDS
 from lightleak.core.seeds import generator
 
 RECORDS, WIDTH, AUXILIARY, FRACTION = 35_484, 16, 2000, 0.66

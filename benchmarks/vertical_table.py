@@ -24,7 +24,7 @@ def main() -> None:
     rows = [row for row in rows if row.get("absolute_error") is not None and chosen.epoch in (None, row["epoch"])]
     columns = list(dict.fromkeys(str(row[chosen.by]) for row in rows))
     lines = list(dict.fromkeys((row["dataset"], row["property"], row["adversary"], row["defense"]) for row in rows))
-    print("| dataset | property | adversary | defence | n | AUC | " + " | ".join(columns) + " |")
+    print("| dataset | property | adversary | defense | n | AUC | " + " | ".join(columns) + " |")
     print("|" + " --- |" * (6 + len(columns)))
     for line in sorted(lines, key=lambda line: (line[0], line[3] != "none", line[3], line[2])):
         mine = [row for row in rows if (row["dataset"], row["property"], row["adversary"], row["defense"]) == line]

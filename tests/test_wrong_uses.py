@@ -21,7 +21,7 @@ from lightleak.callbacks.capture_store import save_capture
 from lightleak.cli import main
 from lightleak.core.errors import UsageError
 from lightleak.data.prepared import PreparedTable
-from lightleak.integrations.private_rows import PrivateRows
+from lightleak.integrations.round_recorder import PrivateRows
 from lightleak.integrations.server_view import ServerView
 from lightleak.integrations.state_dicts import client_update
 from lightleak.targets import NetworkSpec, build_network
@@ -148,7 +148,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{TUNE} --attacks.tableak.restarts.high 1000000000000", "got 1000000000000", "restarts must be at most 100000"),
     (f"{TABLE17} --batches 1000000000000", "got 1000000000000", "--batches must be at most 100000"),
     (f"{TABLE17} --seeds 1000000000000", "got 1000000000000", "--seeds must be at most 10000"),
-    # Names of attacks, networks, defences, tables.
+    # Names of attacks, networks, defenses, tables.
     (f"{AUDIT} --attacks tabbleak", "'tabbleak'", "did you mean 'tableak'"),
     (f"{AUDIT} --attacks my_own", "'my_own'", "is loaded where LIGHTLEAK_PLUGINS names it"),
     (f"{AUDIT} --attacks provfl_b", "attacks.provfl_b", "it needs kind: vertical"),
@@ -195,7 +195,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     (f"{MINE} --data.table labelgaps.csv", "'ill' has 3 missing values", "leave out the rows without a label"),
     (f"{MINE} --data.table labelfloat.csv", "60 distinct values in 60 rows", "cut its numbers into ranges"),
     (f"{MINE} --data.drop [weight]", "['weight']", "columns: ['age', 'sex', 'ill']"),
-    (f"{MINE} --data.drop age", "got age", "data.drop must be a list, such as [a, b]"),
+    (f"{MINE} --data.drop 3", "got 3", "data.drop must be a list, such as [a, b]"),
     (f"{MINE} --data.drop [ill]", "'ill'", "must leave the label"),
     (f"{MINE} --data.missing ignore", "got ignore", "data.missing must be one of refuse, category, impute"),
     (f"{MINE} --data.schema missing.yaml", "missing.yaml", "does not exist"),

@@ -19,8 +19,7 @@ from lightleak.experiments.experiment import load_source
 from lightleak.experiments.kind import Checked, Kind, Stage
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.probe import Probed, RunPlan
-from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import EngineName, RunConfig
+from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.terminal import Column, Lines, percent
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.report.format import percent as share
@@ -28,7 +27,7 @@ from lightleak.report.page import Page, Section
 from lightleak.report.read import Run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class LabelConfig(RunConfig):
     """A whole audit: what is read from the config and checked.
 
@@ -39,11 +38,6 @@ class LabelConfig(RunConfig):
         title: heading of the report.
         seed: of the split, where the table has none of its own.
         device: not used.
-        workers: processes.
-        engine: where the work runs.
-        ray_address: of a Ray cluster.
-        gpus_per_pack: GPUs that Ray reserves.
-        redact: nothing here is private.
     """
 
     data: TableSource
@@ -53,10 +47,7 @@ class LabelConfig(RunConfig):
     seed: int = 0
     device: str = "cpu"
     workers: int = bounded(1, ge=0)
-    engine: EngineName = "local"
-    ray_address: str | None = None
     gpus_per_pack: float = 0.0
-    redact: Redact = False
 
 
 @dataclass(frozen=True, kw_only=True)

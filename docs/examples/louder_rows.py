@@ -9,7 +9,8 @@ from torch import Tensor
 
 from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS, PropertyAttack, TrainingPart
 from lightleak.core.facts import Facts
-from lightleak.core.intermediate_results import Adversary, AuxiliaryData, IntermediateResults
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
+from lightleak.core.parties import Adversary
 from lightleak.core.property_estimate import PropertyEstimate
 
 FACTS = Facts(

@@ -27,14 +27,13 @@ from lightleak.data.own_table import hand_over_table
 from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
 from lightleak.data.user_table import load_table
-from lightleak.experiments.captures import find_captures
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
 from lightleak.experiments.leakage_callback import LeakageCallback
-from lightleak.experiments.load import kind_of
+from lightleak.experiments.load import KINDS, kind_of
 from lightleak.experiments.load import load_config as load_audit
+from lightleak.experiments.observed import find_captures
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.registry import KINDS
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.terminal import print_results
@@ -127,7 +126,7 @@ def prepare(
     name: str | None = None,
     categorical: Sequence[str] = (),
 ) -> PreparedTable:
-    """Read a table of one's own and fit its encoder.
+    """Read your own table and fit its encoder.
 
     Args:
         data: a DataFrame, or a CSV, TSV or Parquet file.
@@ -174,7 +173,7 @@ def audit_model(
 
     Each of ``batches`` clients draws ``batch_size`` rows and sends the gradient of its mean cross-entropy at the
     weights that a module has as it is handed over; a network named by a string starts from random weights. With
-    ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is left as it is.
+    ``epochs`` a copy is also trained, and what it sends then is attacked as well. The module itself is not changed.
     One with a single logit is attacked, and trained, as the network of two classes that it equals. Attacks that do not
     apply to the network are left out and listed with the reason, in the result and in the report, unless none applies.
 

@@ -5,7 +5,7 @@ from lightleak.attacks.model_inversion import INVERSION_ATTACKS
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.registry import Registry
 
-BASELINES = {"random", "prior", "aia_raw", "aia_raw_adjusted", "public_pseudo_labelled", "public_random"}
+BASELINES = {"random", "prior", "aia_raw", "aia_raw_adjusted", "public_pseudo_labeled", "public_random"}
 
 
 @pytest.mark.parametrize("registry", [ATTACKS, PROPERTY_ATTACKS, INVERSION_ATTACKS], ids=lambda registry: registry.kind)

@@ -4,12 +4,12 @@ from typing import Any, ClassVar, Literal
 
 import pytest
 
-from lightleak.attacks import settings
 from lightleak.attacks.gradient_inversion.config import InversionConfig
 from lightleak.attacks.property_inference.label_replacement import LabelReplacementConfig
 from lightleak.attacks.property_inference.model_refinement import ModelRefinementConfig
 from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import note_once
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Example(AttackSettings):
 
 @pytest.fixture(autouse=True)
 def _fresh_notes() -> None:
-    settings._note_once.cache_clear()
+    note_once.cache_clear()
 
 
 def test_lists_become_tuples_and_are_lists_again_in_json() -> None:

@@ -163,3 +163,13 @@ def test_the_bound_is_that_of_clopper_and_pearson(script: ModuleType) -> None:
     assert script.upper_bound(0, 2000) == pytest.approx(1 - 0.05 ** (1 / 2000))
     assert script.upper_bound(1, 10) == pytest.approx(0.394163, abs=1e-6)
     assert script.upper_bound(5, 5) == 1.0
+
+
+@pytest.mark.parametrize(
+    "model", ["gelu", "relu, layer norm", "relu, batch norm", "gelu, batch norm", "resnet", "resnet_preact"]
+)
+def test_no_certificate_of_another_network_is_wrong(script: ModuleType, batches: Any, model: str) -> None:
+    drawn = (batches.scenario(seed, "exact", others=True) for seed in range(30_000, 30_200))
+    line = script.measure(next(replace(case, budget="small") for case in drawn if case.model == model))
+    assert not line["failed"]
+    assert line["refused"] or line["wrong"] == 0, line

@@ -63,7 +63,7 @@ def test_a_second_save_takes_the_place_of_the_first(encoder: TableEncoder, rows:
     assert list_captures(tmp_path) == [folder]
 
 
-@pytest.mark.parametrize("part", ["protocols.recorded_batch.RecordedBatch.save", "core.observations.ClientUpdate.save"])
+@pytest.mark.parametrize("part", ["protocols.records.RecordedBatch.save", "core.observations.ClientUpdate.save"])
 def test_an_interrupted_save_leaves_no_capture(
     encoder: TableEncoder, rows: TensorDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
 ) -> None:

@@ -21,11 +21,10 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.partition import partition_iid
 from lightleak.defenses.horizontal.noise import GaussianNoise
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_aggregate import RecordedAggregate
-from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.protocols.records import RecordedAggregate, RecordedClient
 from lightleak.protocols.replay import require_replay
 from lightleak.targets import NetworkSpec
 from lightleak.targets.classifier import TabularClassifier

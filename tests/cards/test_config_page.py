@@ -11,7 +11,7 @@ import yaml
 
 from lightleak.cards.config_page import PAGE, config_page, keys_of
 from lightleak.core.results import results_schema
-from lightleak.experiments.registry import KINDS
+from lightleak.experiments.load import KINDS
 from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
 

@@ -6,6 +6,7 @@ import pytest
 
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
+from lightleak.core.former_names import note_once
 from lightleak.core.registry import Registry
 
 
@@ -73,3 +74,13 @@ def test_facts_of_an_unknown_name_are_refused() -> None:
         Registry[int]("shape").facts("circle")
     with pytest.raises(UsageError, match="unknown shape 'circle'"):
         Registry[int]("shape").describe("circle", Facts())
+
+
+def test_a_former_name_is_accepted_with_a_note(caplog: pytest.LogCaptureFixture) -> None:
+    note_once.cache_clear()
+    kinds = Registry[int]("attack")
+    kinds.register("public_pseudo_labeled")(4)
+    assert "public_pseudo_labelled" in kinds and kinds.get("public_pseudo_labelled") == 4
+    assert kinds.names() == ("public_pseudo_labeled",)
+    assert [record.args for record in caplog.records] == [("public_pseudo_labelled", "public_pseudo_labeled")]
+    assert "public_pseudo_labelled" not in Registry[int]("attack")

@@ -18,7 +18,7 @@ from lightleak.cli.parser import build_parser
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
-from lightleak.experiments.kinds.vertical.kind import check_vertical
+from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.load import load_config, parse_config
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.trial import trial_tree
@@ -105,7 +105,7 @@ def test_a_config_parses_and_its_attacks_take_their_settings(page: str, block: s
         content = trial_tree(study, study.space.values(study.space.defaults()))
     kind = content.get("kind", "updates")
     if kind == "vertical":
-        check_vertical(VerticalConfig.parse(content))
+        VerticalKind().check(VerticalConfig.parse(content))
     elif kind == "released-model":
         for name, options in ReleasedConfig.parse(content).attacks.items():
             INVERSION_ATTACKS.get(name)(**options)

@@ -102,7 +102,7 @@ def test_the_declared_attack_is_the_engine_with_its_settings(execute: Callable[[
     assert len(attack.run(an_update(load_dataset("weather", rows=100))).rows) == 4
 
 
-def test_the_defence_rounds_to_multiples_of_its_step(execute: Callable[[str], None]) -> None:
+def test_the_defense_rounds_to_multiples_of_its_step(execute: Callable[[str], None]) -> None:
     execute("rounding")
     gradient = {"weight": torch.tensor([0.0004, -0.0016, 0.25])}
     sent = UPDATE_DEFENSES.get("rounding")(step=0.001).apply(gradient, generator(0))

@@ -13,15 +13,14 @@ from rich.console import Console
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.data.encoder import TableEncoder
-from lightleak.experiments import campaign, packing
-from lightleak.experiments.campaign import PackError, finished_rows, run_packs, run_units
+from lightleak.experiments import campaign
+from lightleak.experiments.campaign import PackError, finished_rows, plan_packs, run_packs, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.kind import stored_units
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.pack import Pack
-from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.unit import Unit, run_pack, scored, unit_file, unscored, without_nan
 
@@ -50,7 +49,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, several: AuditConfig, silent
 def test_size_of_the_packs_changes_nothing(
     tmp_path: Path, several: AuditConfig, alone: Path, silent: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(packing.ROWS_PER_PACK, "cpu", 1)
+    monkeypatch.setitem(campaign.ROWS_PER_PACK, "cpu", 1)
     run_audit(several, tmp_path / "single", console=silent)
     assert rows_of(tmp_path / "single", "tableak") == rows_of(alone, "tableak")
 
@@ -106,7 +105,7 @@ def test_packs_hold_neighbours_of_one_kind_in_order(several: AuditConfig) -> Non
 def test_packs_are_cut_by_rows_of_all_restarts(
     several: AuditConfig, monkeypatch: pytest.MonkeyPatch, rows: int, sizes: list[int]
 ) -> None:
-    monkeypatch.setitem(packing.ROWS_PER_PACK, "cpu", rows)
+    monkeypatch.setitem(campaign.ROWS_PER_PACK, "cpu", rows)
     units = [unit for unit in _units(several) if unit.attack == "tableak" and unit.facts["batch_size"] == 3]
     assert [len(pack) for pack in plan_packs(units, CPU)] == sizes
 

@@ -21,12 +21,12 @@ from lightleak.core.certificate import Certificate, Feasibility
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.results import UpdateRow, read_row
 from lightleak.experiments.attack_settings import label_setting, label_sharing, with_label_setting
+from lightleak.experiments.campaign import plan_packs
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
 from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.kinds.updates.run_plan import feasibility_lines
 from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.offline import attack_captures
-from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
 from lightleak.experiments.unit import candidates, largest
@@ -180,11 +180,15 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     assert len(lines_of(tiny(**wide, initial__batches=0))) == 1
     smooth = {"target__options": {"hidden": [40, 40], "activation": "gelu", "norm": "layer"}}
     assert lines_of(tiny(**smooth, initial__batch_sizes=[8]))[0] == few
+    gandalf = {"target__network": "gandalf", "target__options": {"stages": 2}, "initial__batch_sizes": [2]}
+    assert lines_of(tiny(**gandalf))[0].startswith("does not apply: GANDALF mixes the rows of a batch by BatchNorm")
+    with_statistics = tiny(**gandalf, attacks={"exact": {"batch_statistics": True}})
+    assert lines_of(with_statistics)[0].startswith("2 rows: every row, with proof")
     known = {"target__options": {"hidden": [40, 40], "norm": "batch"}, "attacks": {"exact": {"batch_statistics": True}}}
     assert lines_of(tiny(**known, initial__batch_sizes=[8]))[0] == few
     (one_layer, *_) = lines_of(tiny(target__options={"hidden": [40]}, initial__batch_sizes=[8]))
     assert one_layer.startswith("8 rows: some rows, perhaps with proof (32 equations of the one hidden layer's column")
-    assert "without the defence" in lines_of(tiny(**wide, defense={"name": "gaussian_noise"}))[-1]
+    assert "without the defense" in lines_of(tiny(**wide, defense={"name": "gaussian_noise"}))[-1]
     fedavg = lines_of(
         tiny_fedavg(
             target__options={"hidden": [40, 40]}, protocol__aggregate=2, initial__batch_sizes=[4], protocol__rounds=0

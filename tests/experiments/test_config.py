@@ -175,6 +175,12 @@ def test_wrong_settings_are_refused_by_name(overrides: dict[str, Any], message: 
     assert message in str(error.value)
 
 
+def test_lists_may_be_written_short() -> None:
+    data = {"data.table": "mine.csv", "data.name": None, "data.label": "ill", "data.drop": "age, sex"}
+    config = parse_config(MINIMAL, {**data, "initial.batch_sizes": 8, "capture.epochs": "0,1"})
+    assert (config.data.drop, config.initial.batch_sizes, config.capture.epochs) == (("age", "sex"), (8,), (0, 1))
+
+
 def test_error_names_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, "{data: {name: fair}, trainin: 1}")
     with pytest.raises(UsageError, match=f"{path}: .*trainin"):

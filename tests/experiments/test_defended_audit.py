@@ -1,4 +1,4 @@
-"""An audit of clients that defend themselves: the same defence in what they send and in what trains the network."""
+"""An audit of clients that defend themselves: the same defense in what they send and in what trains the network."""
 
 import io
 import json
@@ -22,7 +22,7 @@ from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.captures import load_capture
+from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
@@ -62,7 +62,7 @@ def flat(named: Any) -> Tensor:
     return torch.cat([named[name].flatten() for name in sorted(named)])
 
 
-def test_rows_and_report_name_the_defence(noised: Path) -> None:
+def test_rows_and_report_name_the_defense(noised: Path) -> None:
     rows = rows_of(noised)
     assert {row["source"] for row in rows} == {"initial", "training"}
     assert {(row["defense"], row["defense_strength"]) for row in rows} == {("gaussian_noise", 0.01)}
@@ -71,7 +71,7 @@ def test_rows_and_report_name_the_defence(noised: Path) -> None:
     assert "With gaussian noise 0.01," in page and "differential privacy" not in page
 
 
-def test_what_is_captured_has_left_the_defence(noised: Path) -> None:
+def test_what_is_captured_has_left_the_defense(noised: Path) -> None:
     for folder in list_captures(noised / "captures"):
         update, truth = load_capture(folder)
         assert update.state == "noised" and truth is not None
@@ -121,7 +121,7 @@ def test_fresh_clients_differ_in_their_noise_and_say_what_they_did(tiny: Config)
     )
 
 
-def test_point_of_a_fedavg_clients_defence(tiny_fedavg: Config) -> None:
+def test_point_of_a_fedavg_clients_defense(tiny_fedavg: Config) -> None:
     experiment, protocol = prepare_experiment(tiny_fedavg()), tiny_fedavg().protocol
     people, spec = experiment.population(), experiment.spec
 
@@ -226,7 +226,7 @@ def test_a_target_epsilon_decides_the_noise_of_fresh_clients_as_of_the_training(
         ({"defense__name": "dp_sdg"}, "did you mean 'dp_sgd'"),
     ],
 )
-def test_what_no_defence_can_protect_is_refused_before_any_work(
+def test_what_no_defense_can_protect_is_refused_before_any_work(
     tmp_path: Path, tiny: Config, silent: Console, changed: dict[str, Any], message: str
 ) -> None:
     pytest.importorskip("opacus")
@@ -235,6 +235,6 @@ def test_what_no_defence_can_protect_is_refused_before_any_work(
     assert not (tmp_path / "run").exists()
 
 
-def test_plan_names_the_defence(tiny: Config, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_names_the_defense(tiny: Config, capsys: pytest.CaptureFixture[str]) -> None:
     describe_plan(tiny(**NOISE), Console(width=200), seconds=0.1)
     assert "defense   Gaussian noise of scale 0.01" in capsys.readouterr().out

@@ -19,9 +19,10 @@ from lightleak.core.plugins import load_plugins
 from lightleak.experiments import engine
 from lightleak.experiments.campaign import PackError, run_packs
 from lightleak.experiments.config import AuditConfig
-from lightleak.experiments.engine import LocalEngine, Where, open_engine, worker_devices
+from lightleak.experiments.engine import LocalEngine, open_engine, worker_devices
 from lightleak.experiments.pack import Knowledge, Parcels, contents, run_in, unpack
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.settings import RunConfig
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -138,7 +139,7 @@ def test_a_gpu_takes_one_worker(
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"--engine ray needs Ray: pip install 'lightleak\[cluster\]'"):
-        open_engine(Where("ray"))
+        open_engine(RunConfig(engine="ray"))
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

@@ -22,12 +22,12 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments.clients import FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.federated_training import client_rows, federated_data, federation
-from lightleak.experiments.kinds.updates.captures import load_capture
+from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.training import client_rows, federated_data, federation
 from lightleak.protocols import fedavg
 from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.spec import build_network

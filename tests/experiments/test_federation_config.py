@@ -10,13 +10,13 @@ from lightleak.experiments.attack_settings import label_sharing, with_label_sett
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
 from lightleak.experiments.load import parse_config
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 
 FEDAVG: dict[str, Any] = {"data": {"name": "fair"}, "protocol": {"name": "fedavg"}, "attacks": ["tableak_fedavg"]}
 FEDSGD: dict[str, Any] = {"data": {"name": "fair"}}
 
 
-def test_defaults_are_fedsgd_without_a_defence() -> None:
+def test_defaults_are_fedsgd_without_a_defense() -> None:
     config = parse_config(FEDSGD)
     assert config.protocol == ProtocolConfig() and config.protocol.name == "fedsgd"
     assert config.defense.is_none and defense_of(config.defense) is None
@@ -98,29 +98,29 @@ def test_wrong_settings_of_fedavg_are_refused_by_name(overrides: dict[str, Any],
         ({"protocol.aggregate": 2}, "protocol.aggregate is a setting of FedAvg"),
         ({"label_method": "interpolated"}, "label_method must be one of geng, bias under fedsgd, got interpolated"),
         ({"defense.options.scale": 0.1}, "defense.options need defense.name"),
-        ({"defense.name": "gausian_noise"}, "unknown defence 'gausian_noise' (did you mean 'gaussian_noise'?)"),
+        ({"defense.name": "gausian_noise"}, "unknown defense 'gausian_noise' (did you mean 'gaussian_noise'?)"),
         (
             {"defense.name": "gaussian_noise", "defense.options.sigma": 1},
             "gaussian_noise has no setting sigma; settings: scale",
         ),
         ({"defense.name": "gaussian_noise", "defense.options.scale": -1}, "defense.options: gaussian_noise: scale"),
         ({"defense.name": "gaussian_noise", "defense.point": "steps"}, "defense.point 'steps' is about local steps"),
-        ({"defense.point": "steps"}, "defense.point 'steps' is about local steps of a FedAvg client with a defence"),
+        ({"defense.point": "steps"}, "defense.point 'steps' is about local steps of a FedAvg client with a defense"),
         ({"defense.point": "sideways"}, "defense.point"),
         (
             {"defense.name": "gaussian_noise", "capture.at": "clipped"},
             "capture.at 'clipped' leaves out what gaussian_noise",
         ),
-        ({"capture.at": "noised"}, "capture.at 'noised' needs a defence (defense.name)"),
+        ({"capture.at": "noised"}, "capture.at 'noised' needs a defense (defense.name)"),
     ],
 )
-def test_wrong_settings_of_fedsgd_and_defences_are_refused_by_name(overrides: dict[str, Any], message: str) -> None:
+def test_wrong_settings_of_fedsgd_and_defenses_are_refused_by_name(overrides: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as error:
         parse_config(FEDSGD, overrides)
     assert message in str(error.value)
 
 
-def test_every_defence_of_the_registries_can_be_named() -> None:
+def test_every_defense_of_the_registries_can_be_named() -> None:
     needed = {"dp_sgd": {"noise_multiplier": 1.0}}
     for name in (*UPDATE_DEFENSES, *TRAINING_DEFENSES):
         made = defense_of(DefenseConfig(name, needed.get(name, {})))

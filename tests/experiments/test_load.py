@@ -39,6 +39,12 @@ def test_an_old_key_is_read_in_a_file_and_as_a_flag(tmp_path: Path) -> None:
     assert load_config(file, {"auxiliary.mislabelled": 0.5}).auxiliary.mislabeled == 0.5
 
 
+@pytest.mark.parametrize("attacks", [{"public_pseudo_labelled": {"top_n": 9}}, ["public_pseudo_labelled"]])
+def test_an_attack_is_found_by_its_former_name(attacks: Any, tmp_path: Path) -> None:
+    file = written(tmp_path, {"kind": "released-model", "data": {"name": "diabetes130"}, "attacks": attacks})
+    assert list(load_config(file).attacks) == ["public_pseudo_labeled"]
+
+
 def test_a_folder_of_an_earlier_version_is_resumed(tiny: Any, silent: Console, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     before = run_audit(tiny(attacks=["random"], training__epochs=0), folder, console=silent)

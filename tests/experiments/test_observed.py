@@ -14,7 +14,7 @@ import lightleak
 from lightleak.callbacks.capture_store import Capture
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.data.encoder import TableEncoder
-from lightleak.experiments.kinds.updates import captures
+from lightleak.experiments.kinds.updates import plan
 from lightleak.experiments.observed import Observations, version_of
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.run import run_audit
@@ -45,7 +45,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
         monkeypatch.setattr(where, name, staticmethod(call) if isinstance(where, type) else call)
 
     counted(ClientUpdate, "load", "loads")
-    counted(captures, "require_replay", "replays")
+    counted(plan, "require_replay", "replays")
     counted(TableEncoder, "from_state", "encoders")
     counted(cells, "match_rows", "assignments")
     counted(certificate, "match_rows", "further assignments")
@@ -76,11 +76,11 @@ def test_an_observation_costs_the_same_under_three_attacks_as_under_one(
 
 def test_a_capture_that_was_written_again_is_read_again(save_captures: Any, tmp_path: Path) -> None:
     (folder,) = save_captures(tmp_path, sizes=(3,))
-    first, before = captures.load_capture(folder), version_of(folder)
-    assert captures.load_capture(folder)[0] is first[0]
+    first, before = plan.load_capture(folder), version_of(folder)
+    assert plan.load_capture(folder)[0] is first[0]
     (folder / "observation" / "facts.json").touch()
     assert version_of(folder) != before
-    assert captures.load_capture(folder)[0] is not first[0]
+    assert plan.load_capture(folder)[0] is not first[0]
 
 
 def test_what_was_used_last_is_kept_within_the_bound() -> None:

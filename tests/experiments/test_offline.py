@@ -19,13 +19,13 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments import campaign, run
-from lightleak.experiments.captures import find_captures
 from lightleak.experiments.clients import FreshClients
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.kind import stored_units
+from lightleak.experiments.observed import find_captures
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.run import resume_audit, run_audit
-from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.protocols.records import RecordedBatch
 
 Save = Callable[..., list[Path]]
 

@@ -16,10 +16,8 @@ from lightleak.attacks.gradient_inversion.optimize import attack as attack_modul
 from lightleak.attacks.gradient_inversion.optimize import shell
 from lightleak.attacks.gradient_inversion.optimize.attack import GradientInversion
 from lightleak.core.errors import LightLeakError, UsageError
-from lightleak.experiments import packing
-from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.packing import (
+from lightleak.experiments import campaign
+from lightleak.experiments.campaign import (
     MARGIN,
     PACKS_FILE,
     TRIAL_STEPS,
@@ -29,6 +27,8 @@ from lightleak.experiments.packing import (
     plan_packs,
     runs_at_once,
 )
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.unit import Unit, run_pack, unit_file
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -119,7 +119,7 @@ def test_no_more_is_tried_than_rows_that_pay_or_the_engine_takes_uncut(
     tmp_path: Path, units: list[Unit], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few, card = [unit for unit in units if unit.attack == "tableak"][:6], Card(10**6)
-    monkeypatch.setitem(packing.ROWS_PER_PACK, "cuda", 3 * 3 * 6)
+    monkeypatch.setitem(campaign.ROWS_PER_PACK, "cuda", 3 * 3 * 6)
     assert set(find_sizes(few, GPU, tmp_path / "few", card.fits).values()) == {6}
     assert max(card.tried) == math.ceil(MARGIN * 6)
     monkeypatch.setattr(GradientInversion, "updates_at_once", lambda *_: 3)
@@ -170,7 +170,7 @@ def chunks(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 def test_a_trial_beyond_the_budget_is_one_call(
     units: list[Unit], chunks: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    attack, update = packing._attack(units[0]), units[0].observe()[0]
+    attack, update = units[0].make_attack(), units[0].observe()[0]
     monkeypatch.setattr(shell, "MEMORY_SHARE", 1.0)
     monkeypatch.setattr(attack_module, "bytes_per_restart", lambda *_: 2**20)
     monkeypatch.setattr(shell, "card_memory", lambda device: 12 * 2**20)

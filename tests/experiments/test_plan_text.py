@@ -10,15 +10,14 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks import ATTACKS
+from lightleak.experiments.campaign import packs_without_a_run, plan_packs
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates import run_plan
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.kinds.updates.run_plan import captured_units, monitored_units
-from lightleak.experiments.packing import plan_packs
-from lightleak.experiments.plan_text import describe_plan, print_estimate, table_lines
-from lightleak.experiments.probe import Cost, Estimate
+from lightleak.experiments.plan_text import describe_plan, print_probed, table_lines
+from lightleak.experiments.probe import Cost, Estimate, Probed, TrainingCost, estimate, probe_training
 from lightleak.experiments.run import run_audit
-from lightleak.experiments.training_probe import TrainingCost, probe_training
 
 CPU = torch.device("cpu")
 
@@ -104,7 +103,7 @@ def test_a_real_plan_is_probed_and_leaves_nothing(
 def test_attacks_of_other_plans_are_told_likewise(tiny: Any, capsys: pytest.CaptureFixture[str]) -> None:
     config = tiny(training__epochs=0, attacks=["random"])
     units = plan_units(config, prepare_experiment(config), Path("no such folder"))
-    print_estimate(units, CPU, "nothing", 2, Console(width=200))
+    print_probed(Probed([estimate(packs_without_a_run(units, CPU), CPU, "nothing")]), CPU, 2, Console(width=200))
     printed = capsys.readouterr().out
     assert re.search(r"random +4 +initial +2 +1 +–", printed) and "on 1 core of this run" in printed
 

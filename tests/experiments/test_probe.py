@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightleak.experiments import probe
+from lightleak.experiments.campaign import plan_packs
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
-from lightleak.experiments.packing import plan_packs
 from lightleak.experiments.probe import Cost, Estimate, estimate, makespan, measure, slope
 from lightleak.experiments.unit import Unit
 

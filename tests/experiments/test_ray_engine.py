@@ -19,8 +19,9 @@ from safetensors.torch import load_file
 from lightleak.core.errors import UsageError
 from lightleak.core.plugins import load_plugins
 from lightleak.experiments.campaign import PackError, run_packs
-from lightleak.experiments.engine import Where, open_engine
+from lightleak.experiments.engine import open_engine
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.settings import RunConfig
 
 TOYS = Path(__file__).with_name("toy_packs.py")
 
@@ -44,7 +45,7 @@ def test_data_travel_and_a_pack_that_fails_is_named(
     (tmp_path / "given" / "file.txt").write_text("input")
     table, handler = toys.Table(7), signal.getsignal(signal.SIGTERM)
     packs = [toys.Worked(f"p{i}", table) for i in range(3)]
-    with open_engine(Where("ray", "cpu", 0, cluster.address)) as engine:
+    with open_engine(RunConfig(engine="ray", device="cpu", ray_address=cluster.address)) as engine:
         assert engine.slots == 2
         with pytest.raises(PackError, match="1 of 4 packs failed: bad: ValueError: damaged"):
             run_packs([*packs, toys.Fails("bad")], tmp_path, engine, quiet=True)
@@ -184,4 +185,4 @@ def task_runs() -> bool:
 
 def test_a_cluster_that_is_not_there_is_named() -> None:
     with pytest.raises(UsageError, match=r"no Ray cluster at 127.0.0.1:1"):
-        open_engine(Where("ray", "cpu", 0, "127.0.0.1:1"))
+        open_engine(RunConfig(engine="ray", device="cpu", ray_address="127.0.0.1:1"))

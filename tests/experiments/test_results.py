@@ -90,7 +90,7 @@ def test_fedavg_and_the_defense_are_said_above_the_table(tmp_path: Path) -> None
         {"epsilon": 1.0},
     ],
 )
-def test_what_differs_in_protocol_or_defence_is_another_group(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_what_differs_in_protocol_or_defense_is_another_group(tmp_path: Path, change: dict[str, Any]) -> None:
     local = {"protocol": "fedavg", "local_epochs": 5, "local_batches": 4, "local_batch_size": 8, "n_clients": 1}
     first = row(**local, defense="gaussian_noise", defense_strength=0.01)
     groups = write_results(tmp_path, [first, first | {"batch_index": 1}, first | change])["summary"]

@@ -55,7 +55,7 @@ def test_what_an_update_does_not_say_is_none(experiment: Experiment) -> None:
     assert {facts[name] for name in ("local_epochs", "local_batches", "local_batch_size", "n_clients")} == {None}
 
 
-def test_defence_of_an_update_is_what_it_says(experiment: Experiment) -> None:
+def test_defense_of_an_update_is_what_it_says(experiment: Experiment) -> None:
     plain, _ = FreshClients(experiment.population(), experiment.spec, 0, True).observe(4, 0)
     noised, _ = FreshClients(experiment.population(), experiment.spec, 0, True, defense=GaussianNoise(0.5)).observe(
         4, 0

@@ -16,11 +16,10 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.datasets import load_dataset
 from lightleak.data.encoder import TableEncoder
-from lightleak.integrations.private_rows import PrivateRows
+from lightleak.integrations.round_recorder import PrivateRows
 from lightleak.integrations.server_view import ServerView
 from lightleak.protocols import fedavg, fedsgd
-from lightleak.protocols.client_training import row_order
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining, row_order
 from lightleak.targets import NetworkSpec, build_network
 
 os.environ |= {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}

@@ -10,7 +10,7 @@ import pytest
 from lightleak.attacks import ATTACKS
 from lightleak.cli import main
 from lightleak.core.observations import ClientUpdate
-from lightleak.experiments.captures import find_captures
+from lightleak.experiments.observed import find_captures
 
 PAGE = Path(__file__).parents[2] / "docs" / "other-frameworks.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)

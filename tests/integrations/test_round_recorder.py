@@ -9,14 +9,13 @@ import torch
 
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
-from lightleak.experiments.captures import find_captures
 from lightleak.experiments.load import parse_config
+from lightleak.experiments.observed import find_captures
 from lightleak.experiments.offline import attack_captures
-from lightleak.integrations.private_rows import PrivateRows, ground_truth
-from lightleak.integrations.round_recorder import RoundRecorder
+from lightleak.integrations.round_recorder import PrivateRows, RoundRecorder, ground_truth
 from lightleak.integrations.state_dicts import client_update
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.protocols.client_training import LocalTraining
+from lightleak.protocols.records import RecordedClient
 
 
 def received(recorder: RoundRecorder, made: Any, round_number: int = 0, clients: Any = (0, 1, 2)) -> None:

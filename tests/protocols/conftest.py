@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import client_update
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.protocols.records import RecordedClient
 from lightleak.targets import NetworkSpec, build_network
 
 N_ROWS = 48

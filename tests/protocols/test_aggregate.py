@@ -16,8 +16,8 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.protocols import fedsgd
 from lightleak.protocols.aggregate import aggregate_updates, weighted_mean
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_aggregate import RecordedAggregate
+from lightleak.protocols.client_training import LocalTraining
+from lightleak.protocols.records import RecordedAggregate
 from lightleak.protocols.replay import replay, require_replay
 from lightleak.targets import NetworkSpec, build_network
 

@@ -19,9 +19,8 @@ from lightleak.data.marginals import Marginals
 from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols import fedsgd
-from lightleak.protocols.client_training import run_client
+from lightleak.protocols.client_training import LocalTraining, run_client
 from lightleak.protocols.fedavg import client_update, replay, require_replay
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets import NETWORKS, NetworkSpec, build_network
 from lightleak.targets.spec import is_differentiable
 

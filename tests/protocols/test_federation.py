@@ -19,10 +19,9 @@ from lightleak.data.layout import EncodedLayout
 from lightleak.data.partition import partition_dirichlet, partition_iid
 from lightleak.defenses.horizontal.defense import UpdateDefense
 from lightleak.defenses.horizontal.noise import GaussianNoise
-from lightleak.protocols.client_training import row_order
+from lightleak.protocols.client_training import LocalTraining, row_order
 from lightleak.protocols.federated_data import FederatedData
 from lightleak.protocols.federation import FederatedAveraging, Round
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets import NetworkSpec, build_network
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.normalization import batch_statistics

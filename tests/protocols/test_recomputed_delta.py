@@ -13,9 +13,9 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import replay, require_replay
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_aggregate import RecordedAggregate
+from lightleak.protocols.records import RecordedAggregate
 
 Client = Callable[..., Any]
 

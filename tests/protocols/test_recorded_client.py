@@ -15,10 +15,8 @@ from torch import Tensor
 from lightleak.core.errors import ObservationError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.protocols import fedsgd
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_aggregate import RecordedAggregate, load_truth
-from lightleak.protocols.recorded_batch import RecordedBatch
-from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.protocols.client_training import LocalTraining
+from lightleak.protocols.records import RecordedAggregate, RecordedBatch, RecordedClient, load_truth
 from lightleak.targets import NetworkSpec, build_network
 
 Client = Callable[..., Any]

@@ -16,9 +16,8 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.protocols.fedsgd import client_update, replay, require_replay
-from lightleak.protocols.global_generator import generator_set_to
-from lightleak.protocols.local_pass import local_pass
-from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.protocols.local_pass import generator_set_to, local_pass
+from lightleak.protocols.records import RecordedBatch
 from lightleak.protocols.replay import deviation
 from lightleak.targets import NetworkSpec, build_network
 

@@ -43,6 +43,8 @@ onload = () => {
       }).map(node => node.tagName + " " + node.textContent.trim().slice(0, 30)),
       clipped: [...page.querySelectorAll(".scroll")].filter(
         node => node.scrollHeight > node.clientHeight + 1).map(node => node.getAttribute("aria-label")),
+      wide: [...page.querySelectorAll(".scroll")].filter(
+        node => node.scrollWidth > node.clientWidth + 1).map(node => node.getAttribute("aria-label")),
       scripts: page.scripts.length,
       sections: page.querySelectorAll("section").length,
       bottoms: Object.fromEntries([...page.querySelectorAll("section")].map(

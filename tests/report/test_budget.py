@@ -61,7 +61,7 @@ def test_one_attack_below_its_budget_is_enough_for_no_conclusion(other: UpdateRo
     assert both.is_weak and both.sentence.endswith(NOTHING_FOLLOWS) and both.sentence.count("TabLeak, 750") == 1
 
 
-def test_exact_inversion_alone_shows_nothing_of_a_defence_and_beside_an_optimization_it_does() -> None:
+def test_exact_inversion_alone_shows_nothing_of_a_defense_and_beside_an_optimization_it_does() -> None:
     alone = budget([EXACT, of("random")])
     assert alone.is_weak and alone.sentence.endswith(PROOFS_ALONE)
     assert not budget([EXACT, FULL]).is_weak

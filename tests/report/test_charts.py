@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lightleak.report.charts import (
     COLOURS,
     SHAPES,
-    Bar,
+    EstimateRow,
     Pair,
     Series,
     bar_chart,
@@ -36,7 +36,9 @@ def percentages(drawing: str) -> list[float]:
 
 @given(PRINTABLE, st.lists(st.tuples(PRINTABLE, ESTIMATES), min_size=1, max_size=4), st.none() | ESTIMATES)
 def test_bars_are_well_formed_and_stay_in_the_plot(name, bars, baseline) -> None:
-    drawing = bar_chart(name, [Bar(label, value, series_style(i)) for i, (label, value) in enumerate(bars)], baseline)
+    drawing = bar_chart(
+        name, [EstimateRow(label, value, series_style(i)) for i, (label, value) in enumerate(bars)], baseline
+    )
     assert all(0 <= value <= 100 for value in percentages(drawing))
 
 
@@ -60,7 +62,7 @@ def test_lines_are_well_formed_and_stay_in_the_plot(points) -> None:
 
 
 def test_a_bar_is_as_long_as_its_value() -> None:
-    drawing = ET.fromstring(bar_chart("n", [Bar("a", Estimate(0.25), series_style(0))], Estimate(0.5)))
+    drawing = ET.fromstring(bar_chart("n", [EstimateRow("a", Estimate(0.25), series_style(0))], Estimate(0.5)))
     (bar,) = [node for node in drawing.iter("rect") if node.get("class", "").startswith("bar")]
     assert (bar.get("x"), bar.get("width")) == ("0%", "25%")
     (guess,) = [node for node in drawing.iter("line") if node.get("class") == "guess"]

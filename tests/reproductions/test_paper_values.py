@@ -202,7 +202,7 @@ def test_fedavg_label_errors_have_deviations() -> None:
     assert (cell.mean, cell.std) == (15.7, 3.48)
 
 
-def test_fedavg_defences_cost_about_one_and_four_points() -> None:
+def test_fedavg_defenses_cost_about_one_and_four_points() -> None:
     # App. C.1: strengths chosen so that networks lose around 1% and 4%.
     cells = [c for c in load_paper_table("fedavg-table6").cells if c.metric == "test_accuracy"]
     lost = [cells[0].mean - c.mean for c in cells[1:]]

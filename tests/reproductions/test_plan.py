@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.reproductions import plan
-from lightleak.reproductions.fedavg.preset import PRESETS
+from lightleak.reproductions.fedavg.setting import PRESETS
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduction import CPU, Place, Work
 from lightleak.reproductions.settings import Selection

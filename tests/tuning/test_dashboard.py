@@ -8,8 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from lightleak.tuning.storage import JOURNAL
-from lightleak.tuning.study import Study
+from lightleak.tuning.study import JOURNAL, Study
 
 dashboard = pytest.importorskip("optuna_dashboard")
 

@@ -20,8 +20,7 @@ from lightleak.core.errors import UsageError
 from lightleak.experiments.load import load_config
 from lightleak.tuning.config import load_tune_config
 from lightleak.tuning.run import opened_study, run_tune
-from lightleak.tuning.storage import JOURNAL, open_storage
-from lightleak.tuning.study import STUDY_NAME, WORKER
+from lightleak.tuning.study import JOURNAL, STUDY_NAME, WORKER, open_storage
 
 
 @pytest.fixture
@@ -114,9 +113,9 @@ def test_a_study_that_cannot_be_leaves_no_folder(tmp_path: Path, tiny_study: Any
 def test_an_interrupted_study_reports_what_is_there_and_goes_on(
     tmp_path: Path, tiny_study: Any, silent: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lightleak.tuning import trial_pack
+    from lightleak.tuning import trial as trial_module
 
-    real, calls = trial_pack.run_trial, []
+    real, calls = trial_module.run_trial, []
 
     def interrupted(*arguments: Any) -> Any:
         calls.append(1)
@@ -124,7 +123,7 @@ def test_an_interrupted_study_reports_what_is_there_and_goes_on(
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(trial_pack, "run_trial", interrupted)
+    monkeypatch.setattr(trial_module, "run_trial", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run_tune(tiny_study(), tmp_path / "study", workers=1, console=silent)
     assert [row["state"] for row in rows(tmp_path / "study")] == ["complete", "complete", "running"]

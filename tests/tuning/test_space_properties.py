@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lightleak.tuning.search import is_search
+from lightleak.tuning.parameter import is_search
 from lightleak.tuning.space import read_space
 
 SCALARS = st.none() | st.booleans() | st.integers(-3, 3) | st.sampled_from(["x", "none", "1", "[1]", 0.5, 2.0])

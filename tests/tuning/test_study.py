@@ -8,8 +8,7 @@ import pytest
 
 from lightleak.core.errors import UsageError
 from lightleak.tuning import study as module
-from lightleak.tuning.storage import JOURNAL
-from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, Study
+from lightleak.tuning.study import DEFAULT, ERROR, JOURNAL, RESUMED, Study
 
 RATE = "attacks.tableak.learning_rate"
 

@@ -13,12 +13,18 @@ from lightleak.experiments import campaign
 from lightleak.experiments.experiment import prepare_experiment
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.load import parse_config
-from lightleak.tuning import budget as budgets
 from lightleak.tuning import trial as trials
-from lightleak.tuning.budget import steps_within, with_steps
 from lightleak.tuning.config import BudgetConfig
 from lightleak.tuning.held_out import held_out_tree
-from lightleak.tuning.trial import check_trial, run_trial, trial_folder, trial_tree, with_measured_steps
+from lightleak.tuning.trial import (
+    check_trial,
+    run_trial,
+    steps_within,
+    trial_folder,
+    trial_tree,
+    with_measured_steps,
+    with_steps,
+)
 
 VALUES = {"attacks.tableak.restarts": 3, "attacks.tableak.learning_rate": 0.1}
 
@@ -67,8 +73,8 @@ def test_a_budget_of_seconds_counts_what_steps_cost(
     tree = trial_tree(config, VALUES)
     loaded = parse_config(tree)
     unit = plan_units(loaded, prepare_experiment(loaded), tmp_path / "none")[0]
-    monkeypatch.setattr(budgets.ATTACKS, "get", lambda _: Attack)
-    monkeypatch.setattr(budgets.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(trials.ATTACKS, "get", lambda _: Attack)
+    monkeypatch.setattr(trials.time, "perf_counter", lambda: now[0])
     assert steps_within(unit, 12.0, torch.device("cpu")) == 20
     assert steps_within(unit, 0.1, torch.device("cpu")) == 1
 

@@ -11,11 +11,9 @@ import torch
 from lightleak.core.errors import UsageError
 from lightleak.experiments.engine import Engine, LocalEngine, Watch
 from lightleak.experiments.pack import Finished, Pack, contents, run_in
-from lightleak.tuning import run, trial_pack
-from lightleak.tuning.storage import served
-from lightleak.tuning.study import Study
-from lightleak.tuning.trial import trial_tree
-from lightleak.tuning.trial_pack import TableFiles, TrialPack
+from lightleak.tuning import run, trial
+from lightleak.tuning.study import Study, served
+from lightleak.tuning.trial import TableFiles, TrialPack, trial_tree
 
 
 @pytest.fixture
@@ -34,7 +32,7 @@ def values(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
             raise TrialPruned
         return (value,)
 
-    monkeypatch.setattr(trial_pack, "run_trial", run_trial)
+    monkeypatch.setattr(trial, "run_trial", run_trial)
     return coming
 
 

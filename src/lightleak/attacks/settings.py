@@ -1,16 +1,13 @@
 """Base class of the settings of attacks: types checked on construction, copies with changes, a JSON-ready form."""
 
-import logging
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from lightleak.core.errors import UsageError
-
-logger = logging.getLogger(__name__)
+from lightleak.core.former_names import note_once
 
 RENAMED_SETTINGS = {"initialisation": "initialization", "query_relabelled": "query_relabeled"}
 """Old names of settings, accepted with a note."""
@@ -140,17 +137,12 @@ def _with_new_names(options: dict[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         new = RENAMED_SETTINGS.get(name, name)
         if new != name:
-            _note_once(name, new)
+            note_once(name, new)
         if isinstance(value, str) and (new, value) in RENAMED_VALUES:
-            _note_once(f"{new}: {value}", f"{new}: {RENAMED_VALUES[new, value]}")
+            note_once(f"{new}: {value}", f"{new}: {RENAMED_VALUES[new, value]}")
             value = RENAMED_VALUES[new, value]
         found[new] = value
     return found
-
-
-@cache
-def _note_once(old: str, new: str) -> None:
-    logger.warning("the setting %r is now %r; the old name will be refused in a later version", old, new)
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

@@ -14,7 +14,7 @@ from lightleak.core.stored import DAMAGED, is_tensor_file
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import ImageScale, is_image_state
 from lightleak.data.marginals import Marginals
-from lightleak.protocols.recorded_aggregate import load_truth
+from lightleak.protocols.records import load_truth
 from lightleak.targets.spec import NetworkSpec
 
 

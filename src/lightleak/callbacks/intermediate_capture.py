@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lightleak.callbacks.intermediate_records import CHUNK_ROWS, EpochRecords, gather_records
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import VISIBLE, Adversary, Kind
+from lightleak.core.parties import VISIBLE, Adversary, Kind
 from lightleak.core.stored import FOLDER_MODE
 from lightleak.targets.split import Exchange, SplitClassifier
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from lightleak.core.errors import ObservationError
 from lightleak.core.ground_truth import PropertyTruth
-from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, Kind, VerticalFacts
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
+from lightleak.core.parties import Kind
 from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_tensors
 
 SCHEMA_VERSION = 1

@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lightleak.protocols.global_generator import generator_state
-from lightleak.protocols.local_pass import Autocast, named_statistics
-from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.protocols.local_pass import Autocast, generator_state, named_statistics
+from lightleak.protocols.records import RecordedBatch
 from lightleak.targets.normalization import record_statistics
 
 

@@ -14,7 +14,7 @@ from lightleak.data.marginals import Marginals
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import Encoding, ShareLabels, Sharing, observe
 from lightleak.protocols.federation import FederatedAveraging, Round
-from lightleak.protocols.recorded_aggregate import RecordedAggregate
+from lightleak.protocols.records import RecordedAggregate
 
 
 class UpdateCapture(lightning.Callback):

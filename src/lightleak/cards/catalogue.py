@@ -16,6 +16,7 @@ from lightleak.cards.card import Card
 from lightleak.cards.settings import Setting
 from lightleak.cards.shipped import read_shipped
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import current_name
 from lightleak.core.plugins import PLUGINS
 
 CATALOGUE = "catalogue.json"
@@ -110,7 +111,7 @@ def find_cards(name: str) -> tuple[Card, ...]:
     Raises:
         UsageError: unknown name; the message has the nearest ones.
     """
-    cards = tuple(card for card in all_cards() if card.name == name)
+    cards = tuple(card for card in all_cards() if card.name == current_name(name))
     if not cards:
         known = sorted({card.name for card in all_cards()})
         close = get_close_matches(name, known, n=3, cutoff=0.5)

@@ -2,14 +2,14 @@
 
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass, is_dataclass
+from typing import Any, Literal, Union, get_args, get_origin
 
 from lightleak.cards.docstrings import read_docstring
 from lightleak.cards.markdown import as_cell, as_table
-from lightleak.cards.settings import default_of, in_yaml
+from lightleak.cards.settings import declared_fields, in_yaml
 from lightleak.core.bounds import Bounds, bounds_of
-from lightleak.experiments.registry import KINDS
+from lightleak.experiments.load import KINDS
 from lightleak.experiments.settings import RENAMED_SETTINGS, RENAMED_VALUES
 from lightleak.tuning.config import StudyConfig
 
@@ -35,7 +35,7 @@ class Key:
     """One key.
 
     Attributes:
-        name: dotted; ``[]`` stands for an entry of a list.
+        name: dotted; ``[]`` marks an entry of a list.
         kind: its type in words, or the words that it may be.
         default: as written in YAML, or ``required``.
         meaning: one line.
@@ -67,23 +67,13 @@ def config_page() -> str:
 
 def keys_of(config: Any, prefix: str = "") -> Iterator[Key]:
     """Return the keys of a dataclass or, with its values as defaults, of an instance of one."""
-    kind = config if isinstance(config, type) else type(config)
-    meanings: dict[str, str] = {}
-    for parent in reversed(kind.__mro__):
-        meanings |= read_docstring(parent).entries
-    hints = get_type_hints(kind)
-    for field in fields(kind):
-        if not field.init:
-            continue
-        name, hint = f"{prefix}{field.name}", hints[field.name]
-        default = default_of(field) if isinstance(config, type) else getattr(config, field.name)
+    for field, hint, default, meaning in declared_fields(config):
+        name = f"{prefix}{field.name}"
         if is_dataclass(hint):
             yield from keys_of(default if is_dataclass(default) else hint, f"{name}.")
             continue
-        kind_words = limited(type_of(hint), bounds_of(field))
-        yield Key(name, kind_words, in_yaml(default), meanings.get(field.name, ""))
-        entries = [part for part in get_args(hint) if is_dataclass(part)]
-        for entry in entries:
+        yield Key(name, limited(type_of(hint), bounds_of(field)), in_yaml(default), meaning)
+        for entry in filter(is_dataclass, get_args(hint)):
             yield from keys_of(entry, f"{name}[].")
 
 

@@ -11,7 +11,7 @@ import yaml
 from lightleak.cards.docstrings import read_docstring
 
 REQUIRED = "required"
-"""What stands for the default of a setting that has none."""
+"""Shown as the default of a setting that has none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +66,12 @@ def _of(source: object) -> Iterator[Setting]:
 
 
 def _of_dataclass(source: Any) -> Iterator[Setting]:
+    for field, hint, default, meaning in declared_fields(source):
+        yield Setting(field.name, in_yaml(default), meaning, choices_of(hint))
+
+
+def declared_fields(source: Any) -> Iterator[tuple[dataclasses.Field[Any], Any, Any, str]]:
+    """Yield each field of a dataclass or of an instance: the field, its type, default (or value) and meaning."""
     kind = source if isinstance(source, type) else type(source)
     meanings: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
@@ -74,13 +80,13 @@ def _of_dataclass(source: Any) -> Iterator[Setting]:
     for field in dataclasses.fields(kind):
         if field.init:
             default = default_of(field) if isinstance(source, type) else getattr(source, field.name)
-            yield Setting(field.name, in_yaml(default), meanings.get(field.name, ""), choices_of(hints[field.name]))
+            yield field, hints[field.name], default, meanings.get(field.name, "")
 
 
 def _of_signature(source: Callable[..., Any]) -> Iterator[Setting]:
     """Arguments that can be given by name and were not bound already."""
     bound = inspect.unwrap(getattr(source, "func", source))
-    owner: Any = vars(bound).get("__init__", bound) if isinstance(bound, type) else bound
+    owner: Any = bound.__init__ if isinstance(bound, type) else bound  # type: ignore[misc]  # of the class itself
     meanings = read_docstring(bound).entries | read_docstring(owner).entries
     hints = get_type_hints(owner)
     for name, parameter in inspect.signature(source).parameters.items():

@@ -42,7 +42,8 @@ def _run(arguments: list[str], console: Console, termination: Termination) -> in
         if folder is not None and command != "audit" and not detect_ranks().leads:
             return DONE  # a launcher's first process does the work
         with private_files() if folder is not None else nullcontext():
-            code = parsed.run(parsed, rest, folder, ["lightleak", *arguments], console)
+            more = () if folder is None else (rest, folder, ["lightleak", *arguments])
+            code = parsed.run(parsed, *more, console)
         return DONE if code is None else int(code)
     except UsageError as error:
         _complain(str(error))

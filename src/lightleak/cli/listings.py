@@ -11,17 +11,13 @@ from lightleak.cards.terminal import print_card
 from lightleak.core.errors import UsageError
 
 
-def list_names(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> None:
+def list_names(parsed: argparse.Namespace, console: Console) -> None:
     """Print every name of one kind with a one-line description."""
     for name, about in load_catalogue().lines(parsed.what):
         console.print(f"{name:28}{about}", soft_wrap=True, highlight=False, markup=False)
 
 
-def explain(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> None:
+def explain(parsed: argparse.Namespace, console: Console) -> None:
     """Print the cards of a name."""
     for number, card in enumerate(find_cards(parsed.name)):
         if number:
@@ -29,9 +25,7 @@ def explain(
         print_card(card, console)
 
 
-def data_list(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> None:
+def data_list(parsed: argparse.Namespace, console: Console) -> None:
     """List datasets, their licenses, and which of their files are on this machine."""
     from lightleak.data.sources import dataset_folder
 
@@ -43,9 +37,7 @@ def data_list(
     console.print(grid)
 
 
-def data_prepare(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> None:
+def data_prepare(parsed: argparse.Namespace, console: Console) -> None:
     """Download the official files of a dataset."""
     from lightleak.data.download import prepare
 
@@ -54,9 +46,7 @@ def data_prepare(
         console.print(f"{file.path}  sha256 {file.sha256} ({checked})", soft_wrap=True, highlight=False)
 
 
-def data_describe(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> None:
+def data_describe(parsed: argparse.Namespace, console: Console) -> None:
     """Print columns, rows and classes of a dataset or a file."""
     from lightleak.data.codes import codes_notice
     from lightleak.data.datasets import DATASETS, load_dataset

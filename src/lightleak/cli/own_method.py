@@ -7,11 +7,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.core.results import FILE_NAME, NONE, read_results
 from lightleak.report.intervals import Estimate, estimate, paired_difference
 
@@ -161,8 +160,7 @@ def _check_columns(file: Path, columns: Sequence[str], rows: Sequence[Row], metr
     listed = f"keys of an observation are {', '.join(keys)}; scores are {', '.join(sorted(metrics))}"
     for column in columns:
         if column not in metrics and column not in keys and column != "attack":
-            close = get_close_matches(column, [*metrics, *keys], n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            hint = close_match(column, [*metrics, *keys])
             raise UsageError(f"{file}: column {column!r} is neither a key nor a score of this run{hint}; {listed}")
     if len(set(columns)) < len(columns):
         raise UsageError(f"{file}: a column name occurs twice in {', '.join(columns)}")

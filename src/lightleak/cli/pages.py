@@ -15,9 +15,7 @@ from lightleak.cli.exit_codes import DONE, FAILED
 from lightleak.core.errors import UsageError
 
 
-def report(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> None:
+def report(parsed: argparse.Namespace, console: Console) -> None:
     """Build the report of one or several run folders, and print it on request."""
     from lightleak.report import build_report, find_browser, print_pdf
     from lightleak.report.earlier import is_printed_report, is_report
@@ -39,9 +37,7 @@ def report(
         console.print(f"printed: {print_pdf(page, printed or page.with_suffix(PDF))}", soft_wrap=True)
 
 
-def compare(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> None:
+def compare(parsed: argparse.Namespace, console: Console) -> None:
     """Compare the scores of a CSV file with those of a run's attacks, observation by observation."""
     from lightleak.cli.own_method import compare_with, table, write
 
@@ -54,9 +50,7 @@ def compare(
     console.print(f"comparison: {write(compared, parsed.folder, parsed.file)}", soft_wrap=True)
 
 
-def doctor(
-    parsed: argparse.Namespace, rest: list[str], folder: Path | None, command: list[str], console: Console
-) -> int:
+def doctor(parsed: argparse.Namespace, console: Console) -> int:
     """Check the machine; the exit code says whether there is a problem."""
     from lightleak.doctor import are_findings, examine, has_problem, print_findings, write_findings
 

@@ -1,12 +1,16 @@
 """Commands and their flags."""
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from lightleak import __version__
 from lightleak.cli import listings, pages, runs
 from lightleak.core.errors import UsageError
+
+RUNS = Path("runs")
+"""Folder of run folders where no other is named."""
 
 LONGEST_NAME, LONGEST_PATH = 255, 3800
 """Bytes of a file or folder name, and of a path below which a run keeps its own files; systems allow 4095 in all."""
@@ -42,14 +46,14 @@ def build_parser() -> argparse.ArgumentParser:
     attack.add_argument("config", type=_config, help="YAML config that lists the attacks")
     attack.add_argument("--capture", type=_path, required=True, metavar="DIR", help="folder with one or more captures")
     attack.add_argument("--output", type=_path, help="run folder (default: runs/attack-<name of the config>)")
-    attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_attack_folder)
+    attack.set_defaults(run=runs.attack, takes_settings=True, output_folder=_in_runs("attack-{config.stem}"))
 
     tune = commands.add_parser("tune", help="search an audit's settings with Optuna; rerun to resume")
     tune.add_argument("config", type=_config, help="YAML config with searches in place of values and a section 'study'")
     tune.add_argument("--output", type=_path, help="the study's folder (default: runs/<name of the config>)")
     tune.add_argument("--workers", type=int, default=0, help="trials at once (default: one per GPU, or per core)")
     tune.add_argument("--trials", type=int, help="how many (default: the config's)")
-    tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_tune_folder)
+    tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_in_runs("{config.stem}"))
 
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
     reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
@@ -91,7 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
     )
-    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduce_folder)
+    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_in_runs("{name}"))
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
     report.add_argument(
@@ -151,9 +155,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     doctor = commands.add_parser("doctor", help="check install, devices, data, storage, and suggest fixes")
     doctor.add_argument("--data", type=_path, metavar="FOLDER", help="folder with a subfolder of raw files per dataset")
-    doctor.add_argument(
-        "--output", type=_path, default=Path("runs"), metavar="FOLDER", help="where runs are to be kept"
-    )
+    doctor.add_argument("--output", type=_path, default=RUNS, metavar="FOLDER", help="where runs are to be kept")
     doctor.add_argument(
         "--engine", choices=["local", "ray"], default="local", help="ray: check the nodes of a Ray cluster as well"
     )
@@ -198,16 +200,9 @@ def _config(text: str) -> Path:
 def _audit_folder(parsed: argparse.Namespace) -> Path:
     if parsed.resume is not None:
         return Path(parsed.resume)
-    return parsed.output or Path("runs") / (parsed.config.stem if parsed.config else "audit")
+    return parsed.output or RUNS / (parsed.config.stem if parsed.config else "audit")
 
 
-def _attack_folder(parsed: argparse.Namespace) -> Path:
-    return parsed.output or Path("runs") / f"attack-{parsed.config.stem}"
-
-
-def _tune_folder(parsed: argparse.Namespace) -> Path:
-    return parsed.output or Path("runs") / parsed.config.stem
-
-
-def _reproduce_folder(parsed: argparse.Namespace) -> Path:
-    return parsed.output or Path("runs") / parsed.name
+def _in_runs(name: str) -> Callable[[argparse.Namespace], Path]:
+    """Return what finds the run folder: the one that was named, or one whose name is made of the arguments."""
+    return lambda parsed: parsed.output or RUNS / name.format(**vars(parsed))

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from lightleak.cli.arguments import flag_settings
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import current_name
 
 PROVFL_TRIALS = 10
 """Default number of root seeds of a ProVFL reproduction: the paper's trials."""
@@ -78,7 +79,7 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
         dataset=parsed.dataset,
         batches=parsed.batches,
         batch_sizes=_numbers("--batch-sizes", parsed.batch_sizes),
-        attacks=tuple(parsed.attacks.split(",")) if parsed.attacks else None,
+        attacks=tuple(map(current_name, parsed.attacks.split(","))) if parsed.attacks else None,
         labels=parsed.labels,
         seeds=tuple(range(parsed.seed, parsed.seed + seeds)),
         data_folder=parsed.data,

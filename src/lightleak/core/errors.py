@@ -1,5 +1,8 @@
 """The few errors LightLeak raises. Each message names the thing, what was expected and what came."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class LightLeakError(Exception):
     """Base of every error LightLeak raises on purpose."""
@@ -19,3 +22,13 @@ class ObservationError(UsageError):
 
 class UnsupportedError(UsageError):
     """A combination that is known to have no meaning or no implementation; the message names the alternative."""
+
+
+def close_match(word: object, known: Iterable[str]) -> str:
+    """Return a hint at the known word nearest to ``word``, empty if none is near.
+
+    >>> close_match("epoch", ["batch_size", "epochs"])
+    " (did you mean 'epochs'?)"
+    """
+    close = get_close_matches(str(word), list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""

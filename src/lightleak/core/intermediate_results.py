@@ -7,11 +7,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.parties import ADVERSARIES as ADVERSARIES
-from lightleak.core.parties import KINDS as KINDS
-from lightleak.core.parties import VISIBLE as VISIBLE
-from lightleak.core.parties import Adversary as Adversary
-from lightleak.core.parties import Kind as Kind
+from lightleak.core.parties import VISIBLE, Adversary, Kind
 
 
 @dataclass(frozen=True)
@@ -38,7 +34,7 @@ class AuxiliaryData:
 
 @dataclass(frozen=True)
 class VerticalFacts:
-    """What the protocol tells every party.
+    """What every party knows by the protocol.
 
     Attributes:
         n_parties: parties that hold features.

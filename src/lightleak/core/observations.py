@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_tensors
+from lightleak.core.stored import MAX_TENSOR_BYTES, read_facts, read_groups, write_groups
 
 SCHEMA_VERSION = 1
 
@@ -26,7 +25,7 @@ GradientState = Literal["raw", "clipped", "noised"]
 
 @dataclass(frozen=True)
 class ProtocolFacts:
-    """What the protocol tells the server about one update.
+    """What the server knows of one update by the protocol.
 
     Attributes:
         n_rows: rows behind the update, of all its clients (the batch size under FedSGD).
@@ -121,7 +120,7 @@ class ClientUpdate:
         training_mode: the client's network was in train mode (batch statistics, dropout) rather than eval mode.
         buffers: named buffers before the update, where the threat model shares them.
         labels: LongTensor ``[n_rows]``, only where the labels are shared; of an aggregate client after client. Their
-            order tells nothing under FedAvg.
+            order says nothing under FedAvg.
         batch_labels: LongTensor ``[n_clients, epochs, rows per client]``, labels in the order in which the local
             batches took them, only where that is shared.
         marginals: one-way marginals known to the server (`lightleak.data.marginals.Marginals.to_dict`).
@@ -144,7 +143,7 @@ class ClientUpdate:
     batch_statistics: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what no attack could serve.
+        """Check that an attack can use it.
 
         Raises:
             ObservationError: names or shapes of parameters and update differ, a value is not finite, the labels do not
@@ -205,12 +204,7 @@ class ClientUpdate:
         for name in _SINGLE_TENSORS:
             if getattr(self, name) is not None:
                 groups[name] = {name: getattr(self, name)}
-        tensors = {
-            f"{group}/{name}": tensor.detach().cpu().clone().contiguous()
-            for group, named in groups.items()
-            for name, tensor in named.items()
-        }
-        save_file(tensors, folder / "tensors.safetensors")
+        write_groups(folder / "tensors.safetensors", groups)
         facts = {
             "schema_version": SCHEMA_VERSION,
             "network": dict(self.network),
@@ -231,13 +225,8 @@ class ClientUpdate:
             ObservationError: a file is missing, damaged, too large, or of an unknown version.
         """
         facts = read_facts(folder / "facts.json", "client update", SCHEMA_VERSION)
-        tensors = read_tensors(folder / "tensors.safetensors", max_tensor_bytes)
-        groups: dict[str, dict[str, Tensor]] = {name: {} for name in (*_TENSOR_GROUPS, *_SINGLE_TENSORS)}
-        for key, tensor in tensors.items():
-            group, _, name = key.partition("/")
-            if group not in groups:
-                raise ObservationError(f"{folder}: unknown tensor {key!r}; expected one of {sorted(groups)}")
-            groups[group][name] = tensor
+        names = (*_TENSOR_GROUPS, *_SINGLE_TENSORS)
+        groups = read_groups(folder / "tensors.safetensors", names, max_tensor_bytes)
         single = {name: groups.pop(name).get(name) for name in _SINGLE_TENSORS}
         try:
             known: dict[str, Any] = {**groups, **facts, **single, "facts": read_protocol(facts.get("facts"))}
@@ -248,11 +237,5 @@ class ClientUpdate:
             raise ObservationError(f"{folder}/facts.json does not describe a client update: {error}") from error
 
 
-_TENSOR_GROUPS = tuple(
-    f.name
-    for f in fields(ClientUpdate)
-    if f.name in {"parameters", "update", "encoder_tensors", "buffers", "batch_statistics"}
-)
-
-
+_TENSOR_GROUPS = ("parameters", "update", "encoder_tensors", "buffers", "batch_statistics")
 _SINGLE_TENSORS = ("labels", "batch_labels")

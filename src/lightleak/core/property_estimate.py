@@ -9,7 +9,7 @@ from lightleak.core.threat_model import Threat
 
 @dataclass(frozen=True)
 class PropertyEstimate:
-    """An estimated fraction with what the attack knows of its own error.
+    """An estimated fraction with what the attack knows of its error.
 
     Attributes:
         fraction: estimated share of the records that have the property, in [0, 1] unless the attack does not clip.

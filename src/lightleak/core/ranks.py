@@ -40,7 +40,7 @@ def detect_ranks(environment: Mapping[str, str] = os.environ) -> Ranks:
     """
     if "WORLD_SIZE" in environment and "LOCAL_RANK" in environment:
         world, local = int(environment["WORLD_SIZE"]), int(environment["LOCAL_RANK"])
-        # Lightning's launcher, on nodes of equal size, tells the node and not the rank.
+        # Lightning's launcher, on nodes of equal size, names the node and not the rank.
         nodes = int(environment.get("NUM_NODES", "1"))
         here = int(environment.get("LOCAL_WORLD_SIZE", str(max(1, world // nodes))))
         rank = int(environment.get("RANK", str(int(environment.get("NODE_RANK", "0")) * here + local)))

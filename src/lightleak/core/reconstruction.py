@@ -25,7 +25,7 @@ class Reconstruction:
         loss: the attack's objective at its best restart after projection.
         seconds: wall time of the attack, shared equally among the updates of one vectorized call.
         ensemble: ``[restarts, n, d]`` the pooled restarts, matched row by row; ``None`` unless asked for.
-        certificate: what the attack knows of its own success; ``None`` where it knows nothing.
+        certificate: what the attack knows of its success; ``None`` where it knows nothing.
         settings: settings that the attack chose itself for this observation, by name.
     """
 

@@ -1,11 +1,11 @@
 """A name-to-object table, so that a new attack, dataset or network is one file and nothing else changes."""
 
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.core.facts import Facts
+from lightleak.core.former_names import REGISTERED, current_name
 from lightleak.core.plugins import PLUGINS
 
 T = TypeVar("T")
@@ -43,16 +43,15 @@ class Registry(Generic[T]):
         return add
 
     def get(self, name: str) -> T:
-        """Look an entry up.
+        """Look an entry up; a former name is accepted with a note.
 
         Raises:
             UsageError: no such name; the message lists the known ones, and the closest or how to load your own.
         """
-        if name in self._entries:
-            return self._entries[name]
-        close = get_close_matches(name, self._entries, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        own = "" if close else f". A file that registers one of your own is loaded where {PLUGINS} names it"
+        if name in self:
+            return self._entries[current_name(name)]
+        hint = close_match(name, self._entries)
+        own = "" if hint else f". A file that registers one of your own is loaded where {PLUGINS} names it"
         raise UsageError(f"unknown {self.kind} {name!r}{hint}; known: {', '.join(self.names())}{own}")
 
     def facts(self, name: str) -> Facts:
@@ -62,7 +61,7 @@ class Registry(Generic[T]):
             UsageError: no such name.
         """
         self.get(name)
-        return self._facts.get(name, Facts())
+        return self._facts.get(current_name(name), Facts())
 
     def describe(self, name: str, facts: Facts) -> None:
         """Declare the facts of an entry that was registered without any.
@@ -81,7 +80,7 @@ class Registry(Generic[T]):
         return tuple(sorted(self._entries))
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._entries or REGISTERED.get(str(name)) in self._entries
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.names())

@@ -8,11 +8,10 @@ from typing import Any, Literal, get_args
 
 import pandas as pd
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_tensors
+from lightleak.core.stored import FILE_MODE, FOLDER_MODE, MAX_TENSOR_BYTES, read_facts, read_groups, write_groups
 
 SCHEMA_VERSION = 1
 
@@ -61,12 +60,7 @@ class ReleasedModel:
         """Write ``tensors.safetensors``, ``facts.json`` and ``public.parquet`` into ``folder``, for its owner only."""
         folder.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
         groups = {name: getattr(self, name) for name in _TENSOR_GROUPS}
-        tensors = {
-            f"{group}/{name}": tensor.detach().cpu().clone().contiguous()
-            for group, named in groups.items()
-            for name, tensor in named.items()
-        }
-        save_file(tensors, folder / "tensors.safetensors")
+        write_groups(folder / "tensors.safetensors", groups)
         facts = {
             "schema_version": SCHEMA_VERSION,
             "network": dict(self.network),
@@ -86,12 +80,7 @@ class ReleasedModel:
             ObservationError: a file is missing, damaged, too large, or of an unknown version.
         """
         facts = read_facts(folder / "facts.json", "released model", SCHEMA_VERSION)
-        groups: dict[str, dict[str, Tensor]] = {name: {} for name in _TENSOR_GROUPS}
-        for key, tensor in read_tensors(folder / "tensors.safetensors", max_tensor_bytes).items():
-            group, _, name = key.partition("/")
-            if group not in groups:
-                raise ObservationError(f"{folder}: unknown tensor {key!r}; expected one of {sorted(groups)}")
-            groups[group][name] = tensor
+        groups = read_groups(folder / "tensors.safetensors", _TENSOR_GROUPS, max_tensor_bytes)
         try:
             public = pd.read_parquet(folder / "public.parquet")
             return cls(facts["network"], encoder=facts["encoder"], public=public, access=facts["access"], **groups)

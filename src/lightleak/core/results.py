@@ -10,8 +10,8 @@ A row is what one attack (or one training, or one trial) gave. An experiment mak
 0.8
 
 A kind adds a field by declaring it in its class, with its meaning in the docstring: reader, writer and schema follow. A
-score, which may be summarized over rows, is an entry of ``METRICS`` instead; it stands in ``metrics`` in the dataclass
-and beside the other keys in the JSON. A new kind is a subclass of `Row` with a ``KIND``; nothing has to be registered.
+score, which may be summarized over rows, is an entry of ``METRICS`` instead: part of ``metrics`` in the dataclass, a
+key like the others in the JSON. A new kind is a subclass of `Row` with a ``KIND``; nothing has to be registered.
 Keys that no class declares are kept in ``extra`` and written back, so that a newer version's file survives.
 """
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from lightleak.core.certificate import Outcome, RowStatus
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import REGISTERED
 from lightleak.core.parties import KINDS
 from lightleak.core.records import in_range, json_field, quoted, read_record, schema_of, to_json, write_record
 from lightleak.core.threat_model import Threat
@@ -112,12 +113,14 @@ class Row:
         return self.defense in (None, NONE)
 
     def to_dict(self) -> dict[str, Any]:
-        """The row as ``results.json`` holds it: JSON-ready, scores beside the other keys."""
+        """The row as ``results.json`` holds it: JSON-ready, with scores among the other keys."""
         return {"kind": self.KIND} | write_record(self) | to_json(self.metrics) | to_json(self.extra)
 
     @classmethod
     def read(cls, raw: Mapping[str, Any], where: str, run: str = "") -> "Row":
         """Read a row of this kind; see `read_row`."""
+        if raw.get("attack") in REGISTERED:
+            raw = {**raw, "attack": REGISTERED[raw["attack"]]}
         metrics = {}
         for name, (low, high) in cls.METRICS.items():
             value = raw.get(name, raw.get(cls.EARLIER.get(name, name)))
@@ -417,7 +420,7 @@ class ReleasedRow(Row):
         "exact_match_rate_with_label": SHARE,
         "condition_accuracy": SHARE,
         "public_condition_accuracy": SHARE,
-        **{f"{beside}{name}": ANY for name in _JUDGED for beside in ("", "public_", "over_public_")},
+        **{f"{prefix}{name}": ANY for name in _JUDGED for prefix in ("", "public_", "over_public_")},
     }
     EARLIER: ClassVar[Mapping[str, str]] = {
         "real_rows_accuracy": "ceiling",

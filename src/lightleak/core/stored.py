@@ -1,14 +1,15 @@
-"""What is stored: written whole or not at all, read with size limits and never unpickled, set aside when damaged."""
+"""Files: written atomically, read with size limits and never unpickled, set aside when damaged."""
 
 import json
 import logging
 import uuid
+from collections.abc import Collection, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
@@ -23,7 +24,7 @@ FOLDER_MODE, FILE_MODE = 0o700, 0o600  # what is stored may hold private rows: i
 
 
 def write_whole(path: Path, content: str | bytes | memoryview) -> None:
-    """Write whole or not at all, into a folder made if need be: a file that exists is complete.
+    """Write a file atomically, and its folder if need be: a file that exists is complete.
 
     Of several processes that write the same file at once, the last one's content stays. A disk that fills up leaves
     the earlier file.
@@ -76,7 +77,7 @@ def read_facts(path: Path, what: str, version: int) -> dict[str, Any]:
     if found != version or isinstance(found, bool):
         raise ObservationError(
             f"{path}: schema_version must be {version}, got {found!r}; another version of lightleak wrote it: capture "
-            "anew, or attack it with that version"
+            "again, or attack it with that version"
         )
     return dict(facts)
 
@@ -92,6 +93,31 @@ def read_tensors(path: Path, max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, Ten
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise ObservationError(f"{path} is not a safetensors file: {error}") from error
+
+
+def write_groups(path: Path, groups: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Write named tensors in groups as one safetensors file; `read_groups` reads it."""
+    tensors = {
+        f"{group}/{name}": tensor.detach().cpu().clone().contiguous()
+        for group, named in groups.items()
+        for name, tensor in named.items()
+    }
+    save_file(tensors, path)
+
+
+def read_groups(path: Path, names: Collection[str], max_bytes: int = MAX_TENSOR_BYTES) -> dict[str, dict[str, Tensor]]:
+    """Named tensors by group, empty groups included.
+
+    Raises:
+        ObservationError: the file is missing, too large or damaged, or has a tensor of another group.
+    """
+    groups: dict[str, dict[str, Tensor]] = {name: {} for name in names}
+    for key, tensor in read_tensors(path, max_bytes).items():
+        group, _, name = key.partition("/")
+        if group not in groups:
+            raise ObservationError(f"{path.parent}: unknown tensor {key!r}; expected one of {sorted(groups)}")
+        groups[group][name] = tensor
+    return groups
 
 
 def is_tensor_file(path: Path) -> bool:

@@ -4,11 +4,15 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from scipy.special import stdtrit
 
 CONFIDENCE = 0.95
+Z95 = 1.96
+"""Two-sided 95% quantile of the normal distribution."""
+
+N = TypeVar("N")
 
 FACTS = frozenset({"seed", "seed_index", "batch_index", "batch_size", "epoch", "step", "schema_version"})
 """Numbers of a row that say what was attacked; their mean has no meaning."""
@@ -44,6 +48,23 @@ def student(confidence: float, freedom: float) -> float:
     2.262
     """
     return float(stdtrit(freedom, (1 + confidence) / 2))  # scipy.stats takes a second to import
+
+
+def wilson(share: N, n: Any) -> tuple[N, N]:
+    """Return the ends of Wilson's 95% interval (1927) of a share of n trials, which lie in [0, 1] but for rounding.
+
+    Args:
+        share: a number, or a tensor of any shape.
+        n: trials, of the same kind.
+
+    >>> [round(end, 3) for end in wilson(0.75, 400)]
+    [0.705, 0.79]
+    """
+    p: Any = share  # arithmetic alone, so that tensors will do
+    shrink = 1 + Z95**2 / n
+    middle = (p + Z95**2 / (2 * n)) / shrink
+    half = Z95 * (p * (1 - p) / n + Z95**2 / (4 * n**2)) ** 0.5 / shrink
+    return middle - half, middle + half
 
 
 def summarize(values: Iterable[float | None]) -> Summary:

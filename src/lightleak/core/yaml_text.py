@@ -202,3 +202,14 @@ _Values.yaml_constructors = {  # what is left out is written as an explicit tag;
 }
 for _tag in (_INT, _FLOAT):
     _Values.add_constructor(_tag, _Values.construct_number)
+
+
+def with_tuples(value: Any) -> Any:
+    """Return ``value`` with its lists as tuples, as frozen settings hold them.
+
+    >>> with_tuples({"shape": [1, 28, 28]})
+    {'shape': (1, 28, 28)}
+    """
+    if isinstance(value, dict):
+        return {key: with_tuples(one) for key, one in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list) else value

@@ -45,6 +45,15 @@ def in_order(categories: Sequence[str]) -> list[str]:
     return sorted(categories, key=lambda category: (values[category], category))
 
 
+def category_codes(column: Column, cells: pd.Series) -> np.ndarray:
+    """Index of each cell among the categories of a column, int64 ``[n]``; -1 for a value that is none of them.
+
+    >>> category_codes(Column.categorical("sex", ["F", "M"]), pd.Series(["M", "F", "?"])).tolist()
+    [1, 0, -1]
+    """
+    return pd.Categorical(cells, categories=list(column.categories)).codes.astype(np.int64)
+
+
 def infer_column(cells: pd.Series, max_categories: int = MAX_INFERRED_CATEGORIES) -> Column:
     """The column these cells make: whole numbers integer, other numbers continuous, booleans and strings categorical.
 

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from lightleak.core.errors import DataError, ObservationError
 from lightleak.core.remembered import Remembered
 from lightleak.data.binary_table import bit_blocks, holds_bits, is_binary
+from lightleak.data.cells import category_codes
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.data.quantiles import rank_of, value_at
 from lightleak.data.relaxation import CategoricalRelaxation, NumericalRelaxation, Relaxation
-from lightleak.data.schema import Column, ColumnKind, TableSchema
+from lightleak.data.schema import ColumnKind, TableSchema
 
 Encoding = Literal["standardized", "onehot", "minmax", "quantile"]
 
@@ -128,7 +129,7 @@ class TableEncoder(nn.Module):
             raise DataError(f"an encoder needs at least 2 rows to take statistics from, got {len(frame)}")
         if is_binary(self.schema) and holds_bits(self.schema, frame):
             return self._fit_bits(frame)
-        codes, numbers = self._cells(self.schema.validate(frame, require_label=False))
+        codes, numbers = table_cells(self.schema, self.schema.validate(frame, require_label=False))
         mean, spread = self._moments(codes, numbers)
         at, columns = self.numerical_positions, self.schema.numerical
         self.lower = _declared([column.lower for column in columns], numbers.amin(0))
@@ -154,7 +155,7 @@ class TableEncoder(nn.Module):
             DataError: the frame does not fit the schema, or the encoder is not fitted.
         """
         self._require_fitted()
-        codes, numbers = self._cells(self.schema.validate(frame, require_label=False))
+        codes, numbers = table_cells(self.schema, self.schema.validate(frame, require_label=False))
         return self.assemble(codes.to(self.shift.device), numbers.to(self.shift.device)).cpu()
 
     def encode_bits(self, frame: pd.DataFrame) -> Tensor:
@@ -178,7 +179,7 @@ class TableEncoder(nn.Module):
         Raises:
             DataError: the label column is missing or holds an unknown class.
         """
-        return _codes(self.schema.label, self.schema.validate_label(frame))
+        return torch.from_numpy(category_codes(self.schema.label, self.schema.validate_label(frame)))
 
     def decode(self, x: Tensor, clamp: bool = True) -> pd.DataFrame:
         """Project encoded rows ``[n, d]`` to the table: largest category, whole numbers for integer columns.
@@ -190,16 +191,7 @@ class TableEncoder(nn.Module):
         Raises:
             DataError: rows of another width, or the encoder is not fitted.
         """
-        codes, numbers = self.project(x, clamp)
-        columns: dict[str, Any] = {}
-        categorical, numerical = iter(codes.cpu().unbind(-1)), iter(numbers.cpu().unbind(-1))
-        for column in self.schema.columns:
-            if column.is_numerical:
-                values = next(numerical).numpy()
-                columns[column.name] = values.astype("int64") if column.kind is ColumnKind.INTEGER else values
-            else:
-                columns[column.name] = np.asarray(column.categories, dtype=object)[next(categorical).numpy()]
-        return pd.DataFrame(columns)
+        return table_of_cells(self.schema, *self.project(x, clamp))
 
     def project(self, x: Tensor, clamp: bool = True) -> tuple[Tensor, Tensor]:
         """Decode without a table: any leading dimensions, any device.
@@ -355,10 +347,10 @@ class TableEncoder(nn.Module):
             lower, upper, mean = float(self.lower[i]), float(self.upper[i]), float(means[i])
             if lower > upper:
                 raise ObservationError(f"bounds of column {column.name!r} must ascend, got {lower} and {upper}")
-            for declared, held in ((column.lower, lower), (column.upper, upper)):
-                if declared is not None and abs(declared - held) > float(slack[i]):
+            for declared, stored in ((column.lower, lower), (column.upper, upper)):
+                if declared is not None and abs(declared - stored) > float(slack[i]):
                     raise ObservationError(
-                        f"column {column.name!r} has the bound {declared:g} in the schema, {held:g} in the statistics"
+                        f"column {column.name!r} has the bound {declared:g} in the schema, {stored:g} in the statistics"
                     )
             if not lower - float(slack[i]) <= mean <= upper + float(slack[i]):
                 raise ObservationError(
@@ -400,13 +392,6 @@ class TableEncoder(nn.Module):
         if bool(self.scale.isnan().any()):
             raise DataError("this encoder has no statistics yet; call fit(frame) first")
 
-    def _cells(self, frame: pd.DataFrame) -> tuple[Tensor, Tensor]:
-        """Category indices ``[n, K]`` and numbers ``[n, m]`` (float64) of a validated frame."""
-        codes = [_codes(column, frame[column.name]) for column in self.schema.categorical]
-        numbers = frame[[column.name for column in self.schema.numerical]].to_numpy("float64", copy=True)
-        empty = torch.empty(len(frame), 0, dtype=torch.long)
-        return torch.stack(codes, -1) if codes else empty, torch.as_tensor(numbers)
-
     def _moments(self, codes: Tensor, numbers: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of every encoded position before scaling, ``[d]`` each.
 
@@ -435,9 +420,26 @@ class TableEncoder(nn.Module):
         return torch.stack(each, -1) if each else numbers
 
 
-def _codes(column: Column, values: pd.Series) -> Tensor:
-    """Index of each value among the column's categories, LongTensor ``[n]``."""
-    return torch.as_tensor(pd.Categorical(values, categories=list(column.categories)).codes.astype("int64"))
+def table_cells(schema: TableSchema, frame: pd.DataFrame) -> tuple[Tensor, Tensor]:
+    """Category indices ``[n, K]`` and numbers ``[n, m]`` (float64) of a validated frame."""
+    codes = torch.empty(len(frame), len(schema.categorical), dtype=torch.long)
+    for at, column in enumerate(schema.categorical):
+        codes[:, at] = torch.from_numpy(category_codes(column, frame[column.name]))
+    numbers = frame[[column.name for column in schema.numerical]].to_numpy("float64", copy=True)
+    return codes, torch.as_tensor(numbers)
+
+
+def table_of_cells(schema: TableSchema, codes: Tensor, numbers: Tensor) -> pd.DataFrame:
+    """Table rows of category indices ``[n, K]`` and numbers ``[n, m]``: the inverse of `table_cells`."""
+    columns: dict[str, Any] = {}
+    categorical, numerical = iter(codes.cpu().unbind(-1)), iter(numbers.cpu().unbind(-1))
+    for column in schema.columns:
+        if column.is_numerical:
+            values = next(numerical).numpy()
+            columns[column.name] = values.astype("int64") if column.kind is ColumnKind.INTEGER else values
+        else:
+            columns[column.name] = np.asarray(column.categories, dtype=object)[next(categorical).numpy()]
+    return pd.DataFrame(columns)
 
 
 def _declared(bounds: list[float | None], seen: Tensor) -> Tensor:

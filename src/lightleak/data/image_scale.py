@@ -1,4 +1,4 @@
-"""Pixels as flat standardized rows: what an image's `ClientUpdate` carries in the place of a table's encoder."""
+"""Pixels as flat standardized rows: the encoder of a `ClientUpdate` of images."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

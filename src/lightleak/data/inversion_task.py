@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from lightleak.core.errors import DataError, UsageError
+from lightleak.data.cells import category_codes
 from lightleak.data.class_split import ClassSplit, split_by_class
 from lightleak.data.feature_selection import (
     EncodedColumn,
@@ -65,7 +66,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
         seed: root seed of split and forest.
 
     Raises:
-        UsageError: a setting that this table cannot serve, named ``task.<field>``.
+        UsageError: a setting that does not fit this table, named ``task.<field>``.
         DataError: a row does not fit the schema, a group is missing, or a part stays empty.
         UnsupportedError: scikit-learn is not installed.
     """
@@ -73,7 +74,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
     groups = _groups(frame, config, table.schema)
     label = table.schema.label
     labels = table.schema.validate_label(frame)
-    split = split_by_class(_codes(label, labels), groups, config, seed)
+    split = split_by_class(category_codes(label, labels), groups, config, seed)
     classes = Column.categorical(label.name, [label.categories[index] for index in split.classes])
 
     offered = [
@@ -87,7 +88,7 @@ def make_inversion_task(table: Table, config: TaskConfig, seed: int) -> Inversio
             f"at least {config.min_frequency}), got {config.features}"
         )
     parts = (split.private_train, split.private_validation)
-    train, validation = ((encoded_matrix(offered, part), _codes(classes, labels.iloc[part])) for part in parts)
+    train, validation = ((encoded_matrix(offered, part), category_codes(classes, labels.iloc[part])) for part in parts)
     importance, forest = importances(train, validation, config, seed)
     chosen = np.argsort(-importance, kind="stable")[: config.features]
     kept = [offered[index] for index in sorted(chosen)]
@@ -126,11 +127,6 @@ def _groups(frame: pd.DataFrame, config: TaskConfig, schema: TableSchema) -> np.
     if gaps := int(groups.isna().sum()):
         raise DataError(f"column {config.group!r} names the group of each row; {gaps} rows have none")
     return groups.to_numpy()
-
-
-def _codes(label: Column, cells: pd.Series) -> np.ndarray:
-    """Class index of each cell, int64 ``[n]``."""
-    return pd.Categorical(cells, categories=list(label.categories)).codes.astype(np.int64)
 
 
 def _sensitive(schema: TableSchema, kept: Sequence[EncodedColumn]) -> tuple[str, ...]:

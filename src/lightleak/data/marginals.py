@@ -174,10 +174,10 @@ def statistics_marginals(encoder: TableEncoder, bins: int = BINS) -> Marginals:
         shift = encoder.shift[block.slice].cpu().numpy()
         if column.is_numerical:
             lower, upper, deviation = next(numbers)
-            held = np.linspace(lower, upper, bins)
+            numbers_at = np.linspace(lower, upper, bins)
             has_mean = encoder.encoding in ("standardized", "onehot")
-            weights = np.exp(-(((held - shift[0]) / deviation) ** 2) / 2) if has_mean else np.ones(bins)
-            values[column.name] = tuple(held.tolist())
+            weights = np.exp(-(((numbers_at - shift[0]) / deviation) ** 2) / 2) if has_mean else np.ones(bins)
+            values[column.name] = tuple(numbers_at.tolist())
         else:
             weights = shift.clip(min=0) if encoder.encoding == "standardized" else np.ones(block.width)
             values[column.name] = column.categories
@@ -187,7 +187,7 @@ def statistics_marginals(encoder: TableEncoder, bins: int = BINS) -> Marginals:
 
 
 def _count(column: Column, cells: pd.Series, bins: int) -> tuple[tuple[Any, ...], np.ndarray]:
-    """Values that stand for the bins, and how many cells lie in each."""
+    """A value for each bin, and how many cells lie in it."""
     if not column.is_numerical:
         return column.categories, cells.value_counts().reindex(list(column.categories), fill_value=0).to_numpy()
     low, high = float(cells.min()), float(cells.max())

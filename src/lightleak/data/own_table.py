@@ -1,4 +1,4 @@
-"""Tables handed over in memory: a DataFrame has no file that a config could name, so it gets a name of its own."""
+"""Tables handed over in memory: a DataFrame gets a name, by which a config can refer to it."""
 
 import hashlib
 

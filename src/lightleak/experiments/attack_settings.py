@@ -1,7 +1,7 @@
 """What a config says of its attacks: checked before any work, completed with the config's label setting."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.attacks.model_inversion import INVERSION_ATTACKS
@@ -123,3 +123,28 @@ def _all_attacks(config: AuditConfig) -> list[UpdateAttack]:
     if config.monitor.attack is not None:
         chosen.append((config.monitor.attack, config.monitor.options, "monitor.options"))
     return [make_attack(name, with_label_setting(config, name, options), where) for name, options, where in chosen]
+
+
+T = TypeVar("T")
+
+
+def name_and_settings(label: str, options: Mapping[str, Any], key: str = "attack") -> tuple[str, dict[str, Any]]:
+    """The name that a label of the config stands for, its own or that of its setting ``key``, and the other settings.
+
+    >>> name_and_settings("deep trees", {"attack": "provfl_b", "depth": 3})
+    ('provfl_b', {'depth': 3})
+    """
+    settings = dict(options)
+    return settings.pop(key, label), settings
+
+
+def placed(where: str, make: Callable[[], T]) -> T:
+    """Return what ``make`` makes.
+
+    Raises:
+        UsageError: it refuses a setting; the message begins with the place in the config.
+    """
+    try:
+        return make()
+    except (UsageError, TypeError) as error:  # a factory with named arguments refuses others by TypeError
+        raise UsageError(f"{where}: {error}") from error

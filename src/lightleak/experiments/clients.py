@@ -24,7 +24,7 @@ from lightleak.protocols import fedavg
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.fedsgd import client_update
-from lightleak.protocols.recorded_aggregate import RecordedAggregate
+from lightleak.protocols.records import RecordedAggregate
 from lightleak.targets.spec import NetworkSpec, build_network
 
 
@@ -118,7 +118,7 @@ def _defended(
     truth: GroundTruth,
     draws: torch.Generator,
 ) -> ClientUpdate:
-    """The update as it leaves a client with this defence."""
+    """The update as it leaves a client with this defense."""
     if isinstance(defense, TrainingDefense):
         gradient = defense.client_gradient(
             network, update.parameters, update.buffers, truth.inputs, truth.labels, draws

@@ -6,7 +6,7 @@ of the wrong type are refused with their place.
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
@@ -20,8 +20,7 @@ from lightleak.experiments.federation_config import (
     ProtocolConfig,
     defense_of,
 )
-from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import EngineName, RunConfig, write_out_labels, write_out_numbers
+from lightleak.experiments.settings import RunConfig, write_out_labels
 from lightleak.targets.optimizers import OptimizerConfig
 
 LabelSetting = Literal["true", "restored"]
@@ -34,7 +33,7 @@ class TableSource(Section):
 
     Attributes:
         name: dataset of the registry; or leave it out and give ``table`` and ``label``.
-        table: a CSV, TSV or Parquet file of one's own.
+        table: a CSV, TSV or Parquet file of your own.
         label: label column of ``table``.
         schema: YAML schema of ``table``; inferred where there is none.
         drop: columns of ``table`` that are no features, such as dates, free text and identifiers.
@@ -145,7 +144,7 @@ class CaptureConfig(Section):
         epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded; none: nothing is.
         per_epoch: updates recorded in each, from its first batch (or its first client) on.
         at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
-            leaves the defence, and ``noised`` may say so.
+            leaves the defense, and ``noised`` may say so.
     """
 
     section = "capture"
@@ -161,7 +160,7 @@ class InitialConfig(Section):
 
     Attributes:
         batch_sizes: rows per client.
-        batches: clients per batch size. From 5 on, a defence that takes all from every client is measurably better.
+        batches: clients per batch size. From 5 on, a defense that takes all from every client is measurably better.
         rows: training rows that the clients draw from. A study chooses settings on clients of the ``validation`` rows,
             a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
     """
@@ -220,27 +219,9 @@ class AuditConfig(RunConfig):
         kind: what is audited.
         title: heading of the report.
         seed: root seed.
-        device: auto, cpu, cuda or cuda:N.
-        workers: attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A script that
-            calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
-            ``if __name__ == "__main__":``, because every process imports the script.
-        engine: where attacks run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
-        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
-        gpus_per_pack: GPUs that Ray reserves for a pack of attacks; below 1, packs share one.
-        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
-            checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are. Otherwise one that a spreadsheet would take
             for a formula gets an apostrophe in front.
     """
-
-    free: ClassVar[tuple[str, ...]] = (
-        "data.options",
-        "target.options",
-        "training.trainer",
-        "monitor.options",
-        "defense.options",
-        "attacks",
-    )
 
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
@@ -256,12 +237,6 @@ class AuditConfig(RunConfig):
     kind: Literal["updates"] = "updates"
     title: str = "Gradient leakage audit"
     seed: int = 0
-    device: str = "auto"
-    workers: int = bounded(0, ge=0)
-    engine: EngineName = "local"
-    ray_address: str | None = None
-    gpus_per_pack: float = bounded(1.0, ge=0)
-    redact: Redact = False
     raw_csv: bool = False
 
     def check(self) -> None:
@@ -303,13 +278,13 @@ class AuditConfig(RunConfig):
             if self.defense.options:
                 raise UsageError("defense.options need defense.name, which says whose settings they are")
             if self.rounds and self.capture.at == "noised":
-                raise UsageError("capture.at 'noised' needs a defence (defense.name); clients send what they computed")
+                raise UsageError("capture.at 'noised' needs a defense (defense.name); clients send what they computed")
         elif self.capture.at == "clipped":
             raise UsageError(
                 f"capture.at 'clipped' leaves out what {self.defense.name} does to the gradient after it; leave it out"
             )
         if self.defense.point == "steps" and (self.defense.is_none or not self.protocol.is_fedavg):
-            raise UsageError("defense.point 'steps' is about local steps of a FedAvg client with a defence")
+            raise UsageError("defense.point 'steps' is about local steps of a FedAvg client with a defense")
         defense = defense_of(self.defense)
         if self.protocol.is_fedavg and isinstance(defense, TrainingDefense):
             raise UsageError(
@@ -333,7 +308,7 @@ class AuditConfig(RunConfig):
             )
         if self.protocol.label_order == "batches" and self.labels != "true":
             raise UsageError(
-                f"protocol.label_order 'batches' tells the labels of every local batch; it needs labels true, got "
+                f"protocol.label_order 'batches' reveals the labels of every local batch; it needs labels true, got "
                 f"{self.labels}"
             )
         for size in self.initial.batch_sizes if self.initial.batches else ():
@@ -352,8 +327,6 @@ class AuditConfig(RunConfig):
         if isinstance(tree.get("defense"), str):
             tree["defense"] = {"name": tree["defense"]}
         super().write_out(tree)
-        if isinstance(tree.get("initial"), dict):
-            write_out_numbers(tree["initial"], "batch_sizes")
         monitor = tree.get("monitor")
         of_monitor = monitor.get("options") if isinstance(monitor, dict) else None
         write_out_labels(tree, of_monitor, *tree.get("attacks", {}).values())

@@ -15,7 +15,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from itertools import chain, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -29,7 +28,7 @@ from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError
 from lightleak.experiments.machine import core_quota, usable_cores
 from lightleak.experiments.pack import Finished, Knowledge, Pack, Parcels, Result, run_in, unpack
-from lightleak.experiments.settings import EngineName
+from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import file_name
 
 SCRATCH = "work"
@@ -43,25 +42,6 @@ POLL_SECONDS = 0.5
 
 Watch = Callable[[Pack, float], None]
 """Called now and then with a running pack and the work done on it so far."""
-
-
-@dataclass(frozen=True)
-class Where:
-    """Where packs run; configs have settings of these names.
-
-    Attributes:
-        engine: ``local`` or ``ray``.
-        device: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
-        workers: packs at once; 0 takes one per core or GPU.
-        ray_address: of a Ray cluster; None takes ``RAY_ADDRESS``, or starts Ray on this machine.
-        gpus_per_pack: GPUs, or the fraction of one, that a pack takes on Ray.
-    """
-
-    engine: EngineName = "local"
-    device: str = "auto"
-    workers: int = 0
-    ray_address: str | None = None
-    gpus_per_pack: float = 1.0
 
 
 class Engine(ABC):
@@ -104,8 +84,8 @@ class Engine(ABC):
         self.close()
 
 
-def open_engine(where: Any) -> Engine:
-    """Return the engine of a `Where`, or of a config, which has settings of the same names.
+def open_engine(where: RunConfig) -> Engine:
+    """Return the engine that a config asks for.
 
     Raises:
         UsageError: a device that is not on this machine, a cluster that cannot be reached, or Ray is not installed.

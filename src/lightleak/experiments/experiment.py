@@ -62,7 +62,7 @@ def prepare_experiment(config: AuditConfig) -> Experiment:
 
     Raises:
         DataError: the table cannot be read.
-        UsageError: no such dataset or network, options it does not take, code of one's own that makes no network for
+        UsageError: no such dataset or network, options it does not take, user code that makes no network for
             this table (`require_auditable`), or a batch larger than the training rows.
     """
     trust_network(config.target.network)  # the config is the user's, so its code may be imported

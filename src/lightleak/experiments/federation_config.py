@@ -1,13 +1,12 @@
 """What a client of federated learning sends, and what it does to that before it leaves, as typed data."""
 
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, TrainingDefense, UpdateDefense
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 
 LabelMethod = Literal["geng", "bias", "interpolated", "geng_server", "geng_client"]
 LABEL_METHODS: dict[str, tuple[LabelMethod, ...]] = {
@@ -23,7 +22,7 @@ NO_DEFENSE = "none"
 class ProtocolConfig(Section):
     """What a client sends: the gradient of one batch (FedSGD), or what its own training did to the weights (FedAvg).
 
-    Everything but the name is FedAvg's; under FedSGD it stays as it is.
+    Everything but the name belongs to FedAvg and keeps its default under FedSGD.
 
     Attributes:
         name: ``fedsgd`` or ``fedavg``.
@@ -134,7 +133,7 @@ class DefenseConfig:
     """What a client does to its update before it leaves.
 
     Attributes:
-        name: a defence of the registry, or ``none``.
+        name: a defense of the registry, or ``none``.
         options: its settings.
         point: under FedAvg, whether a client defends the ``update`` it sends or the gradient of every local step
             (``steps``).
@@ -151,18 +150,18 @@ class DefenseConfig:
 
 
 def defense_of(config: DefenseConfig) -> UpdateDefense | TrainingDefense | None:
-    """The defence that a config names, with its settings; None for ``none``.
+    """The defense that a config names, with its settings; None for ``none``.
 
     Raises:
-        UsageError: an unknown defence or setting, or a value out of range.
+        UsageError: an unknown defense or setting, or a value out of range.
     """
     if config.is_none:
         return None
     if config.name not in UPDATE_DEFENSES and config.name not in TRAINING_DEFENSES:
         known = sorted({NO_DEFENSE, *UPDATE_DEFENSES, *TRAINING_DEFENSES})
-        close = get_close_matches(config.name, known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UsageError(f"defense.name: unknown defence {config.name!r}{hint}; known: {', '.join(known)}")
+        raise UsageError(
+            f"defense.name: unknown defense {config.name!r}{close_match(config.name, known)}; known: {', '.join(known)}"
+        )
     kind: Any = (TRAINING_DEFENSES if config.name in TRAINING_DEFENSES else UPDATE_DEFENSES).get(config.name)
     settings = [f.name for f in fields(kind)]
     if unknown := sorted(set(config.options) - set(settings)):

@@ -167,13 +167,13 @@ def check_one_device(settings: Mapping[str, Any], device: str) -> None:
 
 
 def cluster_environment() -> ClusterEnvironment:
-    """Return what tells Lightning the place of this process: the variables of torchrun, srun or its own launcher."""
+    """Return the cluster environment of this process, from the variables of torchrun, srun or its own launcher."""
     if TorchElasticEnvironment.detect():
         return TorchElasticEnvironment()
     ranks = detect_ranks()
     if ranks.world == 1 or "LOCAL_RANK" in os.environ:
         return LightningEnvironment()
-    # Lightning insists on the number that srun tells only where it was given as a flag.
+    # Lightning insists on the number, which srun exports only if it was given as a flag.
     os.environ.setdefault("SLURM_NTASKS_PER_NODE", str(ranks.local_world))
     # A run that is requeued resumes at its last finished epoch; Lightning's own requeueing would do so in the middle.
     return SLURMEnvironment(auto_requeue=False)

@@ -24,9 +24,8 @@ from lightleak.experiments.attack_settings import shares_statistics, with_label_
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.memory import run_updates
 from lightleak.experiments.monitor import LeakageMonitor
-from lightleak.experiments.redaction import Redact
 from lightleak.experiments.results import RESULTS_FILE
-from lightleak.experiments.settings import named_settings, plain
+from lightleak.experiments.settings import Redact, named_settings, plain
 
 EPOCHS = range(1_000_000)
 """Every epoch of any training: `per_epoch` and ``every`` say how much of it is recorded."""

@@ -47,7 +47,7 @@ def memory_limit(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys
 
 
 def memory_in_group(proc: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that the innermost control group with a limit still has; ``None`` where none tells."""
+    """Bytes that the innermost control group with a limit still has; ``None`` if no group reports it."""
     left = []
     for folder in _control_groups("memory", proc, root):
         for most, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):

@@ -9,10 +9,7 @@ from rich.console import Console
 from lightleak.core.devices import resolve_device
 from lightleak.experiments.engine import worker_devices
 from lightleak.experiments.load import kind_of
-from lightleak.experiments.packing import packs_without_a_run
-from lightleak.experiments.probe import PROBE_SECONDS, Estimate, Probed, estimate, makespan
-from lightleak.experiments.unit import Kept, Unit
-from lightleak.experiments.words import bytes_words, seconds_words
+from lightleak.experiments.probe import PROBE_SECONDS, Estimate, Probed, bytes_words, makespan, seconds_words
 
 DEVICES = (1, 2, 4, 8)
 """Numbers of devices of this kind for which the time is estimated."""
@@ -36,21 +33,15 @@ def describe_plan(config: Any, console: Console, seconds: float = PROBE_SECONDS)
     print_probed(plan.probe(seconds), device, checked.config.workers, console)
 
 
-def print_estimate(units: Sequence[Unit], device: torch.device, kept: Kept, workers: int, console: Console) -> None:
-    """Print what attacks on updates take, for plans of reproductions.
+def print_probed(probed: Probed, device: torch.device, workers: int, console: Console) -> None:
+    """Print the table of estimates and the time of the whole run.
 
     Args:
-        units: the plan.
-        device: where they will run.
-        kept: what will be kept of each cell.
+        probed: the estimates.
+        device: where the work will run.
         workers: of the run; see `lightleak.experiments.engine.worker_devices`.
         console: where to print.
     """
-    print_probed(Probed([estimate(packs_without_a_run(units, device), device, kept)]), device, workers, console)
-
-
-def print_probed(probed: Probed, device: torch.device, workers: int, console: Console) -> None:
-    """Print the table of estimates and the time of the whole run; arguments as for `print_estimate`."""
     console.print()
     for line in table_lines([*(one for stage in probed.stages for one in stage), *probed.within]):
         console.print(line, soft_wrap=True, highlight=False)

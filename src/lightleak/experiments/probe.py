@@ -2,6 +2,7 @@
 
 import heapq
 import json
+import math
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,13 +13,17 @@ from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import lightning
 import torch
 
-from lightleak.attacks import ATTACKS
 from lightleak.core.devices import one_thread, synchronize
+from lightleak.experiments.campaign import pack_key
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.experiment import Experiment
+from lightleak.experiments.launch import places_of
 from lightleak.experiments.pack import Pack
-from lightleak.experiments.packing import pack_key
-from lightleak.experiments.unit import Kept, Unit, as_called, run_pack
+from lightleak.experiments.training import one_training, prepare_training
+from lightleak.experiments.unit import Kept, Unit, run_pack
 
 PROBE_SECONDS = 10.0
 """About what the probes of a plan take together; a kind of unit of which one step takes longer gets that step, and an
@@ -147,9 +152,9 @@ def estimate(
 
 def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: float) -> Cost:
     """What a unit of this pack takes, from runs of few steps that take about ``seconds`` together."""
-    attack = ATTACKS.get(pack[0].attack)(**pack[0].options)
+    attack = pack[0].make_attack()
     steps = int(attack.options().get("steps", 0))
-    few = [_with_steps(unit, 1) if steps else unit for unit in pack[:SETUP_UNITS]]
+    few = [replace(unit, options={**unit.options, "steps": 1}) if steps else unit for unit in pack[:SETUP_UNITS]]
     of_unit = _timed(lambda: _run(few[:1], device, kept), device)
     if of_unit * len(few) < seconds / 4:
         of_unit = _timed(lambda: _run(few, device, kept), device) / len(few)
@@ -158,7 +163,7 @@ def measure(pack: Sequence[Unit], device: torch.device, kept: Kept, seconds: flo
     update, _ = pack[0].observe()
 
     def run(number: int) -> float:
-        limited = as_called(ATTACKS.get(pack[0].attack)(**_with_steps(pack[0], number).options), device)
+        limited = pack[0].make_attack(steps=number).on_card(device)
         return _timed(lambda: limited.run_many([update] * len(pack), range(len(pack)), device), device)
 
     with peak_memory(device) as peak:
@@ -280,10 +285,6 @@ def _work_key(pack: Sequence[Unit]) -> str:
     return json.dumps({**known, "shape": same}, sort_keys=True)
 
 
-def _with_steps(unit: Unit, steps: int) -> Unit:
-    return replace(unit, options={**unit.options, "steps": steps})
-
-
 def _run(units: Sequence[Unit], device: torch.device, kept: Kept) -> None:
     with TemporaryDirectory() as folder:
         run_pack(units, Path(folder), device, kept, lambda _: None)
@@ -295,3 +296,125 @@ def _timed(work: Callable[[], object], device: torch.device) -> float:
     work()
     synchronize(device)
     return time.perf_counter() - began
+
+
+PROBE_BATCHES = 40
+WARM_BATCHES = 5
+"""The first batches, in which memory is allocated and kernels are chosen; they are not counted where others follow."""
+
+ONE_DEVICE = {"devices": 1, "num_nodes": 1, "strategy": "auto"}
+
+
+@dataclass(frozen=True)
+class TrainingCost:
+    """What an epoch takes.
+
+    Attributes:
+        batches: of an epoch; a round of FedAvg is an epoch of one batch.
+        batch: seconds of a batch.
+        validation: seconds of the validation that follows an epoch.
+        memory: peak bytes of the training; see `lightleak.experiments.probe.peak_memory`.
+    """
+
+    batches: int
+    batch: float
+    validation: float
+    memory: int | None = None
+
+    @property
+    def epoch(self) -> float:
+        """Seconds of an epoch; what is captured or attacked in it comes on top."""
+        return self.batches * self.batch + self.validation
+
+
+def probe_training(config: AuditConfig, experiment: Experiment, processes: int = 1) -> TrainingCost:
+    """Train a few batches and validate once, on one device; nothing of it is kept.
+
+    Args:
+        config: the audit.
+        experiment: its parts.
+        processes: that will train together; each takes its share of the batches.
+
+    Raises:
+        UsageError: settings that the Trainer or the defense refuses.
+    """
+    alone = {name: value for name, value in config.training.trainer.items() if name not in ONE_DEVICE}
+    config = replace(config, training=replace(config.training, trainer=alone))
+    prepared, clock = prepare_training(config, experiment), _Clock()
+    device = places_of(alone, config.device).strategy.root_device
+    # Only this device's generator: torch's default touches every GPU of the machine.
+    kept = torch.random.fork_rng([device] if device.type == "cuda" else [])
+    with (
+        TemporaryDirectory() as folder,
+        kept,
+        peak_memory(device) as peak,
+        one_training(
+            alone,
+            config.device,
+            1,
+            [*prepared.callbacks, clock],
+            limit_train_batches=PROBE_BATCHES,
+            num_sanity_val_steps=0,
+            default_root_dir=folder,
+        ) as trainer,
+    ):
+        trainer.fit(prepared.model, datamodule=prepared.data)
+        memory = peak()
+        batches = len(prepared.data.train_dataloader())
+    return TrainingCost(-(-batches // processes), clock.batch, clock.validation, memory)
+
+
+class _Clock(lightning.Callback):
+    """Reads the time at every batch."""
+
+    def __init__(self) -> None:
+        self._ends: list[float] = []
+        self._began = self.validation = 0.0
+
+    @property
+    def batch(self) -> float:
+        """Seconds of a batch."""
+        warm = min(WARM_BATCHES, len(self._ends) - 2)
+        return (self._ends[-1] - self._ends[warm]) / (len(self._ends) - 1 - warm)
+
+    def on_train_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self._ends.append(time.perf_counter())
+
+    def on_train_batch_end(self, trainer: lightning.Trainer, *_: object) -> None:
+        synchronize(trainer.strategy.root_device)
+        self._ends.append(time.perf_counter())
+
+    def on_validation_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self._began = time.perf_counter()
+
+    def on_validation_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        self.validation = time.perf_counter() - self._began
+
+
+def seconds_words(seconds: float) -> str:
+    """Seconds as a person reads an estimate: two digits.
+
+    >>> [seconds_words(s) for s in (0.0004, 0.043, 4.31, 62, 59.7, 720, 11100, 200_000)]
+    ['<1 ms', '43 ms', '4.3 s', '1.0 min', '1.0 min', '12 min', '3.1 h', '2.3 days']
+    """
+    if seconds < 0.0995:
+        return f"{1000 * seconds:.0f} ms" if seconds >= 0.0005 else "<1 ms"
+    scales = ((1, "s", 59.5), (60, "min", 3570), (3600, "h", 84600), (86400, "days", math.inf))
+    size, name = next((size, name) for size, name, below in scales if seconds < below)
+    return _two_digits(seconds / size, name)
+
+
+def bytes_words(size: int | None) -> str:
+    """Memory as a person reads it; a dash where it is not known.
+
+    >>> bytes_words(3_500_000), bytes_words(80 * 2**30), bytes_words(None)
+    ('3.3 MiB', '80 GiB', '–')
+    """
+    if size is None:
+        return "–"
+    number, name = (size / 2**30, "GiB") if size >= 2**30 else (size / 2**20, "MiB")
+    return _two_digits(number, name)
+
+
+def _two_digits(number: float, name: str) -> str:
+    return f"{number:.1f} {name}" if number < 9.95 else f"{number:.0f} {name}"

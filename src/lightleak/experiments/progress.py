@@ -86,6 +86,11 @@ class Bar:
         self._console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
+def silent() -> Console:
+    """Return a console that shows nothing."""
+    return Console(quiet=True, force_interactive=False)
+
+
 def clock(seconds: float) -> str:
     """Seconds as a clock shows them.
 
@@ -100,6 +105,6 @@ def clock(seconds: float) -> str:
 @contextmanager
 def progress_bar(noun: str, total: float, quiet: bool, units: int | None = None, done: int = 0) -> Iterator[Bar]:
     """Show a `Bar` within the block, or nothing if ``quiet``; arguments as for `Bar`."""
-    console = Console(quiet=True, force_interactive=False) if quiet else Console()
+    console = silent() if quiet else Console()
     with Bar(noun, total, units, done, console) as bar:
         yield bar

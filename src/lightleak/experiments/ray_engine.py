@@ -113,7 +113,7 @@ class RayEngine(Engine):
             return Finished(pack, error=LightLeakError(f"Ray could not run it: {reason}"))
 
     def close(self) -> None:
-        """See `Engine.close`; a cluster goes on running, Ray that was started here ends."""
+        """See `Engine.close`; a cluster keeps running; Ray that was started here is shut down."""
         if self._starts and self._ray.is_initialized():
             self._ray.shutdown()
 

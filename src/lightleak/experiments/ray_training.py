@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 import torch.distributed
-from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.campaign import keep
@@ -21,6 +20,7 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.pack import Files, Finished, Knowledge, Pack, Report, files_of
+from lightleak.experiments.progress import silent
 from lightleak.experiments.training import places_of_training, train_as_one_of
 
 STRATEGIES = {"auto": "RayDDPStrategy", "ddp": "RayDDPStrategy", "fsdp": "RayFSDPStrategy"}
@@ -52,7 +52,7 @@ class TrainingPack(Pack):
 
     def run(self, folder: Path, device: torch.device, report: Report) -> None:
         """Train."""
-        train_as_one_of(self.config, self.experiment, folder, _silent())
+        train_as_one_of(self.config, self.experiment, folder, silent())
 
 
 def train_on_ray(config: AuditConfig, experiment: Experiment, folder: Path, engine: Engine) -> None:
@@ -127,7 +127,7 @@ def _train_on_worker(task: Mapping[str, Any]) -> None:
             config,
             pack.experiment,
             Path(folder),
-            _silent(),
+            silent(),
             environment=ray_lightning.RayLightningEnvironment(),
             trainer_settings={**settings, "devices": "auto", "strategy": strategy},
         )
@@ -139,7 +139,3 @@ def _train_on_worker(task: Mapping[str, Any]) -> None:
             for one in gathered:
                 found |= one
             ray.get(task["result"].set.remote(found))
-
-
-def _silent() -> Console:
-    return Console(quiet=True, force_interactive=False)

@@ -4,14 +4,12 @@ import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lightleak.callbacks.capture_store import redact_captures
 from lightleak.core.private_files import private_files
+from lightleak.experiments.settings import Redact
 from lightleak.experiments.unit import write_whole
-
-Redact = bool | Literal["all"]
-"""``True`` leaves true and reconstructed values out; ``all`` also drops whatever could be attacked again."""
 
 ATTACKABLE = ("captures", "checkpoints", "models", "generators")
 """Folders of a run from which rows can be recovered: updates, and networks that can remember rows."""

@@ -32,15 +32,17 @@ GROUP_KEYS = (
 """Rows that agree on these are batches of one experiment; a summary entry is one such group."""
 
 
-def results_of(
+def write_results(
+    folder: Path,
     rows: Sequence[dict[str, Any]],
     extra_keys: Sequence[str] = (),
     per: str | None = None,
     left_out: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Content of ``results.json``: every row, and mean, deviation, n and 95% interval per group.
+    """Write ``results.json`` and return its content: every row, and mean, deviation, n and 95% interval per group.
 
     Args:
+        folder: the run folder.
         rows: results rows.
         extra_keys: further columns that rows of one group agree on.
         per: see `summarize_rows`.
@@ -50,17 +52,6 @@ def results_of(
     results: dict[str, Any] = without_nan(
         {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarize_rows(list(rows), keys, per)}
     )
-    return results | ({"left_out": dict(left_out)} if left_out else {})
-
-
-def write_results(
-    folder: Path,
-    rows: Sequence[dict[str, Any]],
-    extra_keys: Sequence[str] = (),
-    per: str | None = None,
-    left_out: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """Write `results_of` the rows to ``results.json`` and return it."""
-    results = results_of(rows, extra_keys, per, left_out)
+    results |= {"left_out": dict(left_out)} if left_out else {}
     write_whole(folder / RESULTS_FILE, json.dumps(results, indent=1))
     return results

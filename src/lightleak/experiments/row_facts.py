@@ -1,4 +1,4 @@
-"""What a row of results.json says of the protocol and the defence behind an update."""
+"""What a row of results.json says of the protocol and the defense behind an update."""
 
 import json
 from pathlib import Path
@@ -56,17 +56,17 @@ def _batches(update: ClientUpdate) -> int | None:
 
 
 def observed_defense(update: ClientUpdate) -> str:
-    """What a recorded update says its client did to it: ``none``, ``clipped``, or the defence in words."""
+    """What a recorded update says its client did to it: ``none``, ``clipped``, or the defense in words."""
     if update.state == "noised":
         return update.facts.defense if update.facts.defense != "none" else "noised"
     return "none" if update.state == "raw" else update.state
 
 
 def defense_facts(config: DefenseConfig, training: Path) -> dict[str, Any]:
-    """Of a run whose clients defend themselves: the defence, its strength, and the privacy that an accountant found.
+    """Of a run whose clients defend themselves: the defense, its strength, and the privacy that an accountant found.
 
     Args:
-        config: the defence.
+        config: the defense.
         training: what the finished training left (`TRAINING_FILE`); without it nothing is said of privacy.
     """
     defense = defense_of(config)

@@ -4,31 +4,29 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
-import logging
 import math
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
-from difflib import get_close_matches
-from functools import cache
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import jsonargparse
 import yaml
 
-from lightleak.core.bounds import Bounds, Section, require_within
-from lightleak.core.errors import UsageError
+from lightleak.core.bounds import Bounds, Section, bounded, require_within
+from lightleak.core.errors import UsageError, close_match
+from lightleak.core.former_names import REGISTERED, current_name, note_once
 from lightleak.core.yaml_text import MAX_NUMBER, RefusedYaml, read_yaml_file, unwritable
 from lightleak.core.yaml_text import read_yaml as read_yaml
 
 T = TypeVar("T")
 EngineName = Literal["local", "ray"]
+Redact = bool | Literal["all"]
+"""``True`` leaves true and reconstructed values out; ``all`` also drops whatever could be attacked again."""
 
-logger = logging.getLogger(__name__)
-
-RENAMED_SETTINGS = {"mislabelled": "mislabeled"}
-"""Settings by their old name, in whatever section they stand: read as the new one, with a note."""
+RENAMED_SETTINGS = {"mislabelled": "mislabeled", **REGISTERED}
+"""Settings, and labels that name attacks, by their old name: read as the new one in any section, with a note."""
 
 RENAMED_VALUES = {"kind": {"horizontal": "updates", "defence-frontier": "defense-frontier"}}
 """Old values of settings of the top level, likewise."""
@@ -64,7 +62,8 @@ def with_new_names(tree: Mapping[Any, Any]) -> dict[Any, Any]:
     found: dict[Any, Any] = _with_new_keys(tree)
     for name, values in RENAMED_VALUES.items():
         if isinstance(old := found.get(name), str) and old in values:
-            found[name] = _renamed(f"{name}: {old}", f"{name}: {values[old]}", values[old])
+            note_once(f"{name}: {old}", f"{name}: {values[old]}")
+            found[name] = values[old]
     return found
 
 
@@ -77,21 +76,10 @@ def _with_new_keys(tree: Any) -> Any:
     for key, value in tree.items():
         head, dot, last = key.rpartition(".") if isinstance(key, str) else ("", "", key)
         if last in RENAMED_SETTINGS:
-            new = RENAMED_SETTINGS[last]
-            key = _renamed(last, new, f"{head}{dot}{new}")
+            note_once(last, RENAMED_SETTINGS[last])
+            key = f"{head}{dot}{RENAMED_SETTINGS[last]}"
         found[key] = _with_new_keys(value)
     return found
-
-
-def _renamed(old: str, new: str, value: str) -> str:
-    note_once(old, new)
-    return value
-
-
-@cache
-def note_once(old: str, new: str) -> None:
-    """Note in the log that a setting has a new name; of each pair once."""
-    logger.warning("the setting %r is now %r; the old name will be refused in a later version", old, new)
 
 
 def override(
@@ -110,51 +98,124 @@ def override(
     return merged
 
 
-def build_settings(kind: type[T], tree: dict[str, Any], free: Sequence[str], source: str) -> T:
+def build_settings(kind: type[T], tree: Mapping[str, Any], source: str) -> T:
     """The dataclass ``kind`` of plain values, with their types checked.
 
     Args:
         kind: a dataclass of dataclasses.
-        tree: its values; what is free is taken out.
-        free: dotted keys of settings that others check themselves (loaders, networks, the Trainer, attacks).
+        tree: its values.
         source: the config, as errors name it.
 
     Raises:
-        UsageError: a key is unknown, or a value has the wrong type or range.
+        UsageError: a key is unknown or missing, or a value has the wrong type or range.
     """
-    _require_mappings(kind, tree)
-    known = [section.name for section in fields(cast(Any, kind))]
-    for name in tree:  # one that holds nothing would pass as nothing
-        if name not in known:
-            close = get_close_matches(str(name), known, n=1)
-            hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise UsageError(f"{source}: unknown setting {name!r}{hint}; known: {', '.join(known)}")
     _require_ranges(tree)
-    loose = {key: _take(tree, key) for key in free}
-    parser = jsonargparse.ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(kind)
-    try:
-        values = parser.instantiate(parser.parse_object(tree)).as_dict()
-    except (jsonargparse.ArgumentError, TypeError, ValueError, KeyError) as error:
-        raise UsageError(f"{source}: {_in_words(str(error), kind)}") from error
-    for key, settings in loose.items():
-        section, _, name = key.partition(".")
-        if settings is not None:
-            values[section] = replace(values[section], **{name: settings}) if name else settings
-    return kind(**values)
+    built: T = _built(kind, None, tree, "", source)
+    return built
 
 
-@dataclass(frozen=True)
+def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: str) -> Any:
+    """A dataclass of plain values, or a copy of the instance ``usual`` with these values."""
+    hints, declared = get_type_hints(kind), {one.name: one for one in fields(kind) if one.init}
+    for name in tree:
+        if name not in declared:
+            place, known = f"{prefix}{name}" if prefix else repr(name), ", ".join(declared)
+            raise UsageError(f"{source}: unknown setting {place}{close_match(name, declared)}; known: {known}")
+    values = {}
+    for name, one in declared.items():
+        default, place = _default_of(one), f"{prefix}{name}"
+        if name in tree and not is_dataclass(hints[name]):
+            values[name] = _typed(tree[name], hints[name], place, source)
+        elif name in tree or (default is MISSING and is_dataclass(hints[name])):
+            section = tree.get(name, {})
+            if not isinstance(section, Mapping):
+                raise UsageError(f"{place} must be a mapping of settings, got {section!r}")
+            known_values = default if is_dataclass(default) else None
+            values[name] = _built(hints[name], known_values, section, f"{place}.", source)
+        elif default is MISSING:
+            raise UsageError(f"{source}: {place} is required")
+    _require_ranges({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
+    return kind(**values) if usual is None else replace(usual, **values)
+
+
+def _default_of(declared: "Field[Any]") -> Any:
+    return declared.default if declared.default_factory is MISSING else declared.default_factory()
+
+
+def _typed(value: Any, hint: Any, place: str, source: str) -> Any:
+    """``value`` as its annotation says.
+
+    Text is read as YAML where a number or a boolean is expected. A list of scalars may be text separated by commas
+    (``--adversaries C1,C2``), one of whole numbers a single number.
+    """
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any or (origin is Literal and value in parts) or (hint is NoneType and value is None):
+        return value
+    if origin in (Union, UnionType):
+        for part in parts:
+            with suppress(UsageError):
+                return _typed(value, part, place, source)
+    if origin is tuple and isinstance(value, str) and parts[0] in _SCALARS:
+        value = [part.strip() for part in value.split(",")]
+    elif origin is tuple and isinstance(value, int | float) and int in parts:
+        value = [value]
+    if origin is tuple and isinstance(value, list | tuple):
+        inner = parts[:1] * len(value) if parts[1:] == (...,) else parts
+        if len(inner) == len(value):
+            return tuple(_typed(one, of, place, source) for one, of in zip(value, inner, strict=True))
+    if origin is dict and isinstance(value, Mapping):
+        return {key: _typed(one, parts[1], f"{place}.{key}", source) for key, one in value.items()}
+    if is_dataclass(hint) and isinstance(value, Mapping):
+        return _built(hint, None, value, f"{place}.", source)
+    if hint in _SCALARS:
+        read = read_yaml(value) if isinstance(value, str) and hint is not str else value
+        if isinstance(read, _SCALARS[hint]) and isinstance(read, bool) == (hint is bool):
+            return float(read) if hint is float else read
+    raise UsageError(f"{source}: {place} must be {_type_in_words(hint)}, got {value}")
+
+
+_SCALARS: dict[Any, Any] = {int: int, float: int | float, str: str, bool: bool}
+_TYPE_WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
+
+
+def _type_in_words(hint: Any) -> str:
+    """What a value of an annotation must be.
+
+    >>> _type_in_words(int | None), _type_in_words(Literal["a", "b"]), _type_in_words(bool | Literal["all"])
+    ('a whole number or null', 'one of a, b', 'true or false or all')
+    """
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_type_in_words(part).removeprefix("one of ") for part in get_args(hint))
+    if get_origin(hint) is Literal:
+        return f"one of {', '.join(get_args(hint))}"
+    return "a list, such as [a, b]" if get_origin(hint) is tuple else _TYPE_WORDS.get(hint, "a mapping of settings")
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig(Section):
     """Base of the config of a kind of audit: read from YAML or plain values, and written back.
 
     Attributes:
-        free: dotted keys of settings that others check (loaders, networks, the Trainer, attacks).
         named: sections that are a name, a list of names, or a mapping of names to settings.
+        device: auto, cpu, cuda or cuda:N.
+        workers: trainings and attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A
+            script that calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
+            ``if __name__ == "__main__":``, because every process imports the script.
+        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
+        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
+        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
+        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
+            checkpoints, which can be attacked, once the run is finished.
     """
 
-    free: ClassVar[tuple[str, ...]] = ()
     named: ClassVar[tuple[str, ...]] = ("attacks",)
+
+    device: str = "auto"
+    workers: int = bounded(0, ge=0)
+    engine: EngineName = "local"
+    ray_address: str | None = None
+    gpus_per_pack: float = bounded(1.0, ge=0)
+    redact: Redact = False
 
     @classmethod
     def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
@@ -171,7 +232,7 @@ class RunConfig(Section):
         cls, content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
     ) -> Self:
         """Build a config of plain values, with their types checked; errors as for `load`."""
-        return build_settings(cls, override(content, overrides, cls.write_out), cls.free, source)
+        return build_settings(cls, override(content, overrides, cls.write_out), source)
 
     @classmethod
     def write_out(cls, tree: dict[str, Any]) -> None:
@@ -182,8 +243,10 @@ class RunConfig(Section):
         drop_empty(tree, but=cls.named)
 
     def to_dict(self) -> dict[str, Any]:
-        """YAML- and JSON-ready form."""
-        return dict(plain(asdict(self)))
+        """YAML- and JSON-ready form, what all kinds share last."""
+        tree: dict[str, Any] = plain(asdict(self))
+        shared = {one.name: tree.pop(one.name) for one in fields(RunConfig)}
+        return tree | shared
 
 
 def setting_key(name: str) -> str:
@@ -207,6 +270,7 @@ def named_settings(section: str, value: Any) -> dict[str, Any]:
     """
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
+        names = [current_name(name) for name in names]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
             raise UsageError(f"{section} must name each once, got {twice[0]!r} {names.count(twice[0])} times")
         return {name: {} for name in names}
@@ -234,12 +298,6 @@ def write_out_labels(*holders: Any) -> None:
             holder["labels"] = "true"
 
 
-def write_out_names(tree: dict[str, Any], name: str) -> None:
-    """Write names separated by commas (``--adversaries C1,C2``) as a list."""
-    if isinstance(tree.get(name), str):
-        tree[name] = [part.strip() for part in tree[name].split(",")]
-
-
 def write_out_seeds(tree: dict[str, Any]) -> None:
     """``seeds: 5`` is short for five seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``."""
     number = tree.get("seeds")
@@ -249,7 +307,6 @@ def write_out_seeds(tree: dict[str, Any]) -> None:
         tree["seeds"] = [first + i if isinstance(first, int) else first for i in range(number)]
     elif "seed" in tree:
         tree["seeds"] = [tree.pop("seed")]
-    write_out_numbers(tree, "seeds")
 
 
 def labeled_settings(section: str, value: Any, key: str) -> Any:
@@ -284,14 +341,6 @@ def _flat_entry(label: str, entry: Any, key: str) -> Any:
     return named | settings | (entry.get("options") or {})
 
 
-def write_out_numbers(tree: dict[str, Any], name: str) -> None:
-    """One number, or numbers separated by commas (``--seeds 0,1``), as a list."""
-    if isinstance(tree.get(name), int):
-        tree[name] = [tree[name]]
-    elif isinstance(tree.get(name), str):
-        tree[name] = [read_yaml(part) for part in tree[name].split(",")]
-
-
 def plain(value: Any) -> Any:
     """Nested dictionaries and lists, copied; tuples become lists, as YAML and JSON know no tuples.
 
@@ -314,16 +363,6 @@ def at_least(name: str, value: int, least: int) -> None:
     """Raise `UsageError` for a number below ``least``."""
     if value < least:
         raise UsageError(f"{name} must be at least {least}, got {value}")
-
-
-def _require_mappings(kind: Any, tree: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise `UsageError` for a value where a section of settings is expected."""
-    for section in fields(kind):
-        value = tree.get(section.name)
-        if value is not None and is_dataclass(section.type):
-            if not isinstance(value, dict):
-                raise UsageError(f"{prefix}{section.name} must be a mapping of settings, got {value!r}")
-            _require_mappings(section.type, value, f"{prefix}{section.name}.")
 
 
 _SEEDS = ("seed", "seeds", "split_seed")
@@ -368,62 +407,6 @@ def at_most(name: str, value: Any, largest: float | None = None) -> None:
     limit = largest if largest is not None else _LARGEST.get("".join(words[-1:]), math.inf)
     if isinstance(value, int | float) and value > limit:
         raise UsageError(f"{name} must be at most {limit}, got {value}")
-
-
-_WRONG_VALUE = re.compile(r'Parser key "(?P<key>[^"]+)": Expected an? (?P<type>.+?)\. Got value: (?P<got>.*)')
-_WRONG_UNION = re.compile(r'Parser key "(?P<key>[^"]+)": Does not validate .*Subtypes: \[(?P<types>.+)\] Errors: .*')
-_WRONG_NAME = re.compile(r"Group '(?P<key>[^']+)' does not accept option '(?P<name>[^']+)'")
-_PLAIN_TYPES = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "NoneType": "null",
-}
-_PLAIN_TYPES |= {"tuple": "a list, such as [a, b]", "dict": "a mapping of settings"}
-
-
-def _in_words(message: str, kind: Any) -> str:
-    """What jsonargparse says, with the types of Python in words; as it is where it says something else."""
-    message = " ".join(message.split())
-    if found := _WRONG_VALUE.fullmatch(message):
-        return f"{found['key']} must be {_type_in_words(found['type'])}, got {found['got']}"
-    if found := _WRONG_UNION.fullmatch(message):
-        types = re.findall(r"<class '\w+'>|typing\.Literal\[[^\]]*\]", found["types"])
-        allowed = " or ".join(_type_in_words(name).removeprefix("one of ") for name in types)
-        return f"{found['key']} must be {allowed}, got {message.rpartition('Given value: ')[2]}"
-    if found := _WRONG_NAME.search(message):
-        known = _known_settings(kind, found["key"])
-        close = get_close_matches(found["name"], known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        return f"unknown setting {found['key']}.{found['name']}{hint}; known: {', '.join(known)}"
-    return message
-
-
-def _type_in_words(name: str) -> str:
-    if allowed := re.fullmatch(r"typing\.Literal\[(.*)\]", name):
-        return f"one of {allowed[1].replace(chr(39), '')}"
-    plain_name = re.sub(r"<class '(\w+)'>", r"\1", name)
-    return _PLAIN_TYPES.get(plain_name, plain_name)
-
-
-def _known_settings(kind: Any, section: str) -> list[str]:
-    for name in section.split("."):
-        kind = {field.name: field.type for field in fields(kind)}[name]
-    return [field.name for field in fields(kind)]
-
-
-def _take(tree: dict[str, Any], dotted: str) -> dict[str, Any] | None:
-    """Settings of others, taken out before types are checked: jsonargparse reads ``'true'`` in them as a boolean."""
-    *parents, last = dotted.split(".")
-    holder = tree.get(parents[0]) if parents else tree
-    found = holder.pop(last, None) if isinstance(holder, dict) else None
-    if found is not None and not isinstance(found, dict):
-        raise UsageError(f"{dotted} must be a mapping of settings, got {found!r}")
-    for name, settings in (found or {}).items():
-        if not parents and not isinstance(settings, dict):
-            raise UsageError(f"{dotted}.{name} must be a mapping of settings, got {settings!r}")
-    return found
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:

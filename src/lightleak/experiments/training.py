@@ -20,14 +20,13 @@ from lightleak.callbacks.gradient_capture import GradientCapture
 from lightleak.callbacks.update_capture import UpdateCapture
 from lightleak.core.errors import UsageError
 from lightleak.core.ranks import detect_ranks
-from lightleak.core.seeds import derive_seed
+from lightleak.core.seeds import derive_seed, numpy_generator
 from lightleak.data.datamodule import TableDataModule
 from lightleak.defenses.horizontal import DPSGD, TrainingDefense, UpdateDefense, defend_training
 from lightleak.defenses.horizontal.poisson import PoissonSampler
-from lightleak.experiments.attack_settings import shares_labels, shares_statistics, with_label_setting
+from lightleak.experiments.attack_settings import label_sharing, shares_labels, shares_statistics, with_label_setting
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
-from lightleak.experiments.federated_training import client_rows, federated_data, federation, update_capture
 from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.launch import (
     Places,
@@ -41,9 +40,11 @@ from lightleak.experiments.launch import (
     see_each_others_files,
 )
 from lightleak.experiments.monitor import LeakageMonitor
-from lightleak.experiments.progress import progress_bar
+from lightleak.experiments.progress import progress_bar, silent
 from lightleak.experiments.unit import write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch, WholeEpochs, metrics_of_all_epochs
+from lightleak.protocols.federated_data import FederatedData
+from lightleak.protocols.federation import FederatedAveraging
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.trainer import OneProcess, interrupts, quiet_lightning
@@ -71,8 +72,8 @@ class Prepared:
     Attributes:
         model: what is trained.
         data: on what.
-        callbacks: of the defence, if there is one.
-        facts: what the defence says of the training once it is over: for DP-SGD epsilon and delta.
+        callbacks: of the defense, if there is one.
+        facts: what the defense says of the training once it is over: for DP-SGD epsilon and delta.
     """
 
     model: TabularClassifier
@@ -132,7 +133,7 @@ def train(
 
 def _train_together(config: AuditConfig, experiment: Experiment, folder: Path, quiet: bool, *more: Any) -> None:
     """Train as one of several processes."""
-    console = Console(quiet=True, force_interactive=False) if quiet or not detect_ranks().leads else Console()
+    console = silent() if quiet or not detect_ranks().leads else Console()
     with joined():
         train_as_one_of(config, experiment, folder, console, *more)
         see_each_others_files(folder, (TRAINING_FILE, "captures/*/observation"))
@@ -188,9 +189,9 @@ def train_as_one_of(
             after_fit()
         test = trainer.test(model, datamodule=data, verbose=False)[0]
     if trainer.is_global_zero:
-        told = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
-        told["test_majority"] = _majority(experiment)
-        write_whole(folder / TRAINING_FILE, json.dumps(told | prepared.facts()))
+        facts = {"epochs": config.rounds, "test": test, "test_rows": len(experiment.table.test)}
+        facts["test_majority"] = _majority(experiment)
+        write_whole(folder / TRAINING_FILE, json.dumps(facts | prepared.facts()))
 
 
 def _majority(experiment: Experiment) -> float:
@@ -200,12 +201,12 @@ def _majority(experiment: Experiment) -> float:
 
 
 def prepare_training(config: AuditConfig, experiment: Experiment) -> Prepared:
-    """Model, data and defence of the training run.
+    """Model, data and defense of the training run.
 
     Raises:
         DataError: the batches are larger than the rows that are left for training, or there are fewer rows to evaluate
             on than processes.
-        UsageError: clients that the rows do not suffice for, a network or data that the defence refuses, or processes
+        UsageError: clients that the rows do not suffice for, a network or data that the defense refuses, or processes
             that have no gradient of their own to record.
     """
     places = places_of_training(config)
@@ -245,7 +246,7 @@ def rows_of_clients(config: AuditConfig, experiment: Experiment) -> int:
 
 
 def client_defense(config: AuditConfig, experiment: Experiment) -> UpdateDefense | TrainingDefense | None:
-    """The defence of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
+    """The defense of fresh clients: DP-SGD with the noise that a target epsilon asks for in the training planned here.
 
     Raises:
         UsageError: a target epsilon without a training, or one that no noise reaches.
@@ -284,7 +285,7 @@ def make_trainer(
 ) -> lightning.Trainer:
     """A Trainer with the arguments a config names; ``ours`` are what the audit sets itself.
 
-    On one device it trains by itself, whatever launcher started this process beside others. ``environment`` is known
+    On one device it trains by itself, whatever launcher started this process. ``environment`` is known
     where another program, such as Ray, has started the processes.
 
     Raises:
@@ -320,7 +321,7 @@ def one_training(
         device: where it trains if they do not say.
         epochs: at most so many.
         callbacks: in this order.
-        report: told 1 after every epoch.
+        report: called with 1 after every epoch.
         ours: further arguments of the Trainer, which win.
     """
     defaults = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
@@ -390,3 +391,77 @@ def _check_places(config: AuditConfig, places: Places) -> None:
             check_strategy(places.strategy, places.world, at)
         except UsageError as error:
             raise UsageError(f"{error}. Or capture nothing: capture.epochs [], no monitor") from error
+
+
+def client_rows(config: AuditConfig, experiment: Experiment) -> int:
+    """Rows of each client of the training run; a remainder that not every client could have stays unused.
+
+    Raises:
+        UsageError: there are fewer training rows than that takes.
+    """
+    n_rows, protocol = len(_table(config, experiment).train_indices), config.protocol
+    share = n_rows // protocol.clients
+    wanted = protocol.client_rows or max(share, 1)
+    if wanted > share:
+        raise UsageError(
+            f"protocol: {protocol.clients} clients with {wanted} rows need {protocol.clients * wanted} training rows, "
+            f"{experiment.table.card.name!r} has {n_rows}"
+        )
+    return wanted
+
+
+def federated_data(config: AuditConfig, experiment: Experiment) -> FederatedData:
+    """The clients, each with rows of its own, and the validation and test rows.
+
+    Raises:
+        UsageError: see `client_rows`.
+    """
+    table, protocol = _table(config, experiment), config.protocol
+    size = client_rows(config, experiment)
+    order = numpy_generator(config.seed, "clients").permutation(len(table.train_indices))
+    return FederatedData(
+        table.part("train"),
+        list(order[: protocol.clients * size].reshape(protocol.clients, size)),
+        clients_per_round=protocol.clients_of_round,
+        seed=derive_seed(config.seed, "rounds"),
+        validation=table.part("validation") if len(table.validation_indices) else None,
+        test=table.part("test"),
+    )
+
+
+def federation(config: AuditConfig, experiment: Experiment) -> FederatedAveraging:
+    """What trains on them; its initial weights are those of a FedSGD run of the same seed.
+
+    Raises:
+        UsageError: see `client_rows`, or rows that the local batches do not divide.
+    """
+    protocol, defense = config.protocol, defense_of(config.defense)
+    assert defense is None or isinstance(defense, UpdateDefense)  # `AuditConfig` refuses others
+    return FederatedAveraging(
+        experiment.spec,
+        protocol.local_training(client_rows(config, experiment)),
+        seed=derive_seed(config.seed, "network"),
+        defense=defense,
+        defend=config.defense.point,
+        group_size=protocol.aggregate if protocol.aggregate > 1 else None,
+    )
+
+
+def update_capture(config: AuditConfig, experiment: Experiment, root: Path) -> UpdateCapture:
+    """What records the updates that the server receives in the rounds to capture."""
+    return UpdateCapture(
+        experiment.encoder,
+        share_labels=label_sharing(config),
+        marginals=experiment.marginals,
+        root=root,
+        keep=config.monitor.attack is not None,
+        rounds=config.capture.epochs,
+        per_round=config.capture.per_epoch,
+        aggregate=config.protocol.aggregate > 1,
+        max_captures=len(config.capture.epochs) * config.capture.per_epoch,
+    )
+
+
+def _table(config: AuditConfig, experiment: Experiment) -> TableDataModule:
+    fraction = config.training.validation_fraction
+    return TableDataModule(experiment.table, experiment.encoder, 1, fraction, seed=config.seed)

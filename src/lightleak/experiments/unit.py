@@ -78,10 +78,14 @@ class Unit:
             return self
         return replace(self, observe=partial(_returned, self.observe()))
 
+    def make_attack(self, **changed: Any) -> UpdateAttack:
+        """Return the attack with its settings, some of them changed."""
+        return ATTACKS.get(self.attack)(**{**self.options, **changed})
+
     @property
     def cost(self) -> float:
         """Relative work, for the progress bar: candidates, rows, the epochs that take each, and steps."""
-        settings = ATTACKS.get(self.attack)(**self.options).options()
+        settings = self.make_attack().options()
         return float(candidates(settings) * largest(settings, "steps") * self.rows)
 
     @property
@@ -161,11 +165,6 @@ def finished_files(folder: Path) -> set[str]:
         return set()
 
 
-def as_called(attack: UpdateAttack, device: torch.device) -> UpdateAttack:
-    """An attack as a campaign calls it on a device: what one call takes does not depend on what is free there."""
-    return attack.on_card(device)
-
-
 def run_pack(
     pack: Sequence[Unit], folder: Path, device: torch.device, kept: Kept, report: Callable[[float], None]
 ) -> None:
@@ -182,11 +181,11 @@ def run_pack(
         LightLeakError: the memory of a GPU does not suffice.
     """
     observed = [unit.observe() for unit in pack]
-    attack, cost = ATTACKS.get(pack[0].attack)(**pack[0].options), pack[0].cost
+    attack, cost = pack[0].make_attack(), pack[0].cost
     seeds = [derive_seed(unit.seed, unit.attack, unit.stream or unit.id) for unit in pack]
     updates = [update for update, _ in observed]
     try:
-        called = as_called(attack, device)
+        called = attack.on_card(device)  # what one call takes does not depend on what is free there
         found = called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
     except torch.OutOfMemoryError as error:
         raise LightLeakError(
@@ -274,7 +273,7 @@ def unscored(reconstruction: Reconstruction) -> pd.DataFrame:
 
 
 def _with_claims(cells: pd.DataFrame, reconstruction: Reconstruction, order: Sequence[int]) -> pd.DataFrame:
-    """Cells with what is claimed of their row; ``order`` tells the reconstructed row of every row of the table."""
+    """Cells with what is claimed of their row; ``order`` maps rows of the table to reconstructed rows."""
     certificate = reconstruction.certificate
     if certificate is None:
         return cells.assign(status="", digits="")

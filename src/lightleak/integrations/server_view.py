@@ -121,7 +121,7 @@ class ServerView:
         return "gradient" if self.sends == "gradient" or self.as_gradient else "delta"
 
     def facts(self, n_rows: int, round_number: int = 0) -> ProtocolFacts:
-        """What the protocol tells of one client's update.
+        """Return what the protocol states about one client's update.
 
         Args:
             n_rows: rows of the client.

@@ -38,7 +38,7 @@ def client_update(
         view: what the server knows besides.
         n_rows: rows behind the update.
         labels: class indices of these rows, only where the server knows them; of a weight delta they are sorted, as
-            their order tells nothing there.
+            their order reveals nothing there.
         round_number: communication round, counted from 0.
 
     Raises:

@@ -18,7 +18,22 @@ def fraction(right: Tensor) -> Tensor:
     return right.double().mean()
 
 
-class CellAccuracy(BatchMean):
+class OfKind(BatchMean):
+    """A mean over batches of what is read off cells of one kind.
+
+    Args:
+        kind: cells of ``all`` columns, of the ``categorical`` or of the ``numerical`` ones.
+        kwargs: passed to ``torchmetrics.Metric``.
+    """
+
+    higher_is_better = True
+
+    def __init__(self, kind: CellKind = "all", **kwargs: Any) -> None:
+        super().__init__(kind, **kwargs)
+        self.kind = kind
+
+
+class CellAccuracy(OfKind):
     """Fraction of right cells after matching (TabLeak Eq. 6 and 7), mean over batches.
 
     Args:
@@ -37,12 +52,6 @@ class CellAccuracy(BatchMean):
     >>> accuracy(MatchedBatch.compare(TableEncoder(schema).fit(truth), truth, guess))
     tensor(0.7500, dtype=torch.float64)
     """
-
-    higher_is_better = True
-
-    def __init__(self, kind: CellKind = "all", **kwargs: Any) -> None:
-        super().__init__(kind, **kwargs)
-        self.kind = kind
 
     def update(self, batch: MatchedBatch) -> None:
         """Count one batch."""
@@ -85,7 +94,7 @@ class ExactMatchRate(BatchMean):
         self.add(fraction((batch.hits if self.within_tolerance else batch.equal).all(-1)))
 
 
-class LeakageOverBaseline(BatchMean):
+class LeakageOverBaseline(OfKind):
     """Cell accuracy minus that of a baseline that never saw the update, on the same batches (DESIGN.md, leakage).
 
     At or below 0 nothing was learned from the update (TabLeak Sec. 4, Baselines). The baseline's rows are matched to
@@ -95,12 +104,6 @@ class LeakageOverBaseline(BatchMean):
         kind: cells of ``all`` columns, of the ``categorical`` or of the ``numerical`` ones.
         kwargs: passed to ``torchmetrics.Metric``.
     """
-
-    higher_is_better = True
-
-    def __init__(self, kind: CellKind = "all", **kwargs: Any) -> None:
-        super().__init__(kind, **kwargs)
-        self.kind = kind
 
     def update(self, batch: MatchedBatch, baseline: MatchedBatch) -> None:
         """Count one batch: the attack's reconstruction and the baseline's guess of the same rows."""

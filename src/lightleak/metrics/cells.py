@@ -15,6 +15,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.matching import match_rows
+from lightleak.data.cells import category_codes
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import ColumnKind
 
@@ -163,11 +164,11 @@ def _table_cells(encoder: TableEncoder, rows: Rows) -> Cells:
     codes = torch.empty(len(rows), len(encoder.schema.categorical), dtype=torch.long)
     numbers = torch.empty(len(rows), len(encoder.schema.numerical), dtype=torch.float64)
     for i, column in enumerate(encoder.schema.categorical):
-        found = pd.Categorical(rows[column.name], categories=list(column.categories)).codes
+        found = category_codes(column, rows[column.name])
         if (found < 0).any():
             got = rows[column.name].iloc[int((found < 0).argmax())]
             raise DataError(f"column {column.name!r}: expected one of {list(column.categories[:12])}, got {got!r}")
-        codes[:, i] = torch.as_tensor(found.astype("int64"))
+        codes[:, i] = torch.from_numpy(found)
     for i, column in enumerate(encoder.schema.numerical):
         try:
             numbers[:, i] = torch.as_tensor(rows[column.name].to_numpy("float64", copy=True))

@@ -97,7 +97,7 @@ def wrong_certificates(
         reconstruction: what the attack found.
         truth: the rows behind the update.
         encoder: of both.
-        batch: `match` of the two, where the caller has it; rows are assigned anew only if it leaves a claim open.
+        batch: `match` of the two, where the caller has it; rows are matched again only if it leaves a claim open.
 
     Returns:
         Certified rows for which no true row of equal categories and label is left, and rows with certified digits for

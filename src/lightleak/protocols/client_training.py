@@ -3,6 +3,7 @@
 One implementation for `lightleak.protocols.fedavg.client_update`, the federated trainer and replay.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -14,15 +15,56 @@ from torch.func import functional_call
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
-from lightleak.protocols.global_generator import fresh_generator
-from lightleak.protocols.local_pass import in_mode
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.local_pass import fresh_generator, in_mode
 from lightleak.targets.functional import criterion
 from lightleak.targets.normalization import frozen_statistics
 
 Defend = Literal["update", "steps"]
 
 LOSS = "cross_entropy"
+
+
+@dataclass(frozen=True)
+class LocalTraining:
+    """What a client does between receiving the weights and sending them back: SGD on its own rows.
+
+    Attributes:
+        epochs: passes over the client's rows (E).
+        batch_size: rows per step (m); the last batch of an epoch may be smaller.
+        learning_rate: local learning rate (eta).
+        momentum: of the local SGD; its state is reset every round.
+        weight_decay: of the local SGD.
+        reshuffle: draw a new order for every epoch; False keeps the batches of the first.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    epochs: int = 1
+    batch_size: int = 32
+    learning_rate: float = 0.01
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    reshuffle: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if not (self.learning_rate > 0 and math.isfinite(self.learning_rate)):
+            raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
+        if not 0 <= self.momentum < 1:
+            raise UsageError(f"momentum must be at least 0 and below 1, got {self.momentum}")
+        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
+            raise UsageError(f"weight_decay must be at least 0, got {self.weight_decay}")
+
+    def steps(self, n_rows: int) -> int:
+        """Optimizer steps of a client with ``n_rows`` rows (U).
+
+        >>> LocalTraining(epochs=10, batch_size=5).steps(50)
+        100
+        """
+        return self.epochs * -(-n_rows // self.batch_size)
 
 
 @dataclass(frozen=True)

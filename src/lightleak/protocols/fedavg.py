@@ -18,13 +18,13 @@ from lightleak.protocols.client_training import (
     LOSS,
     ClientRun,
     Defend,
+    LocalTraining,
     acting_defense,
     check_smallest_batch,
     run_client,
 )
 from lightleak.protocols.local_pass import check_batch
-from lightleak.protocols.local_training import LocalTraining
-from lightleak.protocols.recorded_client import RecordedClient
+from lightleak.protocols.records import RecordedClient
 from lightleak.protocols.replay import replay, require_replay
 from lightleak.targets.spec import NetworkSpec
 
@@ -46,7 +46,7 @@ class Sharing:
 
     Attributes:
         encoder: the encoding of the rows.
-        labels: ``none``; ``counts``: the labels sorted by class, so that their order tells nothing; ``batches``: also
+        labels: ``none``; ``counts``: the labels sorted by class, so that their order reveals nothing; ``batches``: also
             the labels in the order in which the local batches took them.
         buffers: the network's buffers before local training. Those after it are never part of an update.
         marginals: one-way marginals that the server knows.

@@ -17,13 +17,13 @@ from lightleak.protocols.client_training import (
     LOSS,
     ClientRun,
     Defend,
+    LocalTraining,
     acting_defense,
     check_smallest_batch,
     run_client,
 )
 from lightleak.protocols.federated_data import ClientRows, FederatedData
 from lightleak.protocols.local_pass import check_batch
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.optimizers import OptimizerConfig
 from lightleak.targets.spec import NetworkSpec

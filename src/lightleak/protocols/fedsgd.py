@@ -8,9 +8,8 @@ from torch import Tensor, nn
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
-from lightleak.protocols.global_generator import fresh_generator, generator_state
-from lightleak.protocols.local_pass import check_batch, in_mode, local_pass
-from lightleak.protocols.recorded_batch import RecordedBatch
+from lightleak.protocols.local_pass import check_batch, fresh_generator, generator_state, in_mode, local_pass
+from lightleak.protocols.records import RecordedBatch
 from lightleak.protocols.replay import replay, require_replay
 from lightleak.targets.spec import NetworkSpec
 

@@ -9,7 +9,7 @@ from lightleak.core.results import NONE, Row
 from lightleak.report.attacks import WORK, registered, shipped, work
 from lightleak.report.format import attack_title
 
-BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labelled")
+BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labeled")
 """Guesses and other nulls, from which nothing about an attack's budget follows."""
 
 PROOFS = ("exact", "exact_fedavg")

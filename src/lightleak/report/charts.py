@@ -1,6 +1,6 @@
 """Charts of audits of updates, and the looks that all reports share: bars, lines, pairs of marks, and estimates."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -42,15 +42,6 @@ def series_style(index: int) -> Style:
 
 
 @dataclass(frozen=True)
-class Bar:
-    """One bar: its label, its value with interval, and its look."""
-
-    label: str
-    value: Estimate
-    style: Style
-
-
-@dataclass(frozen=True)
 class Series:
     """One line: points as (position along x in [0, 1], value), from left to right."""
 
@@ -71,26 +62,26 @@ class Pair:
 
 @dataclass(frozen=True)
 class EstimateRow:
-    """One attack: the mean of its estimates, an interval, and single estimates.
+    """One row of a chart, such as an attack: a value with its interval, and the single estimates behind it.
 
     Attributes:
-        label: name of the attack.
-        value: mean with the interval to draw.
-        singles: single estimates with their text on hover.
+        label: what it is.
+        value: the value with the interval to draw.
         style: color and shape.
+        singles: single estimates with their text on hover.
         note: text at the right.
         heading: line of text above this row; empty for none.
     """
 
     label: str
     value: Estimate
-    singles: tuple[tuple[float, str], ...]
     style: Style
+    singles: tuple[tuple[float, str], ...] = ()
     note: str = ""
     heading: str = ""
 
 
-def bar_chart(name: str, bars: Sequence[Bar], baseline: Estimate | None) -> Markup:
+def bar_chart(name: str, bars: Sequence[EstimateRow], baseline: Estimate | None) -> Markup:
     """Horizontal bars in [0, 1] with intervals; the baseline is a dashed line through all of them."""
     marks = [
         Mark(bar.value.mean, row, bar.style, x_ends=ends_of(bar.value), label=percent(bar.value.mean))
@@ -171,6 +162,12 @@ def estimate_words(label: str, value: Estimate) -> str:
     """The text on hover over an estimate."""
     words = f"{label}: {percent(value.mean)}"
     return words + (f" (95% interval {interval(value)})" if value.has_interval else "")
+
+
+def share_axis(values: Iterable[float | None], title: str = "") -> Axis:
+    """The axis of shares with round ends, which stays within 0% and 100%; unknown values are ignored."""
+    known = [min(max(value, 0.0), 1.0) for value in values if value is not None]
+    return axis(known, ends="round", percent=not title, title=title)
 
 
 def ends_of(value: Estimate) -> tuple[float | None, float | None]:

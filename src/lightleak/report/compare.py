@@ -26,8 +26,8 @@ class Group(Generic[R]):
     """Rows that differ in nothing but what they are averaged over, such as batches or seeds.
 
     Attributes:
-        rows: at least one; the first stands for what all have in common.
-        variant: what tells it from other groups of the same name; empty where there is one.
+        rows: at least one; `first` has what all of them have in common.
+        variant: how it differs from other groups of the same name; empty if there are none.
         baseline: the group that it is measured against; None where there is none.
     """
 
@@ -119,8 +119,8 @@ def group_rows(
 def by_settings(rows: Sequence[R]) -> dict[str, list[R]]:
     """Rows by the settings of the attack in which they differ, such as ``restarts 5``; one empty name if in none."""
     names = dict.fromkeys(name for row in rows for name in row.settings)
-    told = [name for name in names if len({row.settings.get(name) for row in rows}) > 1]
-    return by_key(rows, lambda row: ", ".join(f"{name} {row.settings.get(name, 'unset')}" for name in told))
+    varying = [name for name in names if len({row.settings.get(name) for row in rows}) > 1]
+    return by_key(rows, lambda row: ", ".join(f"{name} {row.settings.get(name, 'unset')}" for name in varying))
 
 
 def apart(rows: Sequence[R], key: Key[R]) -> dict[str, list[R]]:

@@ -1,4 +1,4 @@
-"""Telling a report of an earlier command, which may be written anew, from any other file."""
+"""Recognize a report of an earlier command, which may be overwritten."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ BEGINNING = 256 * 1024
 """Bytes of a page that are looked at: the stylesheet, some 20 kB, stands before the line that names LightLeak."""
 
 KICKER = b'<p class="kicker">LightLeak '
-"""What every template begins the body of its page with."""
+"""How the body of every page begins."""
 
 
 def is_report(file: Path) -> bool:

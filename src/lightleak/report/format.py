@@ -1,6 +1,6 @@
 """Numbers, percentages, intervals and names as every report shows them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from lightleak.report.attacks import shipped
 from lightleak.report.intervals import Estimate
@@ -97,6 +97,20 @@ def in_brackets(value: Estimate | None, lowest: float = 0.0, words: str = "") ->
     return f" ({joined(words, interval(value, lowest), by=' ')})"
 
 
+def with_interval(value: Estimate | None, said: Callable[[Estimate | None], str] = percent) -> str:
+    """A share, or a difference in `points`, with its interval in brackets.
+
+    >>> with_interval(Estimate(0.5, 8, 0.25, 0.8)), with_interval(Estimate(-0.2, 8, -0.3, -0.1), points)
+    ('50.0% (25.0 to 80.0)', '−20.0 (−30.0 to −10.0)')
+    """
+    return said(value) + in_brackets(value, lowest(said))
+
+
+def lowest(said: Callable[[Estimate | None], str]) -> float:
+    """The least value of what is said: a difference may be negative."""
+    return -1.0 if said is points else 0.0
+
+
 def of_hundred(value: float | Estimate | None) -> str:
     """A share as a count of a hundred.
 
@@ -133,9 +147,7 @@ def sign_of(difference: Estimate) -> str:
     >>> sign_of(Estimate(-0.2, 8, -0.3, -0.1)), sign_of(Estimate(0.2)), sign_of(Estimate(0.2, 8, 0.1, 0.3))
     ('▼', '○', '▲')
     """
-    if difference.low is None or difference.high is None:
-        return UNSURE
-    return LESS if difference.high < 0 else MORE if difference.low > 0 else UNSURE
+    return LESS if difference.is_below else MORE if difference.is_above else UNSURE
 
 
 def score(value: Estimate | None) -> str:

@@ -6,10 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lightleak.core.summary import CONFIDENCE, student, summarize
-
-Z95 = 1.96
-"""Two-sided 95% quantile of the normal distribution."""
+from lightleak.core.summary import CONFIDENCE, student, summarize, wilson
 
 ALLOWED = 1 - CONFIDENCE
 """Chance of an interval that misses its mean."""
@@ -41,6 +38,16 @@ class Estimate:
     def has_interval(self) -> bool:
         """Whether both ends of the interval are known."""
         return self.low is not None and self.high is not None
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the whole interval lies above 0."""
+        return self.low is not None and self.low > 0
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the whole interval lies below 0."""
+        return self.high is not None and self.high < 0
 
 
 def estimate(values: Iterable[float | None]) -> Estimate | None:
@@ -150,10 +157,8 @@ def proportion(share: float, n: int) -> Estimate:
     >>> round(found.low, 3), round(found.high, 3)
     (0.705, 0.79)
     """
-    shrink = 1 + Z95**2 / n
-    middle = (share + Z95**2 / (2 * n)) / shrink
-    half = Z95 * math.sqrt(share * (1 - share) / n + Z95**2 / (4 * n**2)) / shrink
-    return Estimate(share, n, max(middle - half, 0.0), min(middle + half, 1.0))
+    low, high = wilson(share, n)
+    return Estimate(share, n, max(low, 0.0), min(high, 1.0))
 
 
 def difference(value: Estimate | None, other: Estimate | None) -> Estimate | None:

@@ -255,7 +255,7 @@ def render(page: Page) -> str:
 
 
 def write(target: Path, html: str) -> None:
-    """Write a file that only its owner may read, whole or not at all: beside the target first, then moved.
+    """Write a file atomically, readable by its owner alone.
 
     Raises:
         UsageError: there is no such folder.

@@ -1,4 +1,4 @@
-"""A report as PDF, printed by a browser that is there already."""
+"""Print a report as PDF with an installed browser."""
 
 import os
 import re
@@ -40,7 +40,7 @@ FLAGS = (
 OWNER_ONLY = 0o600
 
 MARK = b"\n%LightLeak report\n"
-"""A comment behind the end of a PDF: by it a later command knows that it may write the file anew."""
+"""A comment behind the end of a PDF: it marks files that a later command may overwrite."""
 
 
 def find_browser() -> str:

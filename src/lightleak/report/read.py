@@ -123,7 +123,7 @@ def load_run(path: Path, name: str | None = None) -> Run:
     kinds = {row.KIND for row in rows}
     if len(kinds) > 1:
         raise UsageError(f"{where}: expected rows of one kind, got {' and '.join(sorted(kinds))}")
-    # A study's config is that of an audit: before it has a row, the key alone tells them apart.
+    # The config of a study is that of an audit: until it has a row, only this key distinguishes the two.
     named = "tuning" if "study" in raw else kind_name(run.settings.get("kind"))
     return replace(run, kind=next(iter(kinds), named))
 

@@ -14,12 +14,11 @@ from rich.console import Console
 
 from lightleak.core.devices import one_thread, resolve_device
 from lightleak.core.errors import LightLeakError
-from lightleak.experiments.campaign import UpdatePack
+from lightleak.experiments.campaign import UpdatePack, packs_without_a_run
 from lightleak.experiments.kind import Checked
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.load import kind_of
 from lightleak.experiments.pack import Pack
-from lightleak.experiments.packing import packs_without_a_run
 from lightleak.experiments.plan_text import print_probed
 from lightleak.experiments.probe import PROBE_SECONDS, Cost, Estimate, Probed, estimate
 from lightleak.reproductions.paper.values import load_paper_table

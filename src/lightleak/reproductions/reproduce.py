@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.engine import Where, open_engine
+from lightleak.experiments.engine import open_engine
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.folder import opened_folder
-from lightleak.experiments.settings import EngineName, at_least, at_most
+from lightleak.experiments.settings import EngineName, RunConfig, at_least, at_most
 from lightleak.experiments.unit import write_whole
 from lightleak.reproductions.comparison import COMPARISON_FILE, Compared, comparison_json, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
@@ -57,7 +57,8 @@ def reproduce(
     console = console or Console()
     at_least("--workers", workers, 0)
     at_most("--workers", workers)
-    with open_engine(Where(engine, device, workers, ray_address)) as running:
+    where = RunConfig(device=device, workers=workers, engine=engine, ray_address=ray_address)
+    with open_engine(where) as running:
         reproduction = reproduction_of(load_paper_table(name), selection, running.device)
         with _opened(folder, name, selection):
             write_environment(folder, running.device, command)

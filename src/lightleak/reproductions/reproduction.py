@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+import lightning
 import torch
 
 from lightleak.core.errors import LightLeakError
@@ -21,11 +22,13 @@ from lightleak.experiments.engine import Engine, LocalEngine
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.results import write_results
+from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.settings import Selection, selected
+from lightleak.targets.checkpoints import LastCheckpoint
 
 Row = dict[str, Any]
 Rows = list[Row]
@@ -50,6 +53,34 @@ class Place:
     folder: Path
     device: torch.device
     report: Callable[[float], None]
+
+
+def fit(
+    module: lightning.LightningModule,
+    at: Place,
+    epochs: int,
+    cost: float = 1.0,
+    callbacks: Sequence[lightning.Callback] = (),
+    checkpoint: LastCheckpoint | None = None,
+    **data: Any,
+) -> None:
+    """Train a module on one device, in this process.
+
+    Args:
+        module: what is trained.
+        at: where.
+        epochs: how long.
+        cost: progress that is reported after every epoch.
+        callbacks: further callbacks.
+        checkpoint: where the training resumes from; without one an interrupted training starts again.
+        data: loaders or ``datamodule``, as ``Trainer.fit`` takes them.
+    """
+    kept, resumed = ([], None) if checkpoint is None else ([checkpoint], checkpoint.resumed())
+    ours = {"enable_checkpointing": bool(kept), "num_sanity_val_steps": 0}
+    with one_training(
+        {}, str(at.device), epochs, [*callbacks, *kept], lambda n: at.report(n * cost), **ours
+    ) as trainer:
+        trainer.fit(module, ckpt_path=resumed, weights_only=True, **data)
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def load_tune_config(path: Path, overrides: Mapping[str, Any] | None = None) -> 
         raise UsageError(
             f"{path}: nothing is searched; write {{search: float, low: .., high: .., default: ..}} for a value"
         )
-    study = build_settings(StudyConfig, _full(section), (), f"{path}: {SECTION}")
+    study = build_settings(StudyConfig, _full(section), f"{path}: {SECTION}")
     if study.budget.is_given:
         _refuse_steps(tree, path)
     return TuneConfig(study, space, tree)

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from lightleak.core.summary import summarize
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.load import parse_config
+from lightleak.experiments.progress import silent
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import plain
 from lightleak.experiments.training import TRAINING_FILE
@@ -120,8 +119,7 @@ def _judged(rows: list[dict[str, Any]], tree: Mapping[str, Any]) -> list[dict[st
 
 
 def _run(tree: Mapping[str, Any], folder: Path, workers: int) -> list[dict[str, Any]]:
-    quiet = Console(quiet=True, force_interactive=False)
-    rows: list[dict[str, Any]] = run_audit(parse_config({**tree, "workers": workers}), folder, (), quiet)["rows"]
+    rows: list[dict[str, Any]] = run_audit(parse_config({**tree, "workers": workers}), folder, (), silent())["rows"]
     return rows
 
 

@@ -18,7 +18,6 @@ from lightleak.core.results import TrialRow
 from lightleak.experiments.results import RESULTS_FILE, SCHEMA_VERSION
 from lightleak.experiments.settings import plain
 from lightleak.experiments.unit import without_nan, write_whole
-from lightleak.tuning.front import knee
 from lightleak.tuning.parameter import is_number
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, Study
 from lightleak.tuning.trial import trial_folder, trial_tree, with_measured_steps
@@ -182,3 +181,25 @@ def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     content = BytesIO()
     table.to_parquet(content, index=False)
     write_whole(file, content.getvalue())
+
+
+def knee(values: Sequence[Sequence[float]] | np.ndarray) -> int:
+    """Index of the point of a front that lies farthest from the line between its ends, towards the good corner.
+
+    Objectives are scaled to [0, 1] over the front. With more than two objectives, or where no point lies on the good
+    side of the line: the point nearest to the best of every objective.
+
+    Args:
+        values: ``[points, objectives]`` of the front, small is good.
+
+    >>> knee([[0.0, 1.0], [0.1, 0.2], [1.0, 0.0]])
+    1
+    """
+    points = np.asarray(values, dtype=float)
+    low, high = points.min(0), points.max(0)
+    scaled = (points - low) / np.where(high > low, high - low, 1.0)
+    if points.shape[1] == 2:
+        inside = 1 - scaled.sum(1)  # of the line from (0, 1) to (1, 0), in units of its distance
+        if inside.max() > 0:
+            return int(inside.argmax())
+    return int(np.linalg.norm(scaled, axis=1).argmin())

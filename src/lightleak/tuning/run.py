@@ -40,10 +40,8 @@ from lightleak.tuning.results import (
     write_study,
 )
 from lightleak.tuning.samplers import build_pruner, build_sampler
-from lightleak.tuning.storage import served
-from lightleak.tuning.study import DEFAULT, Study
-from lightleak.tuning.trial import check_trial, trial_tree
-from lightleak.tuning.trial_pack import TableFiles, TrialPack
+from lightleak.tuning.study import DEFAULT, Study, served
+from lightleak.tuning.trial import TableFiles, TrialPack, check_trial, trial_tree
 
 BEST_FILE = "best.yaml"
 

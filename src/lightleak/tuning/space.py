@@ -7,12 +7,12 @@ setting other ranges under other conditions: the first whose conditions hold is 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UsageError, close_match
 from lightleak.experiments.settings import plain
-from lightleak.tuning.parameter import MISSING, Condition, Parameter, words
-from lightleak.tuning.search import close_match, is_search, read_search
+from lightleak.tuning.parameter import MISSING, Condition, Parameter, is_search, read_search, words
 
 _LEFT_OUT = object()
 
@@ -122,7 +122,7 @@ def read_space(tree: Mapping[str, Any]) -> Space:
 
     _replace_searches(copy, (), collect)
     fixed = dict(_settings(copy, ()))
-    for parameter in _all(searches):
+    for parameter in chain(*searches.values()):
         for condition in parameter.when:
             _check_condition(parameter, condition, searches, fixed)
     possible: list[Parameter] = []
@@ -265,7 +265,3 @@ def _is_possible(
         else condition.holds_for(fixed[condition.key])
         for condition in parameter.when
     )
-
-
-def _all(searches: Mapping[str, list[Parameter]]) -> Iterable[Parameter]:
-    return (parameter for alternatives in searches.values() for parameter in alternatives)

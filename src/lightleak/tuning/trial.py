@@ -1,34 +1,41 @@
-"""One trial: an audit with the searched settings filled in, run until it ends or is pruned, and its values."""
+"""One trial: an audit with the searched settings filled in, run as a pack until it ends or is pruned."""
 
 import hashlib
 import json
 import math
 import os
+import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from rich.console import Console
+import torch
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, UsageError
+from lightleak.data.sources import dataset_folder
 from lightleak.experiments.campaign import finished_rows, run_units
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import LocalEngine
 from lightleak.experiments.experiment import prepare_experiment
-from lightleak.experiments.kinds.updates.check import check_served
-from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.kinds.updates.plan import check_served, plan_units
 from lightleak.experiments.load import kind_of, parse_config
+from lightleak.experiments.pack import Files, Pack, Report, Shared, contents
+from lightleak.experiments.progress import silent
 from lightleak.experiments.run import PLACE, open_run_folder, run_audit
 from lightleak.experiments.settings import named_settings, plain
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import Unit, write_whole
 from lightleak.targets.trainer import quiet_lightning
-from lightleak.tuning.budget import steps_within, with_steps
-from lightleak.tuning.config import StudyConfig, TuneConfig
+from lightleak.tuning.config import BudgetConfig, StudyConfig, TuneConfig
 from lightleak.tuning.objective import BASELINE, LEAKAGE, ObjectiveConfig, of_training
-from lightleak.tuning.pruning import Reporting, TrialPruning
+from lightleak.tuning.pruning import JudgedTrial, Reporting, TrialPruning
+from lightleak.tuning.samplers import build_pruner
+from lightleak.tuning.study import DEFAULT, WORKER, open_storage
 
 TRIALS = "trials"
 
@@ -158,12 +165,8 @@ def run_trial(
             with open_run_folder(folder, config):
                 rows = _run_audit_of_updates(study, config, folder, trial)
         else:
-            rows = run_audit(config, folder, (), _silent())["rows"]
+            rows = run_audit(config, folder, (), silent())["rows"]
     return tuple(_value(objective, rows, folder) for objective in study.objectives)
-
-
-def _silent() -> Console:
-    return Console(quiet=True, force_interactive=False)
 
 
 def _value(objective: ObjectiveConfig, rows: Sequence[Mapping[str, Any]], folder: Path) -> float:
@@ -184,9 +187,9 @@ def _run_audit_of_updates(
     if config.rounds and not (folder / TRAINING_FILE).is_file():
         if judge is not None and first.is_of_training:
             pruning = TrialPruning(judge, first.metric)
-            train(config, experiment, folder, _silent(), (pruning,), pruning.raise_if_pruned)
+            train(config, experiment, folder, silent(), (pruning,), pruning.raise_if_pruned)
         else:
-            train(config, experiment, folder, _silent())
+            train(config, experiment, folder, silent())
     if all(objective.is_of_training for objective in study.objectives):
         return []
     units = judged_units(config, plan_units(config, experiment, folder))
@@ -224,3 +227,147 @@ def _stages(units: Sequence[Unit], clients: int) -> Iterator[list[Unit]]:
     for begin in range(0, len(order), clients):
         taken = set(order[begin : begin + clients])
         yield [unit for unit in units if _update(unit.facts) in taken]
+
+
+TIMED_STEPS = (10, 60)
+"""Steps of two short runs; their difference is the time of steps alone, without what comes before and after them."""
+
+REPETITIONS = 2
+
+
+def with_steps(tree: Mapping[str, Any], budget: BudgetConfig) -> dict[str, Any]:
+    """A config in which every attack that takes steps takes as many as ``restart_steps`` allows its restarts.
+
+    Raises:
+        UsageError: an attack or a setting that there is not, or more restarts than steps.
+
+    >>> tree = {"attacks": {"tableak": {"restarts": 10}, "random": {}}}
+    >>> with_steps(tree, BudgetConfig(restart_steps=5000))["attacks"]
+    {'tableak': {'restarts': 10, 'steps': 500}, 'random': {}}
+    """
+    filled: dict[str, Any] = plain(tree)
+    if budget.restart_steps is None:
+        return filled
+    filled["attacks"] = named_settings("attacks", filled.get("attacks", {}))
+    for name, options in filled["attacks"].items():
+        known = ATTACKS.get(name)(**options).options() if name in ATTACKS else {}
+        if {"steps", "restarts"} <= set(known):
+            if known["restarts"] > budget.restart_steps:
+                raise UsageError(
+                    f"study.budget.restart_steps must be at least the restarts of {name}, {known['restarts']}, "
+                    f"got {budget.restart_steps}"
+                )
+            options["steps"] = budget.restart_steps // known["restarts"]
+    return filled
+
+
+def steps_within(unit: Unit, seconds: float, device: torch.device) -> int:
+    """Steps of a unit's attack that fit into ``seconds`` on its update, at least 1; measured on ``device``."""
+    update, _ = unit.observe()
+
+    def timed(steps: int) -> float:
+        attack = unit.make_attack(steps=steps)
+        began = time.perf_counter()
+        attack.run_many([update], [unit.seed], device)
+        return time.perf_counter() - began
+
+    few, many = TIMED_STEPS
+    timed(1)
+    best = {steps: min(timed(steps) for _ in range(REPETITIONS)) for steps in TIMED_STEPS}
+    of_step = max((best[many] - best[few]) / (many - few), 1e-9)
+    return max(1, int((seconds - max(0.0, best[few] - few * of_step)) / of_step))
+
+
+@dataclass(frozen=True)
+class TableFiles(Shared):
+    """The files of a table, for workers on machines that may not have them.
+
+    Attributes:
+        data: the section ``data`` of the config.
+        files: their content by name.
+    """
+
+    data: Mapping[str, Any]
+    files: Files
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> "TableFiles":
+        """Read the files that a section ``data`` names, or those of its dataset."""
+        named = [Path(data[key]) for key in ("table", "schema") if data.get(key)]
+        files = {path.name: path.read_bytes() for path in named}
+        if "name" in data and (folder := dataset_folder(data["name"], data.get("folder"))).is_dir():
+            files |= contents({folder.name: folder})
+        return cls(plain(data), files)
+
+    def unpack(self, tree: Mapping[str, Any], place: Path) -> dict[str, Any]:
+        """Write the files and return an audit that reads them, if it is an audit of this table."""
+        source = {key: tree["data"].get(key) for key in ("name", "table", "schema", "folder")}
+        if not self.files or source != {key: self.data.get(key) for key in source}:
+            return dict(tree)
+        for name, content in self.files.items():
+            write_whole(place / name, content)
+        found = {key: str(place / Path(source[key]).name) for key in ("table", "schema") if source[key]}
+        return {**tree, "data": {**tree["data"], **(found or {"folder": str(place)})}}
+
+
+@dataclass(frozen=True)
+class TrialPack(Pack):
+    """A trial of a study.
+
+    Attributes:
+        number: of the trial.
+        trial_id: its id in the storage.
+        study: how it is judged.
+        study_name: name of the study in the storage.
+        storage: see `lightleak.tuning.study.open_storage`.
+        tree: the audit.
+        tables: the files of the audit's table, where workers do not share the driver's.
+    """
+
+    number: int
+    trial_id: int
+    study: StudyConfig
+    study_name: str
+    storage: str
+    tree: Mapping[str, Any]
+    tables: TableFiles | None = None
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """The trial."""
+        return [f"trial-{self.number}"]
+
+    @property
+    def cost(self) -> float:
+        """The same for all trials."""
+        return 1.0
+
+    @property
+    def values_file(self) -> str:
+        """The file that receives the values; ``null`` where the trial was pruned."""
+        return f"{TRIALS}/trial-{self.number}.json"
+
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """Return the steps that an earlier trial of the same settings measured."""
+        steps = trial_folder(folder, self.tree).with_suffix(".json")
+        return {str(steps.relative_to(folder)): steps} if steps.is_file() else {}
+
+    def run(self, folder: Path, device: torch.device, report: Report) -> None:
+        """Run or resume the trial and write its values."""
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        storage, pruner = open_storage(self.storage), build_pruner(self.study.pruner)
+        study = optuna.load_study(study_name=self.study_name, storage=storage, pruner=pruner)
+        trial = optuna.Trial(study, self.trial_id)
+        trial.set_user_attr(WORKER, f"{socket.gethostname()} {os.getpid()}")
+        judged = JudgedTrial(trial, spare=bool(trial.user_attrs.get(DEFAULT)))
+        values: tuple[float, ...] | None
+        with TemporaryDirectory() as place:
+            tree = self.tree if self.tables is None else self.tables.unpack(self.tree, Path(place))
+            here = {**tree, "device": str(device), "workers": 1, "engine": "local"}
+            try:
+                values = run_trial(self.study, here, trial_folder(folder, self.tree), judged)
+            except optuna.TrialPruned:
+                values = None
+        write_whole(folder / self.values_file, json.dumps(values))

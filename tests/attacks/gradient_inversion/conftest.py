@@ -22,8 +22,8 @@ from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.data.table import Table
 from lightleak.protocols import fedavg
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedsgd import client_update
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 POINTS_OF_GRADE = (4, 9, 10, 30)

@@ -16,14 +16,14 @@ def keys(frame: pd.DataFrame) -> list[tuple[object, ...]]:
     return [tuple(row) for row in frame.itertuples(index=False)]
 
 
-@pytest.mark.parametrize("name", ["public_pseudo_labelled", "public_random"])
+@pytest.mark.parametrize("name", ["public_pseudo_labeled", "public_random"])
 def test_every_row_is_a_public_row(released: ReleasedModel, name: str) -> None:
     samples = INVERSION_ATTACKS.get(name)().fit(released).generate(LABELS, seed=1)
     assert set(keys(samples.rows)) <= set(keys(released.public))
 
 
 def test_pseudo_labelled_rows_are_the_surest_of_their_class(released: ReleasedModel) -> None:
-    attack = INVERSION_ATTACKS.get("public_pseudo_labelled")(top_n=10).fit(released)
+    attack = INVERSION_ATTACKS.get("public_pseudo_labeled")(top_n=10).fit(released)
     samples, target = attack.generate(LABELS, seed=1), rebuild(released)
     public = target.logits(target.encoder.encode(released.public)).softmax(1)
     for label in range(3):

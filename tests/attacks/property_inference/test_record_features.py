@@ -8,7 +8,8 @@ import torch
 
 from lightleak.attacks.property_inference.record_features import published_features, raw_features, result_features
 from lightleak.core.errors import ObservationError
-from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, Kind, VerticalFacts
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
+from lightleak.core.parties import Kind
 
 CPU = torch.device("cpu")
 N, WIDTH = 8, 2

@@ -8,8 +8,7 @@ from statsmodels.stats.proportion import proportion_confint
 
 from lightleak.attacks.property_inference.two_worlds import two_world_accuracy
 from lightleak.core.errors import UsageError
-from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy
-from lightleak.metrics.inversion.wilson import wilson_interval
+from lightleak.metrics.inversion.attack_accuracy import AttackAccuracy, wilson_interval
 
 Z95_EXACT_TO = 2e-5  # 1.96 against scipy's 1.959964 moves an end of the interval by less than this
 

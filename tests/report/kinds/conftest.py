@@ -1,4 +1,4 @@
-"""Pairs of run folders: one plain, one with a defence that was made to matter."""
+"""Pairs of run folders: one plain, one with a defense that was made to matter."""
 
 import json
 import shutil
@@ -72,7 +72,7 @@ def rewritten() -> Callable[..., Path]:
 
 @pytest.fixture
 def plain(make_named_run) -> Callable[..., Path]:
-    """A run folder without a defence, with the scores of a training."""
+    """A run folder without a defense, with the scores of a training."""
 
     def make(accuracy: float | None = 0.85, n: int | None = 2000, majority: float | None = None, **parts) -> Path:
         folder = make_named_run("plain")(**({"batch_sizes": (8,), "n_batches": 6} | parts))

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from lightleak.report.plot.labels import BEYOND, MARK, NARROW, WIDE, label_box, place_labels
 
 MARKS = st.lists(
-    st.tuples(st.floats(0.2, 0.8), st.floats(150, 230), st.sampled_from(["0.1", "0.001", "no defence", "2", ""])),
+    st.tuples(st.floats(0.2, 0.8), st.floats(150, 230), st.sampled_from(["0.1", "0.001", "no defense", "2", ""])),
     max_size=20,
 )
 HEIGHT = 400.0
@@ -14,7 +14,7 @@ def overlap(first, second) -> bool:
     return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
 
 
-CROWDED = [(0.35, 216.0, "no defence"), (0.53, 219.0, "0.1"), (0.32, 229.0, "0.001"), (0.32, 198.0, "0.001")]
+CROWDED = [(0.35, 216.0, "no defense"), (0.53, 219.0, "0.1"), (0.32, 229.0, "0.001"), (0.32, 198.0, "0.001")]
 """A label that fits a desk alone stands where a later one, which fits a phone, would go."""
 
 
@@ -59,7 +59,7 @@ def test_the_first_marks_come_first() -> None:
 
 
 def test_what_fits_a_desk_alone_is_marked_so() -> None:
-    (first, second) = place_labels([(0.45, 200.0, "no defence at all"), (0.6, 200.0, "a long name")], HEIGHT)
+    (first, second) = place_labels([(0.45, 200.0, "no defense at all"), (0.6, 200.0, "a long name")], HEIGHT)
     assert not first.wide_only
     row = [(0.1 * i + 0.05, 200.0, "0.0001") for i in range(10)]
     assert any(place is not None and place.wide_only for place in place_labels(row, HEIGHT))

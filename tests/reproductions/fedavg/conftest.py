@@ -8,7 +8,7 @@ import torch
 from rich.console import Console
 
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
+from lightleak.reproductions.fedavg.setting import PRESETS, FedAvgPreset
 
 CPU = torch.device("cpu")
 

@@ -9,8 +9,7 @@ from lightleak.core.errors import DataError, UsageError
 from lightleak.data.image_scale import ImageScale
 from lightleak.protocols import fedavg
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
-from lightleak.reproductions.fedavg.setting import ClientSetting
+from lightleak.reproductions.fedavg.setting import PRESETS, ClientSetting, FedAvgPreset
 
 
 def test_no_two_clients_share_an_image() -> None:
@@ -64,7 +63,7 @@ def test_epochs_can_stay_unknown(clients: ImageClients) -> None:
     assert update.batch_labels is None
 
 
-def test_defence_acts_on_every_local_step(clients: ImageClients, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defense_acts_on_every_local_step(clients: ImageClients, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
     plain = fedavg.client_update
     monkeypatch.setattr(

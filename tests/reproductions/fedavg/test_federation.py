@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 
 from lightleak.experiments.unit import unit_file
 from lightleak.protocols.federation import FederatedAveraging
-from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.federation import (
+from lightleak.reproductions.fedavg.clients import (
+    ImageClients,
     accuracy,
     model_folder,
     observe_round,
@@ -59,7 +59,7 @@ def test_weights_before_rounds_and_accuracy_are_kept(clients: ImageClients, tmp_
 def test_an_interrupted_training_goes_on(
     clients: ImageClients, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lightleak.reproductions.fedavg.federation.CHECKPOINT_ROUNDS", 1)
+    monkeypatch.setattr("lightleak.reproductions.fedavg.clients.CHECKPOINT_ROUNDS", 1)
     pack = training_work(clients, SETTING, rounds=3, kept=(1, 4))
     pack.run(tmp_path / "whole", CPU, silently)
     plain, rounds = FederatedAveraging.training_step, []

@@ -18,10 +18,17 @@ from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgIn
 from lightleak.core.errors import UsageError
 from lightleak.reproductions.fedavg import figures
 from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.figures import EpochInversion, PictureGrid, epochs_of
-from lightleak.reproductions.fedavg.pictures import kept_pictures, order_of, pictures_file, to_bytes, write_figure
-from lightleak.reproductions.fedavg.preset import FedAvgPreset
-from lightleak.reproductions.fedavg.setting import ClientSetting
+from lightleak.reproductions.fedavg.figures import (
+    EpochInversion,
+    PictureGrid,
+    epochs_of,
+    kept_pictures,
+    order_of,
+    pictures_file,
+    to_bytes,
+    write_figure,
+)
+from lightleak.reproductions.fedavg.setting import ClientSetting, FedAvgPreset
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection

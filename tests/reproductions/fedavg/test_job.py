@@ -12,8 +12,8 @@ from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.experiments.unit import unit_file
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import client_update
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.reproductions.fedavg.clients import ImageClients
 from lightleak.reproductions.fedavg.job import (
     LABEL_METHODS,
@@ -24,8 +24,7 @@ from lightleak.reproductions.fedavg.job import (
     label_work,
     restored_counts,
 )
-from lightleak.reproductions.fedavg.preset import PRESETS
-from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
+from lightleak.reproductions.fedavg.setting import PRESETS, AttackSetting, ClientSetting
 from lightleak.reproductions.reproduction import Place, Work
 from lightleak.targets.spec import build_network
 

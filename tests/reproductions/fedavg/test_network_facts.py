@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lightleak.reproductions.fedavg.network_facts import NetworkFacts
+from lightleak.reproductions.fedavg.tables import NetworkFacts
 from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection

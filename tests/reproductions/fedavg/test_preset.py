@@ -6,7 +6,7 @@ import pytest
 
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
-from lightleak.reproductions.fedavg.preset import PRESETS, preset_of
+from lightleak.reproductions.fedavg.setting import PRESETS, preset_of
 from lightleak.targets.spec import build_network
 
 DIGITS, FEMNIST, CIFAR100 = (PRESETS[name] for name in ("digits", "femnist", "cifar100"))

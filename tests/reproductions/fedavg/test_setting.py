@@ -10,8 +10,14 @@ from lightleak.core.seeds import generator
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES
 from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.defenses.horizontal.sparsification import RandomPruning
-from lightleak.reproductions.fedavg.preset import PRESETS
-from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting, EachImage, clients_of, setting_of
+from lightleak.reproductions.fedavg.setting import (
+    PRESETS,
+    AttackSetting,
+    ClientSetting,
+    EachImage,
+    clients_of,
+    setting_of,
+)
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table
 
 
@@ -62,7 +68,7 @@ def test_priors_rounds_and_aggregates() -> None:
 
 
 @pytest.mark.parametrize("name", ["gaussian_noise", "laplacian_noise", "random_pruning"])
-def test_defences_have_the_strength_of_the_cell(name: str) -> None:
+def test_defenses_have_the_strength_of_the_cell(name: str) -> None:
     cells = [c for c in load_paper_table("fedavg-table6").cells if c.defense == name]
     assert {c.strength for c in cells} == {clients_of(c).make_defense().strength for c in cells}  # type: ignore[union-attr]
     one = clients_of(cells[0]).make_defense()
@@ -70,14 +76,14 @@ def test_defences_have_the_strength_of_the_cell(name: str) -> None:
     assert clients_of(cells[0], each_image=True).make_defense() == EachImage(one, images=5)  # type: ignore[arg-type]
 
 
-def test_undefended_cells_have_no_defence() -> None:
+def test_undefended_cells_have_no_defense() -> None:
     cell = load_paper_table("fedavg-table6").cells[0]
     assert cell.defense == "none" and clients_of(cell, each_image=True) == ClientSetting(10, 5)
     assert ClientSetting(10, 5).make_defense() is None
 
 
 @pytest.mark.parametrize(("name", "strength"), [("sign", None), ("gaussian_noise", None), ("atlantis", 1.0)])
-def test_other_defences_are_refused(name: str, strength: float | None) -> None:
+def test_other_defenses_are_refused(name: str, strength: float | None) -> None:
     with pytest.raises(UsageError, match="the paper's defenses are gaussian_noise, laplacian_noise, random_pruning"):
         ClientSetting(10, 5, defense=name, strength=strength).make_defense()
 
@@ -115,7 +121,7 @@ def test_pruning_keeps_the_same_share_on_average() -> None:
     assert float(pruned.mean()) == pytest.approx(0.75, abs=3 * math.sqrt(0.75 * 0.25 / 4 / 40_000))
 
 
-def test_one_image_is_the_inner_defence() -> None:
+def test_one_image_is_the_inner_defense() -> None:
     gradient, inner = {"w": torch.arange(5.0)}, GaussianNoise(0.1)
     assert torch.equal(EachImage(inner, 1).apply(gradient, generator(1))["w"], inner.apply(gradient, generator(1))["w"])
     assert EachImage(inner, 5).strength == 0.1

@@ -13,9 +13,8 @@ from rich.console import Console
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import DataError, UsageError
-from lightleak.reproductions.fedavg import federation, tables
-from lightleak.reproductions.fedavg.preset import PRESETS, FedAvgPreset
-from lightleak.reproductions.fedavg.setting import EachImage
+from lightleak.reproductions.fedavg import clients, tables
+from lightleak.reproductions.fedavg.setting import PRESETS, EachImage, FedAvgPreset
 from lightleak.reproductions.fedavg.tables import DefendedImages, ImageTable
 from lightleak.reproductions.paper.values import load_paper_table, paper_tables
 from lightleak.reproductions.reproduce import reproduce, reproduction_of, reproductions
@@ -125,7 +124,7 @@ def test_table_4_varies_the_prior(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("study")
-def test_table_6_shows_what_a_defence_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_6_shows_what_a_defense_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compared, rows, notes = run(6, tmp_path, attacks=("fedavg_fedsgd",))
     assert len(compared) == 7 * 3 and len(rows) == 7 * 2
     costs = {(c.cell.defense, c.cell.strength): c.ours for c in compared if c.cell.metric == "test_accuracy"}
@@ -133,7 +132,7 @@ def test_table_6_shows_what_a_defence_costs(tmp_path: Path, monkeypatch: pytest.
     noisy = [c.ours.mean for c in compared if c.cell.metric == "psnr" and c.cell.defense == "gaussian_noise"]
     assert len(set(noisy)) == 2
     assert any("mean gradient of every local step" in note and "2 rounds of 2" in note for note in notes)
-    monkeypatch.setattr(federation, "train_clients", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(clients, "train_clients", lambda *_: pytest.fail("trained again"))
     assert run(6, tmp_path, attacks=("fedavg_fedsgd",))[1] == rows
 
 

@@ -8,12 +8,10 @@ import torch
 
 from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.errors import LightLeakError, UsageError
-from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
-from lightleak.experiments.kinds.vertical.job import plan_jobs
+from lightleak.experiments.kinds.vertical.job import attack_named, defense_named, plan_jobs
 from lightleak.reproductions.paper.values import PaperCell, load_paper_table, paper_tables
-from lightleak.reproductions.provfl import grid, settings, worlds
-from lightleak.reproductions.provfl.grid import SplitTrainings, resolved
-from lightleak.reproductions.provfl.settings import attack_of, audit_of, defense_of, training_of
+from lightleak.reproductions.provfl import grid, studies
+from lightleak.reproductions.provfl.grid import SplitTrainings, attack_of, audit_of, defense_of, resolved, training_of
 from lightleak.reproductions.provfl.table_facts import correlation
 from lightleak.reproductions.reproduce import reproduction_of, reproductions
 from lightleak.reproductions.reproduction import run_stages
@@ -38,9 +36,9 @@ def values_of(cell, rows, published):
 @pytest.fixture
 def quick(monkeypatch, data_dir):
     """Adult in one epoch; the folder of raw tables is returned."""
-    known = settings.DATASETS["adult"]
-    monkeypatch.setitem(settings.DATASETS, "adult", replace(known, epochs=2))
-    monkeypatch.setattr(settings, "PUBLISHED_EPOCH", 0)
+    known = grid.DATASETS["adult"]
+    monkeypatch.setitem(grid.DATASETS, "adult", replace(known, epochs=2))
+    monkeypatch.setattr(grid, "PUBLISHED_EPOCH", 0)
     return str(data_dir)
 
 
@@ -218,9 +216,9 @@ def test_norm_study_and_facts(quick, tmp_path):
 
 
 def test_two_worlds(quick, tmp_path, monkeypatch):
-    monkeypatch.setattr(worlds, "WORLD_ROWS", 2000)
-    shadows = worlds.SHADOWS
-    monkeypatch.setattr(worlds, "SHADOWS", replace(shadows, schedule=replace(shadows.schedule, epochs=1)))
+    monkeypatch.setattr(studies, "WORLD_ROWS", 2000)
+    shadows = studies.SHADOWS
+    monkeypatch.setattr(studies, "SHADOWS", replace(shadows, schedule=replace(shadows.schedule, epochs=1)))
     table = load_paper_table("provfl-table7")
     cells = tuple(cell for cell in table.cells if cell.property_name == "sex=Male")
     compared, rows, _ = run(replace(table, cells=cells), tmp_path, data_folder=quick)
@@ -230,7 +228,7 @@ def test_two_worlds(quick, tmp_path, monkeypatch):
     assert len(list((tmp_path / "units").glob("*.json"))) == 2
     assert json.loads((tmp_path / "units" / "sex=Male-0-s0.json").read_text())[0]["world"] == 0
     with pytest.raises(LightLeakError, match="needs 46200 rows"):
-        monkeypatch.setattr(worlds, "WORLD_ROWS", 66000)
+        monkeypatch.setattr(studies, "WORLD_ROWS", 66000)
         run(replace(table, cells=cells), tmp_path / "other", data_folder=quick)
 
 
@@ -247,7 +245,7 @@ def test_seconds_of_every_attack(quick, tmp_path):
 
 
 def test_correlations_with_what_is_left(quick, tmp_path, monkeypatch):
-    monkeypatch.setitem(settings.DATASETS, "bank", replace(settings.DATASETS["bank"], epochs=2))
+    monkeypatch.setitem(grid.DATASETS, "bank", replace(grid.DATASETS["bank"], epochs=2))
     table = load_paper_table("provfl-table6")
     cells = tuple(cell for cell in table.cells if cell.property_name == "marital=married" and cell.attack is None)
     found = {cell.metric: correlation(cell, Selection(data_folder=quick)) for cell in cells}

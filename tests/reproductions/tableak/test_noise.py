@@ -17,9 +17,9 @@ from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_pap
 from lightleak.reproductions.reproduce import reproductions
 from lightleak.reproductions.reproduction import Outcome, Work, run_stages
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.tableak import noise
-from lightleak.reproductions.tableak.attacked import experiment_of
-from lightleak.reproductions.tableak.noise import NoisedGradients
+from lightleak.reproductions.tableak import trainings
+from lightleak.reproductions.tableak.fedsgd import experiment_of
+from lightleak.reproductions.tableak.trainings import NoisedGradients
 from lightleak.targets.classifier import TabularClassifier
 
 CPU = torch.device("cpu")
@@ -48,9 +48,9 @@ TABLE = PaperTable("tableak-made", "Nobody", "p. 1", "Made", "cell_accuracy", "p
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(noise, "EPOCHS", 1)
-    monkeypatch.setattr(noise, "TRAININGS", 2)
-    monkeypatch.setattr(noise, "BATCH_SIZE", 2000)
+    monkeypatch.setattr(trainings, "NOISED_EPOCHS", 1)
+    monkeypatch.setattr(trainings, "TRAININGS", 2)
+    monkeypatch.setattr(trainings, "BATCH_SIZE", 2000)
 
 
 def run(folder: Path, table: PaperTable = TABLE, **selection: Any) -> Outcome:

@@ -18,7 +18,7 @@ from lightleak.reproductions.reproduce import reproductions
 from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection, setting_name
 from lightleak.reproductions.tableak import prior_search
-from lightleak.reproductions.tableak.attacked import ON_UPDATES
+from lightleak.reproductions.tableak.fedsgd import ON_UPDATES
 from lightleak.reproductions.tableak.prior_search import (
     PRIOR_WEIGHTS,
     SEARCH_FILE,

@@ -16,9 +16,8 @@ from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.reproduce import reproduce
 from lightleak.reproductions.reproduction import Outcome, Reproduction, run_stages
 from lightleak.reproductions.settings import Selection
-from lightleak.reproductions.tableak import studies, trainings
-from lightleak.reproductions.tableak.attacked import experiment_of
-from lightleak.reproductions.tableak.studies import RestartSpread, TableFacts
+from lightleak.reproductions.tableak import fedsgd, trainings
+from lightleak.reproductions.tableak.fedsgd import RestartSpread, TableFacts, experiment_of
 from lightleak.reproductions.tableak.trainings import NetworkAccuracy
 from lightleak.targets.classifier import TabularClassifier
 
@@ -57,9 +56,9 @@ SPREAD = PaperTable(
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainings, "EPOCHS", 2)
     monkeypatch.setattr(trainings, "INITIALIZATIONS", 2)
-    monkeypatch.setattr(studies, "ENSEMBLE", 4)
-    plain = studies.InversionConfig
-    monkeypatch.setattr(studies, "InversionConfig", lambda **settings: plain(steps=5, **settings))
+    monkeypatch.setattr(fedsgd, "ENSEMBLE", 4)
+    plain = fedsgd.InversionConfig
+    monkeypatch.setattr(fedsgd, "InversionConfig", lambda **settings: plain(steps=5, **settings))
 
 
 @pytest.mark.usefixtures("quick")

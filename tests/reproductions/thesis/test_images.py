@@ -24,10 +24,8 @@ from lightleak.reproductions.reproduce import reproduction_of
 from lightleak.reproductions.reproduction import Outcome, run_stages
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.thesis import image_models, images
-from lightleak.reproductions.thesis.image_job import ATTACKS, ImageJudge, public_samples
-from lightleak.reproductions.thesis.image_models import load_image_model
-from lightleak.reproductions.thesis.image_study import STUDIES, ImageStudy, image_study
-from lightleak.reproductions.thesis.images import METRICS
+from lightleak.reproductions.thesis.image_models import STUDIES, ImageStudy, image_study, load_image_model
+from lightleak.reproductions.thesis.images import ATTACKS, METRICS, ImageJudge, public_samples
 from lightleak.targets.image_resnet import build_resnet
 
 DIGITS, CELEBA = STUDIES["digits"], STUDIES["celeba"]
@@ -115,7 +113,7 @@ def test_a_row_says_what_the_report_reads(attacked: tuple[Path, Outcome]) -> Non
     assert len(entries) == len(rows)
     curves = {entry.attack: entry.losses.get("inversion", ()) for entry in entries}
     assert len(curves["plgmi"]) == 2 and all(curves["plgmi"])
-    assert curves["gan_without_target"] == (0.0, 0.0) and curves["public_pseudo_labelled"] == ()
+    assert curves["gan_without_target"] == (0.0, 0.0) and curves["public_pseudo_labeled"] == ()
     assert all(entry.size("classes") == 5 and "test_accuracy" in entry.target_scores for entry in entries)
 
 
@@ -137,7 +135,7 @@ def test_what_is_finished_is_not_run_again_and_a_selection_runs_less(
         raise AssertionError("nothing is left to train")
 
     monkeypatch.setattr(image_models, "train_image_network", refuse)
-    monkeypatch.setattr("lightleak.reproductions.thesis.image_job.invert_images", refuse)
+    monkeypatch.setattr("lightleak.reproductions.thesis.images.invert_images", refuse)
     again = run("thesis-table5.2", folder, seeds=(0, 1))
     assert again[1] == rows
     named = run("thesis-table5.2", folder, seeds=(0, 1), dataset="digits")

@@ -10,7 +10,7 @@ from lightleak.experiments.kinds.released.config import (
     USUAL,
     ReleasedConfig,
 )
-from lightleak.reproductions.thesis.settings import SETTINGS, setting
+from lightleak.reproductions.thesis.tables import SETTINGS, setting
 from lightleak.targets import NetworkSpec, build_network
 
 CONFIGS = Path(__file__).parents[3] / "configs"

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig
 from lightleak.core.class_samples import ClassSamples
+from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
 from lightleak.core.released_model import ReleasedModel
 
@@ -19,13 +20,36 @@ Progress = Callable[[float], None]
 """Called with the fraction of the work done since the last call."""
 
 
-class FittedInversion(ABC):
+class MakesClasses:
+    """What has learned to make samples of classes.
+
+    Attributes:
+        excluded: classes without enough pseudo-labeled public data, by index, with the reason.
+        classes: indices of the classes that can be asked for, ascending.
+        searches: latent searches it knows; the first is its own.
+    """
+
+    excluded: Mapping[int, str]
+    classes: Sequence[int]
+    searches: Sequence[str]
+
+    def check_request(self, labels: Tensor, search: str) -> None:
+        """Refuse what was not fitted.
+
+        Raises:
+            UsageError: an excluded class or an unknown search.
+        """
+        if search not in self.searches:
+            raise UsageError(f"search must be one of {', '.join(self.searches)}, got {search!r}")
+        if odd := sorted(set(labels.tolist()) - set(self.classes)):
+            reasons = [self.excluded.get(label) for label in odd]
+            raise UsageError(f"classes must be among {list(self.classes)}, got {odd}: {reasons}")
+
+
+class FittedInversion(MakesClasses, ABC):
     """An attack that has learned all it will from a released model, and makes rows for any class.
 
     Attributes:
-        excluded: classes without enough pseudo-labeled public rows, by index, with the reason.
-        classes: indices of the classes that can be asked for, ascending.
-        searches: latent searches it knows; the first is its own.
         losses: training curves by name, one value per logged iteration, ``iteration`` among them; empty where nothing
             is trained.
         pseudo_labels: one entry per class: ``class`` (index), ``public_rows`` (rows whose largest logit it is),
@@ -34,9 +58,6 @@ class FittedInversion(ABC):
         warnings: what the reader must know.
     """
 
-    excluded: Mapping[int, str]
-    classes: Sequence[int]
-    searches: Sequence[str]
     losses: Mapping[str, Sequence[float]]
     pseudo_labels: Sequence[Mapping[str, Any]]
     seconds: float

@@ -270,7 +270,7 @@ def _check_columns(transform: ModeTransform, encoder: TableEncoder) -> None:
 
 
 def _sources(transform: ModeTransform, encoder: TableEncoder) -> tuple[list[int], list[bool]]:
-    """Position of generator space for each of the target's, and whether it stands for a category (else unused)."""
+    """Position of generator space for each of the target's, and whether it is a category (else unused)."""
     sources, known = [], []
     for wanted in encoder.schema.columns:
         start = transform.segments.columns[wanted.name].start

@@ -21,7 +21,7 @@ from lightleak.attacks.model_inversion.latent_search import (
     random_search,
 )
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels
-from lightleak.attacks.model_inversion.public_rows import check_request, warn_of
+from lightleak.attacks.model_inversion.public_rows import warn_of
 from lightleak.attacks.model_inversion.released import Target
 from lightleak.attacks.model_inversion.table_transform import ModeTransform, TableTransform
 from lightleak.attacks.model_inversion.tabular_generator import TabularGenerator
@@ -87,7 +87,7 @@ class FittedPLGMI(FittedInversion):
         ``random_best`` keeps the best of as many random vectors as ``tpe`` tries.
         """
         began = time.perf_counter()
-        check_request(self, labels, search)
+        self.check_request(labels, search)
         random, wanted = generator(seed, "latent"), labels.to(self.device)  # every search starts from the same vectors
         details: dict[str, float] = {}
         noise = None

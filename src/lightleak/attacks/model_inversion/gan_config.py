@@ -15,7 +15,7 @@ class GANConfig(AttackSettings):
 
     Defaults were chosen on public rows alone, by whether the generator learns its condition
     (``configs/tune-plgmi-generator.yaml``). Those of thesis Table 5.4 are in
-    `lightleak.reproductions.thesis.settings`.
+    `lightleak.reproductions.thesis.tables`.
 
     Attributes:
         iterations: generator steps (n_iter).

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.model_inversion.attack import Workplace
+from lightleak.attacks.model_inversion.attack import MakesClasses, Workplace
 from lightleak.attacks.model_inversion.class_sampler import ClassSampler
 from lightleak.attacks.model_inversion.gan import ConditionalGAN
 from lightleak.attacks.model_inversion.gan_config import GANConfig
@@ -108,7 +108,7 @@ class ImageSamples:
     seconds: float
 
 
-class FittedImages:
+class FittedImages(MakesClasses):
     """A trained generator of images.
 
     Attributes:
@@ -116,9 +116,10 @@ class FittedImages:
         problem: generator and target, for any latent search.
         chosen: the pseudo-labeled public images.
         public: their pixels, ``[m, c, h, w]``, as `chosen` orders them.
-        classes: indices of the classes that can be asked for.
         seconds: of the fit.
     """
+
+    searches = SEARCHES
 
     def __init__(
         self,
@@ -130,7 +131,7 @@ class FittedImages:
         seconds: float,
     ) -> None:
         self.gan, self.chosen, self.public, self.seconds = gan, chosen, public, seconds
-        self.classes = chosen.classes
+        self.classes, self.excluded = chosen.classes, chosen.excluded
         self.problem = LatentProblem(gan.generator, nn.Identity(), target)
         self._config = config
 
@@ -146,12 +147,7 @@ class FittedImages:
             UsageError: an excluded class or an unknown search.
         """
         began = time.perf_counter()
-        if search not in SEARCHES:
-            raise UsageError(f"search must be one of {', '.join(SEARCHES)}, got {search!r}")
-        if odd := sorted(set(labels.tolist()) - set(self.classes)):
-            raise UsageError(
-                f"classes must be among {list(self.classes)}, got {odd}: {[self.chosen.excluded.get(c) for c in odd]}"
-            )
+        self.check_request(labels, search)
         config, random = self._config, generator(seed, "latent")
         found = (
             gradient_search(self.problem, labels, random, config.gradient, config.augment)

@@ -17,6 +17,7 @@ from lightleak.attacks.model_inversion.attack import Progress
 from lightleak.attacks.model_inversion.generator import ConditionalGenerator
 from lightleak.attacks.model_inversion.inversion_loss import InversionLoss, cross_entropy
 from lightleak.attacks.settings import AttackSettings
+from lightleak.core.arguments import whole_number
 from lightleak.core.errors import UnsupportedError, UsageError
 
 CHUNK = 2048
@@ -152,7 +153,7 @@ def random_search(
     """The best of ``tries`` random vectors of each sample: one is the thesis's "random z", more a control.
 
     Args:
-        problem: what a vector is judged by; only values are asked for, so any target serves.
+        problem: what a vector is judged by; it needs values only, so any target will work.
         labels: class of each sample, ``[n]``.
         generator: source of the vectors; the first try is the start of `gradient_search` with the same seed.
         tries: vectors per sample.
@@ -161,7 +162,7 @@ def random_search(
     Raises:
         UsageError: fewer than one try, or labels that are no classes of the generator.
     """
-    at_least("tries", tries)
+    whole_number("tries", tries)
     z, labels = problem.start(labels, generator)
     before = best = problem.losses(z, labels, chunk)
     for _ in range(tries - 1):
@@ -260,13 +261,3 @@ def chunks(n: int, size: int) -> list[slice]:
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
     """
     return [slice(start, min(start + size, n)) for start in range(0, n, size)]
-
-
-def at_least(name: str, value: int, least: int = 1) -> None:
-    """Check a whole number.
-
-    Raises:
-        UsageError: no whole number, or below ``least``.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(f"{name} must be a whole number of at least {least}, got {value!r}")

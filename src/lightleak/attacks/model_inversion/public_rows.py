@@ -12,7 +12,6 @@ from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabelConfig, PseudoLabels, pseudo_label
 from lightleak.attacks.model_inversion.released import Target, rebuild
 from lightleak.core.class_samples import ClassSamples
-from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import generator
@@ -37,7 +36,7 @@ class FittedPublicRows(FittedInversion):
     def generate(self, labels: Tensor, seed: int = 0, search: str = "random") -> ClassSamples:
         """See `FittedInversion.generate`."""
         began = time.perf_counter()
-        check_request(self, labels, search)
+        self.check_request(labels, search)
         random = generator(seed, "public rows")
         u = torch.rand(len(labels), generator=random, dtype=torch.float64)
         if self._by_class:
@@ -79,7 +78,7 @@ class PublicRows(InversionAttack):
         Raises:
             UsageError: an unknown setting or a value out of range.
         """
-        self.by_class, self.name = by_class, "public_pseudo_labelled" if by_class else "public_random"
+        self.by_class, self.name = by_class, "public_pseudo_labeled" if by_class else "public_random"
         self.title = "Public rows sorted by the model" if by_class else "Public rows at random"
         self.config = self.pseudo_labels = PseudoLabelConfig.read(pseudo_labels, self.name)
 
@@ -118,25 +117,11 @@ def warn_of(excluded: Mapping[int, str]) -> tuple[str, ...]:
     return (f"{len(excluded)} private classes are left out of every figure: {reasons}",) if excluded else ()
 
 
-def check_request(fitted: FittedInversion, labels: Tensor, search: str) -> None:
-    """Refuse what was not fitted.
-
-    Raises:
-        UsageError: an excluded class or an unknown search.
-    """
-    if search not in fitted.searches:
-        raise UsageError(f"search must be one of {', '.join(fitted.searches)}, got {search!r}")
-    known = torch.tensor(list(fitted.classes))
-    odd = sorted(set(labels[~torch.isin(labels, known)].tolist()))
-    if odd:
-        raise UsageError(f"classes must be among {known.tolist()}, got {odd}: {[fitted.excluded.get(c) for c in odd]}")
-
-
 _BASELINE = "A baseline, not an attack of the thesis: every attack is compared with it."
 
 
 @INVERSION_ATTACKS.register(
-    "public_pseudo_labelled",
+    "public_pseudo_labeled",
     Facts(
         "public rows that the model takes for the class, no generator",
         "Someone who holds public rows and may ask the released model for its answers.",
@@ -144,7 +129,7 @@ _BASELINE = "A baseline, not an attack of the thesis: every attack is compared w
         (_BASELINE,),
     ),
 )
-def public_pseudo_labelled(**settings: Any) -> PublicRows:
+def public_pseudo_labeled(**settings: Any) -> PublicRows:
     """Public rows that the target takes for the class (the attack's training data)."""
     return PublicRows(True, **settings)
 

@@ -42,8 +42,8 @@ class Segments:
 
     Attributes:
         blocks: the segments; a numerical column under mode-specific normalization has two of its name.
-        low: ``[w]`` what the activations' 0 stands for, where generator space is not the activations themselves.
-        high: ``[w]`` what their 1 stands for.
+        low: ``[w]`` what an activation of 0 means, where generator space is not the activations themselves.
+        high: ``[w]`` what an activation of 1 means.
 
     Raises:
         UsageError: on construction, where segments leave a gap, overlap or have an unknown activation, or where bounds

@@ -14,6 +14,8 @@ from lightleak.attacks.model_inversion.mode_normalizer import DEVIATIONS, Modes
 from lightleak.attacks.model_inversion.segments import Activation, BlockArgmax, Segments
 from lightleak.core.errors import DataError, ObservationError
 from lightleak.core.seeds import derive_seed, generator
+from lightleak.data.cells import category_codes
+from lightleak.data.encoder import table_of_cells
 from lightleak.data.schema import ColumnKind, TableSchema
 
 _MODES = "modes."
@@ -69,16 +71,7 @@ class TableTransform(nn.Module, ABC):
         Raises:
             DataError: points of another width.
         """
-        codes, numbers = (cells.cpu() for cells in self.project(h))
-        columns: dict[str, Any] = {}
-        categorical, numerical = iter(codes.unbind(-1)), iter(numbers.unbind(-1))
-        for column in self.schema.columns:
-            if column.is_numerical:
-                values = next(numerical).numpy()
-                columns[column.name] = values.astype("int64") if column.kind is ColumnKind.INTEGER else values
-            else:
-                columns[column.name] = np.asarray(column.categories, dtype=object)[next(categorical).numpy()]
-        return pd.DataFrame(columns)
+        return table_of_cells(self.schema, *self.project(h))
 
 
 class ModeTransform(TableTransform):
@@ -171,8 +164,7 @@ class ModeTransform(TableTransform):
             h[:, at] = torch.from_numpy(modes.normalize(values, mode))
             choices[column.name] = torch.from_numpy(mode)
         for column in self.schema.categorical:
-            codes = pd.Categorical(frame[column.name], categories=list(column.categories)).codes
-            choices[column.name] = torch.as_tensor(codes.astype("int64"))
+            choices[column.name] = torch.from_numpy(category_codes(column, frame[column.name]))
         chosen = torch.stack([choices[name] for name in self.schema.names], -1)
         return h.scatter_(1, chosen + self.soft_starts.cpu(), 1.0)
 

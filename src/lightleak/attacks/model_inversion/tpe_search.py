@@ -1,6 +1,6 @@
 """Latent search without gradients: Optuna's tree-structured Parzen estimator, one study per sample (thesis Sec. 4.3.4).
 
-It asks for values only, so it serves a black box and boosted trees as well. Its control at equal budget is
+It needs values only, so it works on a black box and on boosted trees as well. Its control at equal budget is
 `random_search` with as many tries. Optuna's own work is the price: a proposal of 256 values took 0.07 s of CPU (0.23 s
 with every value modeled alone), so 50 trials for one sample of each of 20 classes take a minute, and for a hundred of
 each two hours.
@@ -67,7 +67,7 @@ def tpe_search(
 ) -> LatentSearch:
     """The best latent vector of ``trials`` for each sample.
 
-    Every sample has a study of its own; in each round all of them propose a vector, and the target judges all of them
+    Each sample has its own study; in each round all of them propose a vector, and the target judges all of them
     in one batch. In space ``normal`` the first vector is the start of `random_search` and `gradient_search` with the
     same seed.
 

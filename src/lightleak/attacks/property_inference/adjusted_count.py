@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lightleak.attacks.property_inference.calibration import Z95
+from lightleak.core.summary import Z95
 
 Z95_ONE_SIDED = 1.645
 

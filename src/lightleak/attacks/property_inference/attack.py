@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import ObservationError
-from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData, IntermediateResults
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
+from lightleak.core.parties import VISIBLE, Adversary
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.registry import Registry
 from lightleak.core.threat_model import Sees, Threat, Who

@@ -34,7 +34,8 @@ from lightleak.attacks.property_inference.record_features import (
 from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
-from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, Kind
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
+from lightleak.core.parties import Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.threat_model import Sees, Threat
 

@@ -11,7 +11,8 @@ from lightleak.attacks.property_inference.attack import TrainingPart
 from lightleak.attacks.property_inference.label_replacement import LabelReplacement, LabelReplacementConfig
 from lightleak.attacks.property_inference.model_refinement import ModelRefinement, ModelRefinementConfig
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import Adversary, AuxiliaryData
+from lightleak.core.intermediate_results import AuxiliaryData
+from lightleak.core.parties import Adversary
 from lightleak.core.seeds import derive_seed
 
 

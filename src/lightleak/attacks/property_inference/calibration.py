@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-Z95 = 1.96  # two-sided 95% quantile of the normal distribution
+from lightleak.core.summary import Z95
+
 LEAST_SLOPE = 0.1  # below it an estimate hardly moves with the fraction, and dividing by the slope means nothing
 CURVE_DEGREE = 3  # trees answer fractions near 0 and 1 too close to the middle: a curve with two bends
 GRID = np.linspace(0, 1, 2001)
@@ -111,7 +112,7 @@ def held_out_response(fractions: np.ndarray, predictions: np.ndarray) -> tuple[R
     slope = 2 * half_slope / (1 + half_slope) if half_slope > 0 else 0.0
     if not Response(slope).informative:
         return Response(0.0), Noise(0.0, 0.0)
-    # At slope 1 the line has no fixed point: the center then is of no account.
+    # At slope 1 the line has no fixed point: the center then has no effect.
     center = float(np.clip(intercept / (1 - half_slope), 0, 1)) if abs(1 - half_slope) > 0.01 else 0.5
     # Around a curve of each half's own: what all of its samples share is not the scatter of the copies.
     curves = [np.polyfit(t, p.mean(-1), CURVE_DEGREE) for t, p in zip(fractions, predictions, strict=True)]

@@ -27,7 +27,8 @@ from lightleak.attacks.property_inference.regression import RegressionPlan, esti
 from lightleak.attacks.settings import AttackSettings, require_one_of
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.facts import Facts
-from lightleak.core.intermediate_results import KINDS, VISIBLE, IntermediateResults, Kind
+from lightleak.core.intermediate_results import IntermediateResults
+from lightleak.core.parties import KINDS, VISIBLE, Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.seeds import derive_seed, numpy_generator
 

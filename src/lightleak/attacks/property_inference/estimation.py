@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import kstwobign
 
 from lightleak.attacks.property_inference.calibration import Noise, Response, SampleSizes
-from lightleak.core.intermediate_results import Kind
+from lightleak.core.parties import Kind
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ class PriorGuess(PropertyAttack):
     citation = "Bai et al., ProVFL: Property Inference Attacks against Vertical Federated Learning, IEEE TIFS 2025"
 
     def check(self, observation: IntermediateResults) -> None:
-        """Every observation will do."""
+        """Any observation is accepted."""
 
     def run(
         self, observation: IntermediateResults, seed: int = 0, device: torch.device | str = "cpu"

@@ -16,7 +16,8 @@ from lightleak.attacks.property_inference.distribution_comparison import (
 from lightleak.attacks.property_inference.label_replacement import LabelReplacementConfig
 from lightleak.attacks.property_inference.model_refinement import ModelRefinementConfig
 from lightleak.core.facts import Facts
-from lightleak.core.intermediate_results import Adversary, IntermediateResults
+from lightleak.core.intermediate_results import IntermediateResults
+from lightleak.core.parties import Adversary
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.threat_model import Does
 

@@ -9,7 +9,8 @@ from torch.nn.functional import one_hot
 
 from lightleak.attacks.property_inference.stacked_networks import FeatureRows
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.core.intermediate_results import IntermediateResults, Kind
+from lightleak.core.intermediate_results import IntermediateResults
+from lightleak.core.parties import Kind
 
 PUBLISHED_ORDER: tuple[Kind, ...] = ("VG", "VO", "AG", "AO")
 
@@ -19,7 +20,7 @@ class RecordFeatures:
     """Features of every record, and where the auxiliary rows are among them.
 
     Attributes:
-        rows: the ``n_records`` records first; under the published layout the auxiliary rows follow, laid out anew.
+        rows: the ``n_records`` records first; under the published layout the auxiliary rows follow, laid out again.
         n_records: records that are counted.
         at: LongTensor ``[m]`` positions of the auxiliary rows.
     """

@@ -1,4 +1,4 @@
-"""Small fully connected networks trained side by side: one batched product per layer serves all of them.
+"""Small fully connected networks trained side by side: one batched product per layer for all of them.
 
 The derivatives are written out, so that a step costs a dozen kernels whatever the number of networks.
 """
@@ -154,7 +154,7 @@ def initial_networks(
 def train(
     networks: StackedNetworks, rows: FeatureRows, members: Tensor, labels: Tensor, schedule: Schedule, seed: int
 ) -> None:
-    """Train every network on rows of its own, in an order of its own; cross-entropy, mean over a batch.
+    """Train each network on its own rows in its own order; cross-entropy, mean over a batch.
 
     Args:
         networks: changed in place.
@@ -175,9 +175,9 @@ def train(
         order = torch.stack([torch.randperm(members.shape[1], generator=draw) for draw in draws]).to(members.device)
         shuffled, classes = members.gather(1, order), labels.gather(1, order)
         span = block * schedule.batch_size
-        for held, held_classes in zip(shuffled.split(span, 1), classes.split(span, 1), strict=True):
-            inputs = rows.take(held)
-            batches = inputs.split(schedule.batch_size, 1), held_classes.split(schedule.batch_size, 1)
+        for some, some_classes in zip(shuffled.split(span, 1), classes.split(span, 1), strict=True):
+            inputs = rows.take(some)
+            batches = inputs.split(schedule.batch_size, 1), some_classes.split(schedule.batch_size, 1)
             for x, y in zip(*batches, strict=True):
                 _differentiate(networks, x, y, views)
                 optimizer.step()

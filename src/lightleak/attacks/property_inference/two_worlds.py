@@ -1,12 +1,11 @@
 """Which of two fractions? The game shadow-model attacks play, and what it takes to compare others in it (Table VII)."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from lightleak.attacks.property_inference.calibration import Z95
 from lightleak.core.errors import UsageError
+from lightleak.core.summary import wilson
 
 Seen = TypeVar("Seen")
 
@@ -67,6 +66,5 @@ def two_world_accuracy(
         raise UsageError(f"each world needs a training, got {len(world_0)} and {len(world_1)}")
     right = [decide(seen) == 0 for seen in world_0] + [decide(seen) == 1 for seen in world_1]
     n, accuracy = len(right), sum(right) / len(right)
-    middle = (accuracy + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
-    half = Z95 * math.sqrt(accuracy * (1 - accuracy) / n + Z95**2 / (4 * n**2)) / (1 + Z95**2 / n)
-    return TwoWorldScore(accuracy, max(0.0, middle - half), min(1.0, middle + half), n)
+    low, high = wilson(accuracy, n)
+    return TwoWorldScore(accuracy, max(0.0, low), min(1.0, high), n)

@@ -7,8 +7,8 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lightleak.core.errors import UsageError
+from lightleak.core.summary import wilson
 from lightleak.metrics.inversion.table import checked_labels
-from lightleak.metrics.inversion.wilson import wilson_interval
 
 
 def class_counts(predicted: Tensor, labels: Tensor, n_classes: int) -> tuple[Tensor, Tensor]:
@@ -35,6 +35,19 @@ def class_counts(predicted: Tensor, labels: Tensor, n_classes: int) -> tuple[Ten
     right = checked_labels(predicted, len(labels), n_classes) == labels
     counts = (torch.bincount(of_rows, minlength=n_classes) for of_rows in (labels[right], labels))
     return tuple(counts)  # type: ignore[return-value]
+
+
+def wilson_interval(right: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Wilson's 95% interval of ``right / total``, for independent trials: float64 ends of the shape of the counts.
+
+    Both are NaN where nothing was tried.
+
+    >>> low, high = wilson_interval(torch.tensor(8), torch.tensor(10))
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.49, 0.943)
+    """
+    low, high = wilson(right.double() / total.double(), total.double())
+    return low.clamp(min=0), high.clamp(max=1)
 
 
 def accuracy_of_counts(right: Tensor, total: Tensor) -> dict[str, Tensor]:

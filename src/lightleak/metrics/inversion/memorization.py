@@ -26,11 +26,11 @@ from torch import Tensor
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import generator
+from lightleak.core.summary import wilson
 from lightleak.data.schema import TableSchema
 from lightleak.metrics.cells import Cells, Rows
 from lightleak.metrics.inversion.gower import SAME_DISTANCE, GowerSpace
 from lightleak.metrics.inversion.table import as_cells, checked_labels, take
-from lightleak.metrics.inversion.wilson import wilson_interval
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Nearness:
         low: lower end of its 95% interval.
         high: upper end.
         n: samples.
-        effective_n: samples that would tell as much, had each a nearest row of its own.
+        effective_n: number of independent samples with the same information.
         distinct_rows: effective number of distinct nearest private rows of a class: ``(sum v)**2 / sum v**2`` over the
             votes ``v`` of its rows, the inverse of Simpson's index (Hill 1973), mean over classes. It is at most the
             number of samples of a class: compare it at equal numbers alone. NaN without samples.
@@ -202,9 +202,8 @@ def _nearness(classes: list[_Counts]) -> Nearness:
     effective_n = n / max(1.0, sum(one.variance for one in known) / independent)
     # Wilson's interval belongs to the share of votes at the proportion of rows that there is, not to the even one.
     votes = _at_odds(share, chance / (1 - chance))
-    counts = torch.tensor([votes * effective_n, effective_n], dtype=torch.float64)
-    ends = wilson_interval(counts[0], counts[1])
-    low, high = (_at_odds(float(end), (1 - chance) / chance) for end in ends)
+    ends = (min(max(end, 0.0), 1.0) for end in wilson(votes, effective_n))
+    low, high = (_at_odds(end, (1 - chance) / chance) for end in ends)
     train_mean = sum(one.train_distance for one in known) / n
     held_out_mean = sum(one.held_out_distance for one in known) / n
     distinct = sum(one.distinct_rows for one in known) / len(known)

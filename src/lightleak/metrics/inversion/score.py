@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import UsageError
-from lightleak.data.schema import ColumnKind, TableSchema
+from lightleak.data.encoder import table_of_cells
+from lightleak.data.schema import TableSchema
 from lightleak.metrics.cells import Cells, Rows
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.column_shapes import (
@@ -28,7 +29,7 @@ from lightleak.metrics.inversion.exact_matches import ExactMatches, exact_match_
 from lightleak.metrics.inversion.gower import ClosestPairs, nearest_of_class
 from lightleak.metrics.inversion.memorization import Memorization, memorization
 from lightleak.metrics.inversion.pair_trends import PairTrends, pair_trends
-from lightleak.metrics.inversion.table import as_cells, class_labels
+from lightleak.metrics.inversion.table import as_cells, class_labels, take
 
 MEASURES = (
     "attack_accuracy",
@@ -278,15 +279,8 @@ def score_samples(
 
 def row_values(cells: Cells, schema: TableSchema, row: int) -> dict[str, str | int | float]:
     """One row by column, in the table's values, JSON-ready."""
-    codes, numbers = iter(cells.codes[row].tolist()), iter(cells.numbers[row].tolist())
-    values: dict[str, str | int | float] = {}
-    for column in schema.columns:
-        if column.is_numerical:
-            number = next(numbers)
-            values[column.name] = int(number) if column.kind is ColumnKind.INTEGER else number
-        else:
-            values[column.name] = column.categories[next(codes)]
-    return values
+    (values,) = table_of_cells(schema, *take(cells, slice(row, row + 1))).to_dict("records")
+    return {str(name): value for name, value in values.items()}
 
 
 def _known(value: float | Tensor | np.floating[Any]) -> float | None:

@@ -1,11 +1,12 @@
 """Rows as tensors, and the labels that go with them: what every statistic of this package starts from."""
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
 from lightleak.core.errors import DataError, UsageError
+from lightleak.data.cells import category_codes
+from lightleak.data.encoder import table_cells
 from lightleak.data.schema import TableSchema
 from lightleak.metrics.cells import Cells, Rows
 
@@ -33,12 +34,7 @@ def as_cells(rows: Rows, schema: TableSchema) -> Cells:
         if found != expected:
             raise DataError(f"codes and numbers must have the shapes {expected} of the schema, got {found}")
         return cells
-    valid = schema.validate(rows, require_label=False)
-    codes = torch.empty(len(valid), len(schema.categorical), dtype=torch.long)
-    for at, column in enumerate(schema.categorical):
-        codes[:, at] = torch.as_tensor(_indices(valid[column.name], column.categories))
-    numbers = valid[[column.name for column in schema.numerical]].to_numpy("float64", copy=True)
-    return Cells(codes, torch.as_tensor(numbers))
+    return Cells(*table_cells(schema, schema.validate(rows, require_label=False)))
 
 
 def class_labels(rows: pd.DataFrame, schema: TableSchema) -> Tensor:
@@ -47,7 +43,7 @@ def class_labels(rows: pd.DataFrame, schema: TableSchema) -> Tensor:
     Raises:
         DataError: the label column is missing or holds an unknown class.
     """
-    return torch.as_tensor(_indices(schema.validate_label(rows), schema.label.categories))
+    return torch.from_numpy(category_codes(schema.label, schema.validate_label(rows)))
 
 
 def take(cells: Cells, rows: Tensor | slice) -> Cells:
@@ -69,7 +65,3 @@ def checked_labels(labels: Tensor, rows: int, n_classes: int) -> Tensor:
             f"labels must lie in 0..{n_classes - 1}, the classes; got {int(labels.min())} to {int(labels.max())}"
         )
     return labels
-
-
-def _indices(values: pd.Series, categories: tuple[str, ...]) -> np.ndarray:
-    return np.asarray(pd.Categorical(values, categories=list(categories)).codes, dtype="int64")

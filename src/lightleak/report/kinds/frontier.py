@@ -9,12 +9,10 @@ from lightleak.report.format import (
     DASH,
     attack_title,
     capital,
-    interval,
     joined,
     labels_phrase,
     percent,
     points,
-    sign_of,
 )
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.frontier_points import (
@@ -47,7 +45,7 @@ from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, d
 from lightleak.report.read import Run
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
-from lightleak.report.sections.summary import INTERVAL, NO_PROOF, THIS_ALONE, points_cell
+from lightleak.report.sections.summary import interval_cell
 
 TEMPLATE = "frontier"
 PADDING = 0.06
@@ -80,12 +78,12 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(frontiers: Sequence[Frontier]) -> Section:
-    """Say in plain language what these runs measured."""
+    """Summarize in plain language what these runs measured."""
     found = fullest(frontiers)
     rows = [row for point in found.points for row in point.rows] if found else []
     attacks = [row for row in rows if not row.is_training and row.attack != BASELINE]
     who = attacker([_as_update(row) for row in attacks or rows[:1]]) if found else ()
-    words = fill(TEMPLATE, "summary", found, len(frontiers), attacker=who, notes=(INTERVAL, NO_PROOF, THIS_ALONE))
+    words = fill(TEMPLATE, "summary", found, len(frontiers), attacker=who)
     return Section("summary", "In plain language", (words,), "summary defenses")
 
 
@@ -160,10 +158,10 @@ def _table(frontier: Frontier) -> Table:
         Column("Defense", _name),
         Column("Epsilon, training", lambda point: guarantee(point.granted("epsilon")), optional=True),
         Column("Epsilon, one update", lambda point: guarantee(point.granted("release_epsilon")), optional=True),
-        Column("Accuracy", lambda point: _share(point.accuracy, accuracy(point))),
+        Column("Accuracy", lambda point: interval_cell(point.accuracy, change=accuracy(point))),
         Column("AUROC", lambda point: f"{point.auroc.mean:.3f}" if point.auroc else DASH),
-        Column("Cells recovered", lambda point: _share(point.cells, cells(point))),
-        Column("Over guessing, points", lambda point: points_cell(point.leakage)),
+        Column("Cells recovered", lambda point: interval_cell(point.cells, change=cells(point))),
+        Column("Over guessing, points", lambda point: interval_cell(point.leakage, points)),
         *([Column("Attack", _strongest, css="words")] if several else []),
         Column("Pareto", lambda point: _verdict(point, frontier), css="words"),
     ]
@@ -180,14 +178,6 @@ def _name(point: Point) -> Cell:
     row = point.first
     option = (row.defense_option or "strength").replace("_", " ")
     return Cell(curve_title(row.curve), () if row.defense_strength is None else (f"{option} {row.defense_strength:g}",))
-
-
-def _share(value: Estimate | None, change: Estimate | None) -> Cell:
-    """A share, its interval, and what the defense changes in it."""
-    spread = (interval(value),) if value and value.has_interval else ()
-    changed = f"{sign_of(change)} {points(change)}" if change else ""
-    ends = f"({interval(change, -1.0)})" if change and change.has_interval else ""
-    return Cell(percent(value), (*spread, *([joined(changed, ends, by=" ")] if changed else [])))
 
 
 def _strongest(point: Point) -> str:

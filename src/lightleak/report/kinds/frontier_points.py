@@ -414,7 +414,7 @@ def _change(after: Paired, before: Paired, comparisons: int) -> Estimate | None:
 def _exceeds(first: Paired, second: Paired) -> bool:
     """Whether the 95% interval of the paired difference lies above 0."""
     found = difference(first, second)
-    return found is not None and found.low is not None and found.low > 0
+    return found is not None and found.is_above
 
 
 def _lowest(value: Estimate | None) -> float:

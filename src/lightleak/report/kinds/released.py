@@ -1,4 +1,4 @@
-"""Attacks on released models: what their page shows of what a model gives away of the rows it was trained on."""
+"""The page of attacks on released models: what a model reveals about the rows it was trained on."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from lightleak.report.format import (
     count,
     distance,
     duration,
-    in_brackets,
     nats,
     percent,
     plus_minus,
     points,
+    with_interval,
 )
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_groups import (
@@ -51,11 +51,10 @@ from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictu
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section
 from lightleak.report.sections.subject import title_of as title_of_runs
-from lightleak.report.sections.summary import INTERVAL, NO_PROOF, THIS_ALONE
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "released"
-SORTED_ROWS = "public_pseudo_labelled"
+SORTED_ROWS = "public_pseudo_labeled"
 """The public rows that every measure compares an attack with."""
 
 MEASURE_TITLES = {
@@ -128,7 +127,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(scenarios: Sequence[Scenario]) -> Section:
-    """Say in plain language what these runs measured."""
+    """Summarize in plain language what these runs measured."""
     tried = [group for scenario in scenarios for group in scenario.attacks]
     asks = {group.is_black_box for group in tried}
     sizes = sorted({n for one in scenarios for entry in one.entries if (n := entry.size("public_rows")) is not None})
@@ -139,8 +138,7 @@ def summary_section(scenarios: Sequence[Scenario]) -> Section:
         "public": " to ".join(dict.fromkeys(map(count, (*sizes[:1], *sizes[-1:])))),
     }
     spent = budget(row for scenario in scenarios for group in scenario.groups for row in group.rows)
-    notes = (INTERVAL, NO_PROOF, THIS_ALONE)
-    words = fill(TEMPLATE, "summary", most_telling(scenarios), attacker=attacker, budget=spent.sentence, notes=notes)
+    words = fill(TEMPLATE, "summary", most_telling(scenarios), attacker=attacker, budget=spent.sentence)
     return Section("summary", "In plain language", (words,), "summary")
 
 
@@ -233,23 +231,15 @@ def _lines(scenario: Scenario) -> Iterator[Judged]:
         yield Judged("Naming a class at random", scenario.chance)
 
 
-def _share(value: Estimate | None) -> str:
-    return percent(value) + in_brackets(value)
-
-
-def _change(value: Estimate | None) -> str:
-    return points(value) + in_brackets(value, -1.0)
-
-
 _COLUMNS: tuple[Column[Judged], ...] = (
     Column("Attack", lambda one: one.title),
-    Column("Taken for its class (95% interval)", lambda one: _share(one.value)),
-    Column("Over the best baseline, points (95% interval)", lambda one: _change(one.gain)),
+    Column("Taken for its class (95% interval)", lambda one: with_interval(one.value)),
+    Column("Over the best baseline, points (95% interval)", lambda one: with_interval(one.gain, points)),
     Column("Column shapes", lambda one: percent(one.mean("shapes_score"))),
     Column("Pair trends", lambda one: percent(one.mean("pair_trends_score"))),
     Column("Inversion loss, nats", lambda one: nats(one.mean("inversion_loss"))),
     Column("Distance to nearest", lambda one: distance(one.mean("gower_distance"))),
-    Column("Equal rows (95% interval)", lambda one: _share(one.group.equal_rows if one.group else None)),
+    Column("Equal rows (95% interval)", lambda one: with_interval(one.group.equal_rows if one.group else None)),
     Column("Trainings", lambda one: str(one.group.n_trainings) if one.group else DASH),
 )
 
@@ -345,7 +335,7 @@ def _start(groups: Sequence[Attack]) -> Attack | None:
 
 
 def _changed(group: Attack, start: Attack | None) -> str:
-    return DASH if start is None or group is start else _change(group.change(start))
+    return DASH if start is None or group is start else with_interval(group.change(start), points)
 
 
 def _deviating(name: str) -> Callable[[Attack], str]:

@@ -19,7 +19,7 @@ FILE_NAME = "inversion.json"
 FIXED = ("dataset", "target", "evaluation", "setting")
 """What is the same for all that is compared."""
 
-BASELINES = ("public_pseudo_labelled", "gan_without_target", "plgmi_black_box", "public_random")
+BASELINES = ("public_pseudo_labeled", "gan_without_target", "plgmi_black_box", "public_random")
 """What is not led by the target: whatever an attack reaches above them, the model itself gave away."""
 
 BLACK_BOX = "plgmi_black_box"
@@ -231,9 +231,9 @@ class Measure:
         """What the interval of the difference says; without several trainings there is none."""
         if self.gain is None:
             return "unknown"
-        if self.gain.low is None or self.gain.high is None:
+        if not self.gain.has_interval:
             return "one training"
-        return "more" if self.gain.low > 0 else "less" if self.gain.high < 0 else "chance"
+        return "more" if self.gain.is_above else "less" if self.gain.is_below else "chance"
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class Scenario:
     Attributes:
         groups: attacks, then baselines, each with the highest attack accuracy first.
         entries: what ``inversion.json`` says of its table and split.
-        title: what tells it from the others; empty where there is one.
+        title: how it differs from the others; empty if it is the only one.
     """
 
     groups: tuple[Attack, ...]
@@ -369,7 +369,7 @@ class Scenario:
 
     @property
     def first(self) -> ReleasedRow:
-        """A row, for what was held fixed."""
+        """A row, for what all rows have in common."""
         return self.groups[0].first
 
     @property
@@ -395,7 +395,7 @@ class Scenario:
 
     @cached_property
     def n_classes(self) -> int | None:
-        """Private classes that the evaluation model tells apart; None where unknown."""
+        """Number of private classes; None where unknown."""
         stated = [size for entry in self.entries if (size := entry.size("classes"))]
         seen = {row.class_name for group in self.groups for row in group.rows} - {ALL}
         return stated[0] if stated else len(seen) or None
@@ -455,7 +455,7 @@ class Scenario:
         beyond = difference(share, self.nearest_public)
         if beyond is None:
             return "may be"
-        return "traces" if beyond.low is not None and beyond.low > 0 else "as public"
+        return "traces" if beyond.is_above else "as public"
 
     @property
     def nearest_public(self) -> Estimate | None:
@@ -471,7 +471,7 @@ class Topic:
     Attributes:
         title: attack and setting.
         fit_title: the same without its search, of what belongs to the training alone.
-        is_baseline: whether it stands for public data.
+        is_baseline: whether its rows come from public data.
         entries: one for each seed.
     """
 

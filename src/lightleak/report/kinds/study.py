@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from lightleak.core.results import TrialRow
-from lightleak.report.charts import Bar, bar_chart
+from lightleak.report.charts import EstimateRow, bar_chart
 from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, counted, duration, joined
 from lightleak.report.intervals import Estimate
@@ -225,7 +225,7 @@ def _importance(search: Search) -> tuple[Block, ...]:
         shares = search.study.importance.get(goal.name, {})
         known = [one for one in search.by_importance(goal) if one.key in shares]
         bars = [
-            Bar(shorten(search.names[one.key], LONGEST_NAME), Estimate(shares[one.key]), COMPLETE)
+            EstimateRow(shorten(search.names[one.key], LONGEST_NAME), Estimate(shares[one.key]), COMPLETE)
             for one in known[:MOST_BARS]
         ]
         if bars:

@@ -23,19 +23,13 @@ Verdict = Literal["better", "worse", "not distinguishable", "no interval"]
 
 
 @dataclass(frozen=True)
-class Mean:
-    """A mean with its interval.
+class Mean(Estimate):
+    """A mean over held-out units, with its interval.
 
     Attributes:
-        mean: over the held-out units.
-        low: lower end of its 95% interval.
-        high: upper end.
         seconds: mean time of one.
     """
 
-    mean: float
-    low: float | None = None
-    high: float | None = None
     seconds: float | None = None
 
 
@@ -111,28 +105,28 @@ class Objective:
     def interval(self, value: Mean, is_change: bool = False) -> str:
         """The 95% interval of a value or of a difference; a dash where there is none.
 
-        >>> Objective("loss", "minimize").interval(Mean(0.5, 0.4, 0.6))
+        >>> Objective("loss", "minimize").interval(Mean(0.5, 8, 0.4, 0.6))
         '0.4 to 0.6'
         """
         if value.low is None or value.high is None:
             return DASH
         if self.is_fraction:
-            return interval(Estimate(value.mean, 1, value.low, value.high), -1 if is_change else 0)
+            return interval(value, -1 if is_change else 0)
         return f"{number_words(value.low)} to {number_words(value.high)}"
 
     def verdict(self, change: Mean) -> Verdict:
         """What the interval of tuned minus default says: whether it excludes 0, and on which side.
 
-        >>> Objective("accuracy", "maximize").verdict(Mean(0.02, -0.01, 0.05))
+        >>> Objective("accuracy", "maximize").verdict(Mean(0.02, 8, -0.01, 0.05))
         'not distinguishable'
-        >>> Objective("leakage", "minimize").verdict(Mean(0.02, 0.01, 0.03))
+        >>> Objective("leakage", "minimize").verdict(Mean(0.02, 8, 0.01, 0.03))
         'worse'
         """
-        if change.low is None or change.high is None:
+        if not change.has_interval:
             return "no interval"
-        if change.low <= 0 <= change.high:
+        if not change.is_above and not change.is_below:
             return "not distinguishable"
-        return "better" if (change.low > 0) == self.maximize else "worse"
+        return "better" if change.is_above == self.maximize else "worse"
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from functools import partial
 from lightleak.report.budget import budget, fewer
 from lightleak.report.charts import (
     BASELINE_STYLE,
-    Bar,
+    EstimateRow,
     Pair,
     Series,
     Style,
@@ -22,12 +22,13 @@ from lightleak.report.format import (
     METRICS,
     capital,
     duration,
-    in_brackets,
     interval,
     labels_phrase,
+    of_hundred,
     percent,
     points,
     signed,
+    with_interval,
 )
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.updates_groups import (
@@ -75,15 +76,7 @@ from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
 from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import left_out, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import (
-    INTERVAL,
-    MOST_LINES,
-    MOST_RUNS,
-    NO_PROOF,
-    THIS_ALONE,
-    points_cell,
-    share_cell,
-)
+from lightleak.report.sections.summary import MOST_LINES, MOST_RUNS, interval_cell
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
@@ -126,7 +119,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(runs: Sequence[Run]) -> Section:
-    """Draw in plain language what these runs measured: what is at risk, which defense helps, what it costs."""
+    """Summarize in plain language what is at risk, which defense helps, and what it costs."""
     found = [one for one in measured_runs(runs) if one.lines]
     unknown = list(left_out(runs))
     if not found:
@@ -143,10 +136,9 @@ def summary_section(runs: Sequence[Run]) -> Section:
     lines = [(words("run", one), [one.worst] if is_short else one.lines) for one in (reference, *shown)]
     table = table_of("Records at risk", _RISKS, lines, css="risk stack")
     is_bound = any(is_weakened(one.worst.exposure) for one in (reference, *shown))
-    common = (INTERVAL, NO_PROOF, THIS_ALONE)
     drawn = words(
         "summary",
-        *(found, shown, best, len(known), spent, is_bound, unknown, table, is_short, attacker(rows), common),
+        *(found, shown, best, len(known), spent, is_bound, unknown, table, is_short, attacker(rows)),
     )
     return Section("summary", "In plain language", (drawn,), "summary")
 
@@ -156,15 +148,19 @@ def is_weakened(exposure: Exposure) -> bool:
     return any(fewer(row.attack, row.settings) for row in exposure.rows if row.attack in exposure.leading)
 
 
+def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:
+    return interval_cell(value, of_hundred, change)
+
+
 _RISKS: tuple[Column[Line], ...] = (
     Column(
         "Records in a message, and when it was sent",
         lambda line: Cell(str(line.exposure.batch_size or "unknown"), (words("situation", line),)),
     ),
-    Column("Records at risk, of 100", lambda x: share_cell(x.exposure.risk(), x.effect.rows if x.effect else None)),
-    Column("Proven, of 100", lambda line: share_cell(line.exposure.certified)),
-    Column("Values recovered, of 100", lambda x: share_cell(x.exposure.values, x.effect.values if x.effect else None)),
-    Column("By guessing, of 100", lambda line: share_cell(line.exposure.guess)),
+    Column("Records at risk, of 100", lambda x: _of_hundred(x.exposure.risk(), x.effect.rows if x.effect else None)),
+    Column("Proven, of 100", lambda line: _of_hundred(line.exposure.certified)),
+    Column("Values recovered, of 100", lambda x: _of_hundred(x.exposure.values, x.effect.values if x.effect else None)),
+    Column("By guessing, of 100", lambda line: _of_hundred(line.exposure.guess)),
 )
 
 
@@ -206,21 +202,21 @@ def _utility(one: Measured) -> tuple[Table, ...]:
         return (of.accuracy, of.majority, of.auroc) if of else (None, None, None)
 
     names = ("Accuracy", "Always the commonest label", "Area under the ROC curve")
-    changes = (points_cell(one.cost), DASH, DASH if change is None else signed(change, 3))
+    changes = (interval_cell(one.cost, points), DASH, DASH if change is None else signed(change, 3))
     lines: list[_Score] = list(zip(names, values(before), values(after), changes, strict=True))
     columns: list[Column[_Score]] = [
-        Column("The trained network, on test rows", lambda line: line[0]),
+        Column("Score", lambda line: line[0]),
         Column("Before", lambda line: _score(line[1], line[0])),
         Column("After", lambda line: _score(line[2], line[0])),
         Column("Change", lambda line: line[3]),
     ]
     known = [line for line in lines if line[0] != names[1] or (line[1], line[2]) != (None, None)]
-    return (table_of("What it cost", columns, [("", known)], box="snug"),)
+    return (table_of("What it cost", columns, [("The trained network, on test rows", known)], css="stack", box="snug"),)
 
 
 def _score(value: Estimate | float | None, name: str) -> str | Cell:
     if isinstance(value, Estimate):
-        return Cell(percent(value), (interval(value),) if value.has_interval else ())
+        return interval_cell(value)
     return DASH if value is None else f"{value:.3f}" if name.startswith("Area") else percent(value)
 
 
@@ -269,7 +265,7 @@ def _place(group: UpdateGroup) -> tuple[object, ...]:
 
 def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> Section:
     rows = [group.first for group in attacks(main) or main]
-    # The privacy that was granted stands with the training's rows.
+    # The rows of the training hold the privacy that was granted.
     granted = {(g.first.defense, g.first.defense_strength): g.first for g in groups if g.first.epsilon is not None}
     on_fedavg = any(row.on_fedavg for row in rows)
     sizes = sorted({group.first.batch_size for group in main if group.first.batch_size is not None})
@@ -316,7 +312,7 @@ _COLUMNS: tuple[Column[UpdateGroup], ...] = (
     Column("Attack", lambda group: group.title),
     Column("Rows in batch", lambda group: size_of(group)),
     Column("Cells recovered (95% interval)", partial(share_of, ACCURACY, with_interval=True)),
-    Column("Over guessing, points (95% interval)", lambda g: points(leakage(g)) + in_brackets(leakage(g), -1.0)),
+    Column("Over guessing, points (95% interval)", lambda group: with_interval(leakage(group), points)),
     Column("Categories", partial(share_of, "categorical_accuracy")),
     Column("Numbers", partial(share_of, "numerical_accuracy")),
     Column("Whole rows exact", partial(share_of, "exact_match_rate")),
@@ -328,7 +324,7 @@ _COLUMNS: tuple[Column[UpdateGroup], ...] = (
 
 
 def _scenarios(groups: Sequence[UpdateGroup]) -> list[list[UpdateGroup]]:
-    """All attacks of one setting; guessing, which reads no labels, stands in each setting that it serves."""
+    """All attacks of one setting; guessing, which reads no labels, is listed in each setting it can be compared in."""
     setting = {id(group): fixed(group.first, FIXED) for group in groups}
     place = {id(group): place_without_labels(group.first)[:-1] for group in groups}
     found = by_key(attacks(groups), lambda group: setting[id(group)])
@@ -361,7 +357,7 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Se
     sizes = sorted({group.first.batch_size for group, _ in known if group.first.batch_size is not None})
     if len(sizes) <= 1:
         guess = next((value for group, value in known if is_baseline(group)), None)
-        bars = [Bar(group.title, value, styles[group.title]) for group, value in known]
+        bars = [EstimateRow(group.title, value, styles[group.title]) for group, value in known]
         name = "Share of cells recovered by each attack, with 95% intervals"
         return Figure(bar_chart(name, bars, guess), title, plot="bars")
     # Batch sizes stand at even distances: they are usually powers of two.
@@ -395,7 +391,7 @@ def _verdict(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) ->
 
 
 def _later(best: UpdateGroup, groups: Sequence[UpdateGroup]) -> tuple[float, str] | None:
-    """A figure from before training must not hide a higher one from later on."""
+    """The highest figure measured during training, if it is above that from before training."""
     accuracy = best.mean(ACCURACY)
     found = [
         (value.mean, group)
@@ -424,7 +420,7 @@ def _columns(group: UpdateGroup) -> Section | None:
 
 
 def _certainty(groups: Sequence[UpdateGroup]) -> Section | None:
-    """Whether the attacker's own confidence tells which cells to believe (TabLeak Sec. 3.2)."""
+    """Whether the attacker's confidence shows which cells are right (TabLeak Sec. 3.2)."""
     panels = []
     start, end = "least confident quarter", "most confident quarter"
     for kind in ("categorical", "numerical"):

@@ -24,7 +24,7 @@ def compare(runs: Iterable[Run]) -> tuple[UpdateGroup, ...]:
     """Group the rows of all runs, and set each group against the guessing baseline, in the order of the rows."""
     rows = [_without_local(row) for run in runs for row in run.of(UpdateRow)]
     groups = group_rows(rows, lambda row: (fixed(row, FIXED), row.attack, row.batch_size))
-    # The baseline does not read labels, so one with another label setting serves as well.
+    # The baseline does not read labels: one with another label setting is as good.
     return with_baseline(groups, is_baseline, place_without_labels, lambda row: row.labels)
 
 

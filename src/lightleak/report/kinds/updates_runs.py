@@ -370,7 +370,7 @@ def same_clients(before: Run, after: Run, source: str | None) -> bool:
     """Return whether the configs say that both runs attacked updates of the same rows in the same order.
 
     Clients before training follow from the table, the seed and how many there are; those of the training also from its
-    batches, which DP-SGD draws anew.
+    batches, which DP-SGD redraws.
     """
     deciding = ["data", "seed", "initial", "protocol.clients", "protocol.client_rows", "protocol.local_batch_size"]
     if source == "training":

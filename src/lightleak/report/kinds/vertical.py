@@ -8,9 +8,17 @@ from dataclasses import replace
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
 from lightleak.report.budget import budget
-from lightleak.report.charts import EstimateRow, Style, ends_of, estimate_chart, legend_mark, series_style
+from lightleak.report.charts import (
+    EstimateRow,
+    Style,
+    ends_of,
+    estimate_chart,
+    legend_mark,
+    series_style,
+    share_axis,
+)
 from lightleak.report.compare import by_key, differing
-from lightleak.report.format import DASH, counted, in_brackets, joined, of_hundred, percent, points, unsigned_points
+from lightleak.report.format import DASH, counted, joined, of_hundred, percent, points, unsigned_points, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.vertical_groups import (
     FIXED,
@@ -34,7 +42,6 @@ from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import other_assumptions, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import INTERVAL, NO_PROOF, THIS_ALONE
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
@@ -79,7 +86,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 
 def summary_section(found: Findings) -> Section:
-    """Say in plain language what these runs measured."""
+    """Summarize in plain language what these runs measured."""
     rows = [row for group in found.tried for row in group.rows]
     samples = sorted({row.threat.sample for row in rows if row.threat and row.threat.sample is not None})
     bends = [group.manipulates for group in found.tried]
@@ -89,8 +96,7 @@ def summary_section(found: Findings) -> Section:
         "sample": " to ".join(dict.fromkeys(str(one) for one in (*samples[:1], *samples[-1:]))),
         "assumptions": other_assumptions(rows),
     }
-    notes = (INTERVAL, NO_PROOF, THIS_ALONE)
-    words = fill(TEMPLATE, "summary", found, attacker=attacker, budget=budget(rows).sentence, notes=notes)
+    words = fill(TEMPLATE, "summary", found, attacker=attacker, budget=budget(rows).sentence)
     return Section("summary", "In plain language", (words,), "summary")
 
 
@@ -131,11 +137,10 @@ def _share_chart(one: Property) -> Figure | None:
         return None
     true = [value for group in one.groups for value in group.values("true_fraction")]
     ends = [end for row in rows for end in (row.value.mean, *ends_of(row.value), *(value for value, _ in row.singles))]
-    x = axis([min(max(end, 0.0), 1.0) for end in (*ends, *true) if end is not None], ends="round", percent=True)
     name = f"Estimated share of records with {one.name}, by attack, against the true share"
     mean = sum(true) / len(true) if true else 0.0
     rules = [Rule(mean, "truth", f"true {percent(mean)}", ends=(min(true), max(true)))] if true else []
-    return Figure(estimate_chart(name, rows, rules, x), one.title, plot="bars")
+    return Figure(estimate_chart(name, rows, rules, share_axis((*ends, *true))), one.title, plot="bars")
 
 
 def _share_row(title: str, group: VerticalGroup, value: Estimate) -> EstimateRow:
@@ -205,15 +210,15 @@ def _by_adversary(groups: Iterable[VerticalGroup]) -> Iterable[tuple[str, list[V
 
 
 def _off(value: Estimate | None) -> str:
-    return unsigned_points(value) + in_brackets(value)
+    return with_interval(value, unsigned_points)
 
 
 def _change(value: Estimate | None) -> str:
-    return points(value) + in_brackets(value, -1.0)
+    return with_interval(value, points)
 
 
 def _of_hundred(value: Estimate | None) -> str:
-    return of_hundred(value) + in_brackets(value)
+    return with_interval(value, of_hundred)
 
 
 def _worth(group: VerticalGroup) -> str:
@@ -310,8 +315,7 @@ def _error_chart(title: str, outcomes: Sequence[Outcome], styles: dict[str, Styl
     if not drawn:
         return None
     highest = max([end for mark in drawn for end in (mark.y, mark.y_ends[1]) if end is not None])
-    aucs = [end for mark in drawn for end in (mark.x, *mark.x_ends) if end is not None]
-    x = axis([min(max(end, 0.0), 1.0) for end in aucs], ends="round", title="AUC of the model")
+    x = share_axis((end for mark in drawn for end in (mark.x, *mark.x_ends)), title="AUC of the model")
     y = axis([0.0, min(max(highest, 100 * own.mean if own else 0.0), 100.0)], ends="round")
     rules = [] if own is None else [Rule(100 * own.mean, "guess faint", "own", along="y")]
     drawing = draw(Plot(f"Error against AUC: {title}", x, y, layers, rules, height=240, grid="y"))

@@ -169,7 +169,7 @@ class VerticalGroup(Group[VerticalRow]):
     def leaks(self, comparisons: int = 1) -> bool:
         """Whether the whole interval of `learned` lies above 0."""
         learned = self.learned(comparisons)
-        return learned is not None and learned.low is not None and learned.low > 0
+        return learned is not None and learned.is_above
 
     def worth(self, error: str = "error") -> Worth | None:
         """Size of a random labeled sample that estimates the share as well; ``own_columns_error`` gives the null's."""
@@ -207,7 +207,7 @@ def setting_words(group: VerticalGroup, names: Iterable[str]) -> list[str]:
 
 
 def seed_of(row: VerticalRow) -> str:
-    """What tells rows of one group apart."""
+    """The key by which rows of one group differ."""
     return str(row.seed)
 
 
@@ -341,7 +341,7 @@ class Outcome:
     @property
     def helps(self) -> bool:
         """Whether the defense measurably leaves the attacker further off."""
-        return self.rise is not None and self.rise.low is not None and self.rise.low > 0
+        return self.rise is not None and self.rise.is_above
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ class Mark:
         hover: text shown on hover.
         x_ends: interval along x.
         y_ends: interval along y.
-        label: text beside the mark, left out where it would cover another mark or label; beside a bar, always shown.
+        label: text next to the mark, left out where it would cover another mark or label; always shown next to a bar.
         rank: labels of lower rank are placed first.
         is_strong: whether the label is bold.
         ring: class of a ring around the mark; empty for none.
@@ -407,7 +407,7 @@ def _known(ends: Ends) -> tuple[float, float] | None:
 
 
 def _across(fraction: float) -> str:
-    """A position or width along x, held inside the plot."""
+    """A position or width along x, clipped to the plot."""
     return f"{round(100 * min(max(fraction, 0.0), 1.0), 2):g}%"
 
 

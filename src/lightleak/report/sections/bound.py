@@ -15,7 +15,7 @@ POSTERIOR, PRIOR = 0.6, 0.5
 
 
 def bound_page(measured: Mapping[str, Sequence[tuple[float, Estimate]]]) -> str:
-    """A page of its own: one line for each number of records, and the measured accuracies by attack.
+    """Return a page: one line for each number of records, and the measured accuracies by attack.
 
     Args:
         measured: by name of the attack, (gap between the two fractions, accuracy of telling them apart).

@@ -8,7 +8,8 @@ from typing import get_args
 from lightleak.core.certificate import Outcome
 from lightleak.core.results import UpdateRow
 from lightleak.report.compare import Group, by_key
-from lightleak.report.format import DASH, attack_title, capital, in_brackets, percent
+from lightleak.report.format import DASH, attack_title, capital, percent
+from lightleak.report.format import with_interval as share_words
 from lightleak.report.kinds.updates_words import parts, time_unit, varying
 from lightleak.report.page import Block, Column, Section, fill, folded, table_of
 
@@ -85,7 +86,7 @@ def size_of(group: _Group) -> str:
 def share_of(name: str, group: _Group, with_interval: bool = False) -> str:
     """Return the mean of a score that is a share."""
     share = group.mean(name)
-    return percent(share) + (in_brackets(share) if with_interval else "")
+    return share_words(share) if with_interval else percent(share)
 
 
 def _certified(group: _Group) -> list[UpdateRow]:

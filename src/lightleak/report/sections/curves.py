@@ -1,4 +1,4 @@
-"""Training curves: losses by iteration, each in a small chart of its own."""
+"""Training curves: losses by iteration, one small chart each."""
 
 from collections.abc import Sequence
 from itertools import pairwise

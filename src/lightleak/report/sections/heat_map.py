@@ -1,9 +1,10 @@
 """A table of shares whose cells are the deeper colored, the higher the share."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from lightleak.report.format import DASH
-from lightleak.report.page import Cell, Line, Lines, Table
+from lightleak.report.page import Cell, Column, Table, table_of
 
 HEAT_BOUNDS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95)
 """Where the shade changes: the color says which, the printed number says how much."""
@@ -22,9 +23,14 @@ def heat_map(label: str, heading: str, columns: Mapping[str, str], lines: Sequen
         lines: the shares.
         foot: a last line about all of them.
     """
-    drawn = tuple(_line(one, columns) for one in lines)
-    groups = (Lines(drawn), Lines((_line(foot, columns, "foot"),)))
-    return Table(label, (heading, *columns.values(), "mean"), groups, box="heat-map")
+    shares = (Column(title, partial(_share, name)) for name, title in columns.items())
+    return table_of(
+        label,
+        [Column[HeatLine](heading, lambda line: line[0]), *shares, Column("mean", lambda line: _cell(line[2]))],
+        [("", lines), ("", [foot])],
+        box="heat-map",
+        line_css=lambda line: "foot" if line is foot else "",
+    )
 
 
 def shade(score: float | None) -> int:
@@ -36,9 +42,8 @@ def shade(score: float | None) -> int:
     return sum(score >= bound for bound in HEAT_BOUNDS) if score is not None else 0
 
 
-def _line(one: HeatLine, columns: Mapping[str, str], css: str = "") -> Line:
-    title, scores, mean = one
-    return Line((Cell(title), *(_cell(scores.get(name)) for name in columns), _cell(mean)), css)
+def _share(name: str, line: HeatLine) -> Cell:
+    return _cell(line[1].get(name))
 
 
 def _cell(score: float | None) -> Cell:

@@ -9,15 +9,16 @@ from markupsafe import Markup
 from lightleak.report.charts import (
     BASELINE_STYLE,
     SHARES,
-    Bar,
     EstimateRow,
+    Style,
     bar_chart,
     estimate_chart,
     legend_mark,
     series_style,
+    share_axis,
 )
 from lightleak.report.compare import by_key
-from lightleak.report.format import count, distance, in_brackets, percent
+from lightleak.report.format import count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
 from lightleak.report.kinds.released_groups import (
     ACCURACY,
@@ -45,7 +46,7 @@ from lightleak.report.page import (
     names_table,
     table_of,
 )
-from lightleak.report.plot.axis import Axis, axis
+from lightleak.report.plot.axis import Axis
 from lightleak.report.plot.chart import Rule
 from lightleak.report.sections.columns import pairs_by_name
 from lightleak.report.sections.curves import curve_figure
@@ -58,7 +59,7 @@ KIND_TITLES = {"continuous": "contin\u00aduous", "categorical": "cate\u00adgoric
 METRICS = {"KSComplement": "numbers", "TVComplement": "categories"}
 LOSSES = {
     "generator": ("Generator loss", "how well it passes for real; no absolute meaning"),
-    "discriminator": ("Discriminator loss", "how well made-up rows are told from public ones"),
+    "discriminator": ("Discriminator loss", "how well made-up rows are distinguished from public ones"),
     "inversion": ("Inversion loss", "how far the model is from taking the rows for their class"),
     "conditioning": ("Conditioning loss", "how far the rows are from the class asked for"),
 }
@@ -112,17 +113,15 @@ def _heat_map(topic: Topic) -> Table | None:
 
 def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
     """Draw the columns that are least alike, of the first seed of each attack that names some (thesis Fig. 5.5)."""
-    styles = {name: series_style(index) for index, name in enumerate(METRICS)}
     blocks: list[Block] = []
     for topic, entry in _first(subjects, lambda entry: bool(entry.lowest)):
         low = sorted(((one, one.score) for one in entry.lowest if one.score is not None), key=lambda pair: pair[1])
         if topic.is_baseline or not low:
             continue
         bars = [
-            Bar(f"{one.column} ({one.kind})" if one.kind else one.column, Estimate(score),
-                styles.get(one.metric, series_style(0)))
+            EstimateRow(joined(one.column, one.kind and f"({one.kind})", by=" "), Estimate(score), _style(one.metric))
             for one, score in low
-        ]  # fmt: skip
+        ]
         drawn: list[Block] = [
             Figure(bar_chart(f"The {len(bars)} columns of {topic.title} that are least alike", bars, None), plot="bars")
         ]
@@ -133,8 +132,12 @@ def lowest_section(subjects: Sequence[Topic], seeds: bool) -> Section | None:
         mean = statistics.fmean(score for _, score in low)
         title = f"{_with_seed(topic.title, entry, seeds)}: the {len(bars)} lowest, {percent(mean)} on average"
         blocks.append(Details(title, tuple(drawn), is_open=not blocks))
-    legend = Legend(tuple((legend_mark(styles[name]), said) for name, said in METRICS.items()))
+    legend = Legend(tuple((legend_mark(_style(name)), said) for name, said in METRICS.items()))
     return Section("columns", "Columns that are least alike", (words("lowest"), legend, *blocks)) if blocks else None
+
+
+def _style(metric: str) -> Style:
+    return series_style(list(METRICS).index(metric) if metric in METRICS else 0)
 
 
 def _first(subjects: Sequence[Topic], has: Callable[[Entry], bool]) -> Iterator[tuple[Topic, Entry]]:
@@ -187,8 +190,8 @@ def memorization_section(subjects: Sequence[Topic]) -> Section | None:
     """Draw whether made-up rows lie nearer to rows the target was trained on than to private rows it never saw."""
     found: list[_Memory] = [(topic, one) for topic in subjects if (one := pooled(topic.entries)) != Memorization()]
     dots = [(topic.title, share, (), topic.is_baseline) for topic, one in found if (share := one.value)]
-    ends = [end for _, one, *_ in dots for end in (one.mean, one.low, one.high) if end is not None]
-    x = axis([min(max(end, 0.0), 1.0) for end in (*ends, 0.45, 0.55)], ends="round", percent=True)
+    ends = (end for _, one, *_ in dots for end in (one.mean, one.low, one.high))
+    x = share_axis((*ends, 0.45, 0.55))
     name = "Share of made-up rows that lie nearer to a training row than to a held-out one"
     drawn = [Figure(share_chart(name, dots, [Rule(HALF, "guess", "chance 50%")], x), plot="bars")] if dots else []
     table = table_of(
@@ -206,7 +209,7 @@ _MEMORY_COLUMNS: tuple[Column[_Memory], ...] = (
     Column("Made by", lambda pair: pair[0].title),
     Column("Nearest training row, mean distance", lambda pair: distance(pair[1].train_mean, 4)),
     Column("Nearest held-out row, mean distance", lambda pair: distance(pair[1].heldout_mean, 4)),
-    Column("Nearer to a training row (95% interval)", lambda pair: percent(pair[1].value) + in_brackets(pair[1].value)),
+    Column("Nearer to a training row (95% interval)", lambda pair: with_interval(pair[1].value)),
     Column("Made-up rows", lambda pair: count(pair[1].n)),
 )
 
@@ -222,8 +225,8 @@ def share_chart(
         EstimateRow(
             title,
             value,
-            tuple(singles) if len(singles) > 1 else (),
             BASELINE_STYLE if is_baseline else series_style(0),
+            tuple(singles) if len(singles) > 1 else (),
             percent(value),
         )
         for title, value, singles, is_baseline in dots

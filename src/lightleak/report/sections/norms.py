@@ -126,9 +126,9 @@ def _checked(entry: NormEntry, run: Run, index: int) -> NormEntry:
 
 def _of_property(entries: Sequence[NormEntry], several: bool, is_open: bool) -> Block:
     shown = entries[0]
-    told = [name for name in ("run", "epoch", "party", "defense") if len({getattr(e, name) for e in entries}) > 1]
-    groups = by_key(entries, lambda one: (one.variant != "passive", one.variant, _where(one, told), _order(one)))
-    titled = [(_title(same[0], told), same) for _, same in sorted(groups.items())]
+    varying = [name for name in ("run", "epoch", "party", "defense") if len({getattr(e, name) for e in entries}) > 1]
+    groups = by_key(entries, lambda one: (one.variant != "passive", one.variant, _where(one, varying), _order(one)))
+    titled = [(_title(same[0], varying), same) for _, same in sorted(groups.items())]
     drawn = DRAWN if any(one.norm == DRAWN for one in entries) else shown.norm
     panels = [figure for title, same in titled for figure in _panel(title, same, drawn, shown.seed)]
     lines = [(title, of_norm) for title, same in titled for of_norm in by_key(same, lambda one: one.norm).values()]
@@ -163,19 +163,19 @@ def _distance(name: str, line: tuple[str, list[NormEntry]]) -> str:
     return DASH if found is None else f"{found.mean:.4f}"
 
 
-def _title(entry: NormEntry, told: Sequence[str]) -> str:
+def _title(entry: NormEntry, varying: Sequence[str]) -> str:
     kind = joined(entry.kind, KIND_TITLES.get(entry.kind, ""))
-    return joined(kind, "" if entry.variant == "passive" else entry.variant, _where(entry, told), by=" · ")
+    return joined(kind, "" if entry.variant == "passive" else entry.variant, _where(entry, varying), by=" · ")
 
 
-def _where(entry: NormEntry, told: Sequence[str]) -> str:
+def _where(entry: NormEntry, varying: Sequence[str]) -> str:
     words = {
         "run": f"run {entry.run}",
         "epoch": f"epoch {entry.epoch}",
         "party": f"party {entry.party}",
         "defense": "no defense" if entry.defense == NONE else entry.defense.replace("_", " "),
     }
-    return joined(*(words[name] for name in told))
+    return joined(*(words[name] for name in varying))
 
 
 def _order(entry: NormEntry) -> tuple[int, str]:

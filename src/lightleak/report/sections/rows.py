@@ -18,7 +18,7 @@ MOST_ROWS = 64
 """Rows of a batch that are shown; more makes a page that nobody reads and a file that is hard to send."""
 
 SHADES = 4
-"""Steps of color for the attacker's confidence; more cannot be told apart side by side."""
+"""Steps of color for the attacker's confidence; more cannot be distinguished side by side."""
 
 GAUSSIAN_AT_UNIT_SPREAD = 0.5 * math.log(2 * math.pi * math.e)
 """Differential entropy of a Gaussian whose deviation is one deviation of the column."""
@@ -87,7 +87,7 @@ def confidence(entropy: float, categorical: bool) -> float:
     """Return how sure the attacker is of a cell, in [0, 1].
 
     A category counts ``1 - entropy`` (normalized entropy). A number counts one minus the spread of the restarts in
-    deviations of its column, which its Gaussian differential entropy stands for (TabLeak Sec. 3.2).
+    deviations of its column, derived from its Gaussian differential entropy (TabLeak Sec. 3.2).
 
     >>> confidence(0.25, True), round(confidence(GAUSSIAN_AT_UNIT_SPREAD, False), 3), confidence(-20.0, False) > 0.99
     (0.75, 0.0, True)

@@ -51,7 +51,7 @@ def threat_facts(rows: Iterable[Row], field: str) -> list[str]:
 
 
 def other_assumptions(rows: Iterable[Row]) -> list[str]:
-    """Sentences of rows that have no threat model as data: those of older files, which are shown as they are."""
+    """Threat models of older files, which have them as sentences only; shown unchanged."""
     return list(dict.fromkeys(row.threat_model for row in rows if row.threat_model and row.threat is None))
 
 

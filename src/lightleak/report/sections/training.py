@@ -22,7 +22,7 @@ MOST_TICKS = 8
 Log = Sequence[Mapping[str, float]]
 Curve = dict[int, Estimate]
 Panel = tuple[UpdateRow, dict[str, Curve]]
-"""A row that stands for what is fixed, without its epoch, and the curves by title of the attack."""
+"""A row with everything that is fixed, without its epoch, and the curves by title of the attack."""
 
 
 def training_section(runs: Sequence[Run], groups: Sequence[Group[UpdateRow]], styles: Mapping[str, Style]) -> Section:

@@ -1,11 +1,17 @@
-"""Clients that hold images, and the updates that they send of an untrained network."""
+"""Clients that hold images, what they send, and their federated training (Tables 6 and 7)."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
+from pathlib import Path
 
+import lightning
 import torch
+from lightning.pytorch.callbacks import Callback
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils.data import TensorDataset
 
 from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import GroundTruth
@@ -15,8 +21,11 @@ from lightleak.data.image_datasets import ImageDataset, client_positions, load_i
 from lightleak.data.sources import dataset_folder
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import client_update
-from lightleak.reproductions.fedavg.preset import FedAvgPreset, StudyDataset
-from lightleak.reproductions.fedavg.setting import ClientSetting
+from lightleak.protocols.federated_data import FederatedData
+from lightleak.protocols.federation import FederatedAveraging
+from lightleak.reproductions.fedavg.setting import ClientSetting, FedAvgPreset, StudyDataset
+from lightleak.reproductions.reproduction import Place, Row, Work, fit
+from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.spec import build_network
 
 FEMNIST_WRITERS = 400
@@ -127,3 +136,139 @@ def joined(truths: Sequence[GroundTruth]) -> GroundTruth:
 def _dataset(name: StudyDataset, data_folder: str | None) -> ImageDataset:
     writers = FEMNIST_WRITERS if name == "femnist" else None
     return load_image_dataset(name, None if data_folder is None else dataset_folder(name, data_folder), writers)
+
+
+IMAGES_AT_ONCE = 1000
+CHECKPOINT_ROUNDS = 10
+
+
+def training_work(clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int] = ()) -> Work:
+    """Return the work of one training of all clients.
+
+    Args:
+        clients: who holds the images.
+        setting: local training and defense.
+        rounds: communication rounds.
+        kept: rounds, counted from 1, before which the weights are kept; the last may be the one after the training.
+    """
+    compute = partial(train_clients, clients, trained(setting), rounds, kept)
+    return Work([training_name(clients, setting)], compute, float(rounds * _steps_per_round(clients, setting)))
+
+
+def train_clients(
+    clients: ImageClients, setting: ClientSetting, rounds: int, kept: Sequence[int], at: Place
+) -> list[Row]:
+    """Train from the last checkpoint, keep the weights, and return a row with the accuracy on the test images."""
+    preset, dataset, began = clients.preset, clients.dataset, time.perf_counter()
+    place = model_folder(at.folder, clients, setting)
+    place.mkdir(parents=True, exist_ok=True)
+    module = FederatedAveraging(
+        preset.spec,
+        setting.training(preset),
+        seed=derive_seed(clients.seed, "federation"),
+        defense=setting.make_defense(),
+        defend="steps",
+    )
+    checkpoint = LastCheckpoint(place, every=CHECKPOINT_ROUNDS)
+    cost, keep = _steps_per_round(clients, setting), _KeepRounds(place, kept)
+    fit(module, at, rounds, cost, [keep], checkpoint, datamodule=_federated(clients))
+    if rounds + 1 in kept:
+        _keep(module.network, place, rounds + 1)
+    checkpoint.file.unlink(missing_ok=True)
+    return [
+        {
+            "unit": training_name(clients, setting),
+            "setting": f"training_{setting.name}",
+            "dataset": preset.dataset,
+            "target": preset.spec.name,
+            "protocol": "fedavg",
+            "defense": "none" if module.defense is None else module.defense.describe(),
+            "source": "training",
+            "rounds": rounds,
+            "test_accuracy": accuracy(module.network.to(at.device).eval(), clients, at.device),
+            "test_images": len(dataset.test),
+            "seconds": time.perf_counter() - began,
+            "seed": clients.seed,
+        }
+    ]
+
+
+def _steps_per_round(clients: ImageClients, setting: ClientSetting) -> int:
+    return min(clients.preset.clients_per_round, clients.size) * setting.steps(clients.preset.rows)
+
+
+def _federated(clients: ImageClients) -> FederatedData:
+    rows = [clients.rows(client) for client in range(clients.size)]
+    n, preset = clients.preset.rows, clients.preset
+    train = TensorDataset(torch.cat([x for x, _ in rows]), torch.cat([y for _, y in rows]))
+    partition = [range(i * n, (i + 1) * n) for i in range(len(rows))]
+    per_round = min(preset.clients_per_round, len(rows))
+    return FederatedData(train, partition, clients_per_round=per_round, seed=derive_seed(clients.seed, "rounds"))
+
+
+class _KeepRounds(Callback):
+    """Keeps the weights before some rounds."""
+
+    def __init__(self, place: Path, kept: Sequence[int]) -> None:
+        self.place, self.kept = place, kept
+
+    def on_train_epoch_start(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
+        number = trainer.current_epoch + 1
+        if number in self.kept:
+            _keep(pl_module.network, self.place, number)  # type: ignore[arg-type]
+
+
+def trained(setting: ClientSetting) -> ClientSetting:
+    """Return the part of a setting that a training depends on."""
+    return replace(setting, share_labels="counts", round=None, n_clients=1, states_epochs=True)
+
+
+def training_name(clients: ImageClients, setting: ClientSetting) -> str:
+    """Unit of a training, and a file name."""
+    return f"{clients.preset.dataset}_training_{trained(setting).name}-s{clients.seed}"
+
+
+def model_folder(folder: Path, clients: ImageClients, setting: ClientSetting) -> Path:
+    """Where a training keeps its weights."""
+    return folder / "models" / training_name(clients, setting)
+
+
+def weights_file(place: Path, number: int) -> Path:
+    """Where the weights before a round are kept."""
+    return place / f"round-{number}.safetensors"
+
+
+def rehearse(trainings: Sequence[tuple[ImageClients, ClientSetting]], rounds: Sequence[int], folder: Path) -> None:
+    """Keep untrained weights in the places of trained ones, to time the attacks on them."""
+    for clients, setting in trainings:
+        place = model_folder(folder, clients, setting)
+        place.mkdir(parents=True)
+        for number in rounds:
+            _keep(build_network(clients.preset.spec, seed=0), place, number)
+
+
+def observe_round(
+    clients: ImageClients, setting: ClientSetting, index: int, folder: Path
+) -> tuple[ClientUpdate, GroundTruth]:
+    """Return the update of client ``index`` in a round of the training kept in a run folder, sampled or not."""
+    assert setting.round is not None  # else the clients are untrained
+    network = build_network(clients.preset.spec, seed=0)
+    place = model_folder(folder, clients, setting)
+    network.load_state_dict(load_file(weights_file(place, setting.round)))
+    return clients.observe(setting, index, network)
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, clients: ImageClients, device: torch.device) -> float:
+    """Return the accuracy of a network in eval mode on the test images."""
+    dataset, hits = clients.dataset, 0
+    for start in range(0, len(dataset.test), IMAGES_AT_ONCE):
+        images = dataset.test.take(torch.arange(start, min(start + IMAGES_AT_ONCE, len(dataset.test))))
+        rows = dataset.scale.encode(images.pixels.float() / 255).to(device)
+        hits += int((network(rows).argmax(1).cpu() == images.labels).sum())
+    return hits / len(dataset.test)
+
+
+def _keep(network: nn.Module, place: Path, number: int) -> None:
+    state = {name: value.detach().cpu().clone().contiguous() for name, value in network.state_dict().items()}
+    save_file(state, weights_file(place, number))

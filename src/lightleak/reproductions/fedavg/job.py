@@ -16,10 +16,9 @@ from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed, generator
-from lightleak.experiments.packing import ROWS_PER_PACK
+from lightleak.experiments.campaign import ROWS_PER_PACK
 from lightleak.metrics.images import ImagePSNR, ReconstructedShare
-from lightleak.reproductions.fedavg.clients import ImageClients
-from lightleak.reproductions.fedavg.federation import observe_round
+from lightleak.reproductions.fedavg.clients import ImageClients, observe_round
 from lightleak.reproductions.fedavg.setting import AttackSetting, ClientSetting
 from lightleak.reproductions.reproduction import Place, Row, Work
 from lightleak.targets.spec import NetworkSpec

@@ -27,14 +27,3 @@ def note(paper: str, name: str, **values: object) -> str:
     """
     text: str = paper_settings(paper)["notes"][name]
     return text.format(**values)
-
-
-def with_tuples(value: Any) -> Any:
-    """Return ``value`` with its lists as tuples, as frozen settings hold them.
-
-    >>> with_tuples({"shape": [1, 28, 28]})
-    {'shape': (1, 28, 28)}
-    """
-    if isinstance(value, dict):
-        return {key: with_tuples(one) for key, one in value.items()}
-    return tuple(map(with_tuples, value)) if isinstance(value, list) else value

@@ -7,7 +7,6 @@ A file ``reproductions/paper/<paper>/<name>.yaml`` holds one table, or one figur
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,7 +17,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 import yaml
 
-from lightleak.core.errors import DataError, UsageError
+from lightleak.core.errors import DataError, UsageError, close_match
 
 _LABEL_SETTINGS = ("true", "restored")
 _ADVERSARIES = ("C1", "C2")
@@ -284,9 +283,7 @@ def load_paper_table(name: str) -> PaperTable:
     """
     known = _table_files()
     if name not in known:
-        close = get_close_matches(name, known, n=1)
-        hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise UsageError(f"unknown paper table {name!r}{hint}; known: {', '.join(sorted(known))}")
+        raise UsageError(f"unknown paper table {name!r}{close_match(name, known)}; known: {', '.join(sorted(known))}")
     table = parse_paper_table(known[name].read_text(encoding="utf-8"), f"{name}.yaml")
     if table.name != name:
         raise DataError(f"{name}.yaml: name must be {name!r}, got {table.name!r}")

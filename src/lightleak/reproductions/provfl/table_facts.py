@@ -16,8 +16,7 @@ from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.provfl.grid import SplitTrainings
-from lightleak.reproductions.provfl.settings import DATASETS, audit_of, training_of
+from lightleak.reproductions.provfl.grid import DATASETS, SplitTrainings, audit_of, training_of
 from lightleak.reproductions.reproduction import FactTable, Place, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import Selection
 

@@ -20,8 +20,7 @@ from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Row, Rows, Stage
 from lightleak.reproductions.settings import check_settings
-from lightleak.reproductions.tableak.attacked import Setting, options_of, setting_of
-from lightleak.reproductions.tableak.fedsgd import UpdateAttacks
+from lightleak.reproductions.tableak.fedsgd import Setting, UpdateAttacks, options_of, setting_of
 
 CLIENTS = 5
 """Clients per cell by default; the paper has 50."""

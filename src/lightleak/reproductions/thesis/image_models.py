@@ -1,28 +1,125 @@
-"""Training the networks of an image study, and keeping them."""
+"""A study of PLG-MI on images (thesis Sec. 4.4.1): its settings, and its networks, trained and kept."""
 
 import json
 import math
 import time
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from safetensors.torch import load_file, save_file
 from torch.utils.data import TensorDataset
 
-from lightleak.attacks.model_inversion.image_inversion import as_floats, image_logits
+from lightleak.attacks.model_inversion.image_augmentation import ImageAugmentation
+from lightleak.attacks.model_inversion.image_inversion import (
+    ImageInversionConfig,
+    as_floats,
+    image_gan_config,
+    image_logits,
+)
+from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
+from lightleak.core.yaml_text import with_tuples
+from lightleak.data.celeba import PrivateChoice, load_celeba
 from lightleak.data.datamodule import BatchSampler, batch_loader
-from lightleak.data.images import LabeledImages
+from lightleak.data.images import ImageTask, LabeledImages, load_digits_images, split_by_class
+from lightleak.data.sources import dataset_folder
 from lightleak.experiments.kinds.released.judge import ModelScores, accuracy
 from lightleak.experiments.unit import unit_file, write_whole
-from lightleak.reproductions.reproduction import Place, Work
-from lightleak.reproductions.thesis.image_study import ImageStudy
-from lightleak.reproductions.training import fit
+from lightleak.reproductions.paper.settings import paper_settings
+from lightleak.reproductions.reproduction import Place, Work, fit
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
 from lightleak.targets.image_resnet import ImageResNet, build_resnet
 from lightleak.targets.optimizers import OptimizerConfig
+
+ImageDataset = Literal["digits", "celeba"]
+PRIVATE_DIGITS = range(5)
+
+
+@dataclass(frozen=True)
+class ImageStudy:
+    """Settings of one dataset.
+
+    Attributes:
+        dataset: ``digits`` (scikit-learn's: 0 to 4 are private, 5 to 9 public) or ``celeba``.
+        networks: ours by the name that the thesis's tables print.
+        evaluation: network that judges.
+        attack: training and search; the baseline without the target differs in ``inversion_weight`` alone.
+        epochs: of each network.
+        batch_size: of each network.
+        learning_rate: Adam's, of each network.
+        test_fraction: share of private images held out.
+        per_class: images made of each class.
+        shown: classes in the picture grid, at most.
+        choice: private identities of CelebA.
+        data_folder: holds the folder ``celeba``.
+    """
+
+    dataset: ImageDataset
+    networks: Mapping[str, str]
+    evaluation: str
+    attack: ImageInversionConfig = field(default_factory=ImageInversionConfig)
+    epochs: int = 20
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    test_fraction: float = 0.1
+    per_class: int = 60
+    shown: int = 10
+    choice: PrivateChoice = "first"
+    data_folder: str | None = None
+
+    def task(self, seed: int) -> ImageTask:
+        """Private and public images of one seed; read once per process.
+
+        Raises:
+            DataError: files are missing or damaged.
+            UnsupportedError: a package is missing.
+        """
+        return _task(self.dataset, self.choice, self.data_folder, self.test_fraction, seed)
+
+
+def _read_study(dataset: ImageDataset) -> ImageStudy:
+    settings = with_tuples(paper_settings("thesis")["images"][dataset])
+    attack = settings.pop("attack")
+    attack["gan"] = image_gan_config(**attack.get("gan", {}))
+    attack["augment"] = ImageAugmentation(**attack.get("augment", {}))
+    return ImageStudy(dataset, attack=ImageInversionConfig(**attack), **settings)
+
+
+STUDIES: dict[str, ImageStudy] = {name: _read_study(name) for name in get_args(ImageDataset)}
+"""Studies by dataset; the reasons for their values are in ``reproductions/paper/thesis.yaml``."""
+
+
+def image_study(
+    dataset: str | None = None,
+    choice: PrivateChoice = "first",
+    data_folder: str | None = None,
+    iterations: int | None = None,
+) -> ImageStudy:
+    """The study of a dataset; None is ``digits``, which needs no files.
+
+    Raises:
+        UsageError: an unknown dataset.
+    """
+    name = dataset or "digits"
+    if name not in STUDIES:
+        raise UsageError(f"dataset must be one of {', '.join(get_args(ImageDataset))}, got {dataset!r}")
+    study = replace(STUDIES[name], choice=choice, data_folder=data_folder)
+    if iterations is None:
+        return study
+    return replace(study, attack=replace(study.attack, gan=replace(study.attack.gan, iterations=iterations)))
+
+
+@lru_cache(maxsize=2)
+def _task(
+    dataset: ImageDataset, choice: PrivateChoice, data_folder: str | None, test_fraction: float, seed: int
+) -> ImageTask:
+    if dataset == "digits":
+        return split_by_class("digits", load_digits_images(), PRIVATE_DIGITS, test_fraction, seed)
+    return load_celeba(dataset_folder("celeba", data_folder), choice=choice, test_fraction=test_fraction, seed=seed)
 
 
 def model_work(study: ImageStudy, seed: int, network: str) -> Work:

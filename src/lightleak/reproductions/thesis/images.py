@@ -2,30 +2,265 @@
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import torch
+from torch import Tensor
 
+from lightleak.attacks.model_inversion.attack import Workplace
+from lightleak.attacks.model_inversion.image_inversion import (
+    FittedImages,
+    ImageInversionConfig,
+    ImageSamples,
+    as_floats,
+    image_logits,
+    invert_images,
+)
+from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
+from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels, pseudo_label
+from lightleak.core.former_names import REGISTERED
+from lightleak.core.seeds import derive_seed, generator
+from lightleak.data.images import ImageTask, LabeledImages, to_pixels
+from lightleak.experiments.kinds.released.judge import fact_sheet
 from lightleak.experiments.kinds.released.kind import gather_entries
-from lightleak.experiments.unit import write_whole
-from lightleak.report.sections.pictures import FILE_NAME, pictures_json
+from lightleak.experiments.kinds.released.rows import ALL, thinned
+from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
+from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
+from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, Work
+from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
-from lightleak.reproductions.thesis.image_job import ATTACKS, ImageAttack, ImageJudge
-from lightleak.reproductions.thesis.image_models import keep_untrained, load_image_model, model_work
-from lightleak.reproductions.thesis.image_study import ImageStudy, image_study
+from lightleak.reproductions.thesis.image_models import (
+    ImageStudy,
+    image_model_scores,
+    image_study,
+    keep_untrained,
+    load_image_model,
+    model_work,
+)
+from lightleak.targets.image_resnet import ImageResNet
+
+ATTACKS = {"plgmi": ("random", "gradient"), "gan_without_target": ("random",), "public_pseudo_labeled": ("random",)}
+"""Attacks and baselines with their latent searches; one on the generator without the target would ask the target."""
+
+SEEDED_AS = {new: old for old, new in REGISTERED.items()}
+"""Names from which seeds are derived, where an attack has another name today: the same images are drawn as before."""
+
+THREATS = {
+    "plgmi": "Someone who holds the released model (its weights and gradients) and images of other classes.",
+    "gan_without_target": "Someone who may ask the released model for the classes of images, and holds images of other "
+    "classes.",
+    "public_pseudo_labeled": "No attack: public images that the target takes for the class, drawn at random.",
+}
+
+
+@dataclass(frozen=True)
+class ImageAttack:
+    """One attack on one network.
+
+    Attributes:
+        study: settings.
+        seed: root seed.
+        network: name of the released network.
+        attack: a key of `ATTACKS`.
+    """
+
+    study: ImageStudy
+    seed: int
+    network: str
+    attack: str
+
+    @property
+    def work(self) -> Work:
+        """Its pack: one unit per search."""
+        return Work([self._unit(search) for search in ATTACKS[self.attack]], self.run, self._cost)
+
+    @property
+    def _cost(self) -> float:
+        """Iterations of the generator."""
+        return 1.0 if self.attack == "public_pseudo_labeled" else float(self.study.attack.gan.iterations)
+
+    def run(self, at: Place) -> Iterator[dict[str, Any]]:
+        """Fit the generator, make and judge images, and yield a row for every search."""
+        task, folder, device = self.study.task(self.seed), at.folder, at.device
+        target = load_image_model(self.study, self.network, self.seed, folder).to(device)
+        judge = ImageJudge(load_image_model(self.study, self.study.evaluation, self.seed, folder).to(device), task)
+        config, seed = self._config(), derive_seed(self.seed, SEEDED_AS.get(self.attack, self.attack), self.network)
+        fitted = None
+        if self.attack == "public_pseudo_labeled":
+            chosen = pseudo_label(image_logits(target, task.public.pixels, device), config.pseudo_labels)
+        else:
+            place = folder / "generators" / f"{self.attack}-{self.network}-s{self.seed}"
+            workplace = Workplace(device, place, lambda fraction: at.report(fraction * self._cost))
+            fitted = invert_images(target, task.public.pixels, task.n_classes, config, seed, workplace)
+            chosen = fitted.chosen
+        labels = torch.tensor(chosen.classes).repeat_interleave(self.study.per_class)
+        for search in ATTACKS[self.attack]:
+            if fitted is None:
+                samples = public_samples(target, task.public, chosen, labels, seed, device)
+            else:
+                samples = fitted.generate(labels, derive_seed(seed, "samples"), search)
+            yield self._row(folder, task, judge, config, chosen, fitted, samples)
+        shutil.rmtree(folder / "generators", ignore_errors=True)  # checkpoints: every sample is made
+
+    def _unit(self, search: str) -> str:
+        return f"{self.attack}-{search}-{self.network}-s{self.seed}"
+
+    def _config(self) -> ImageInversionConfig:
+        config = self.study.attack
+        if self.attack == "gan_without_target":
+            return replace(config, gan=replace(config.gan, inversion_weight=0.0))
+        return config
+
+    def _row(
+        self,
+        folder: Path,
+        task: ImageTask,
+        judge: "ImageJudge",
+        config: ImageInversionConfig,
+        chosen: PseudoLabels,
+        fitted: FittedImages | None,
+        samples: ImageSamples,
+    ) -> dict[str, Any]:
+        """The row of a search; its entry for the report and its pictures are written."""
+        unit, names = self._unit(samples.search), task.private_train.names
+        models = {
+            role: image_model_scores(name, self.seed, folder)
+            for role, name in (("target", self.network), ("evaluation", self.study.evaluation))
+        }
+        facts = {
+            "label": self.attack,
+            "attack": self.attack,
+            "setting": None,
+            "seed": self.seed,
+            "dataset": self.study.dataset,
+            "latent_search": samples.search,
+        }
+        row = {
+            "unit": unit,
+            "kind": "released-model",
+            "protocol": "released",
+            **facts,
+            "target": self.network,
+            "evaluation": self.study.evaluation,
+            "evaluation_index": 0,
+            "class": ALL,
+            "real_rows_accuracy": models["evaluation"].test_accuracy,
+            "target_test_accuracy": models["target"].test_accuracy,
+            "target_train_accuracy": models["target"].train_accuracy,
+            "inversion_loss": float(samples.loss.double().mean()),
+            "inversion_loss_start": float(samples.before.double().mean()),
+            "samples": len(samples.labels),
+            "excluded_classes": len(chosen.excluded),
+            "seconds": samples.seconds,
+            "fit_seconds": 0.0 if fitted is None else fitted.seconds,
+            "threat_model": THREATS[self.attack],
+            "options": {} if fitted is None else asdict(config),
+            **judge.score(samples.images, samples.labels),
+        }
+        entry = facts | {
+            "losses": {} if fitted is None else thinned(fitted.gan.losses()),
+            "pseudo_labels": [{**one, "class": names[one["class"]]} for one in chosen.summary()],
+            "task": {
+                "private_rows": len(task.private_train),
+                "private_test_rows": len(task.private_test),
+                "public_rows": len(task.public),
+                "classes": task.n_classes,
+                "features": math.prod(task.public.shape),
+            },
+            **{f"{role}_scores": fact_sheet(scores) for role, scores in models.items()},
+        }
+        shown = chosen.classes[: self.study.shown]
+        write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(entry)))
+        pictures = {"classes": [names[index] for index in shown], "rows": judge.pictures(samples, shown)}
+        write_whole(folder / "pictures" / f"{unit}.json", json.dumps(pictures))
+        return row
+
+
+class ImageJudge:
+    """The truth: the evaluation model, and the private images that both models were trained on."""
+
+    def __init__(self, network: ImageResNet, task: ImageTask) -> None:
+        self._network, self._private = network, task.private_train
+        self._n_classes = task.n_classes
+        self._features = self.features(task.private_train.pixels)
+
+    @torch.no_grad()
+    def features(self, images: Tensor) -> Tensor:
+        """What the evaluation model's last layer sees, ``[n, f]``, on the CPU."""
+        device = self._network.output.weight.device
+        return torch.cat([self._network.features(as_floats(part).to(device)).cpu() for part in images.split(1024)])
+
+    def score(self, images: Tensor, labels: Tensor) -> dict[str, Any]:
+        """Scores of images that were made for ``labels``, as columns of a row.
+
+        ``attack_accuracy`` with Wilson's interval over images; ``by_class``, the same by class; ``knn_distance``, the
+        squared distance of features to the nearest private image of the class, as in PLG-MI's published code;
+        ``knn_pixels``, Eq. 3.14 on images in [-1, 1]; ``frechet_distance``, Eq. 3.12 on features.
+        """
+        features = self.features(images)
+        with torch.no_grad():
+            logits = self._network.output(features.to(self._network.output.weight.device)).float().cpu()
+        accuracy = accuracy_of_counts(*class_counts(logits, labels, self._n_classes))
+        private = self._private
+        near = knn_distance(features, labels, self._features, private.labels, squared=True)
+        return {
+            "attack_accuracy": float(accuracy["mean"]),
+            "attack_accuracy_low": float(accuracy["pooled_low"]),
+            "attack_accuracy_high": float(accuracy["pooled_high"]),
+            "by_class": dict(zip(private.names, accuracy["per_class"].tolist(), strict=True)),
+            "knn_distance": float(near.mean()),
+            "knn_pixels": float(knn_distance(as_floats(images), labels, private.images, private.labels).mean()),
+            "frechet_distance": frechet_distance(features, self._features),
+        }
+
+    def pictures(self, samples: ImageSamples, classes: Sequence[int]) -> list[dict[str, Any]]:
+        """The first image made of each class, not the best, above the private one it is nearest to (Fig. 5.1)."""
+        first = [int(torch.nonzero(samples.labels == index)[0]) for index in classes]
+        made = samples.images[first]
+        nearest = []
+        for index, image in zip(classes, made, strict=True):
+            own = torch.nonzero(self._private.labels == index).squeeze(1)
+            apart = (as_floats(self._private.pixels[own]) - image).flatten(1).square().sum(1)
+            nearest.append(int(own[apart.argmin()]))
+        return [
+            picture_row("made up", _bytes(to_pixels(made)), private=False),
+            picture_row("nearest private image", _bytes(self._private.pixels[nearest]), private=True),
+        ]
+
+
+def _bytes(pixels: Tensor) -> np.ndarray:
+    found: np.ndarray = pixels.numpy()
+    return found
+
+
+def public_samples(
+    target: ImageResNet, public: LabeledImages, chosen: PseudoLabels, labels: Tensor, seed: int, device: torch.device
+) -> ImageSamples:
+    """Pseudo-labeled public images, drawn with replacement."""
+    began = time.perf_counter()
+    u = torch.rand(len(labels), generator=generator(seed, "public images"), dtype=torch.float64)
+    count = chosen.used[labels]
+    start = chosen.used.cumsum(0)[labels] - count
+    images = as_floats(public.pixels[chosen.rows[start + (u * count).long().clamp(max=count - 1)]])
+    loss = cross_entropy(image_logits(target, images, device), labels)
+    return ImageSamples(images, labels, loss, loss, "random", time.perf_counter() - began)
+
 
 SEARCHED = {
     ("plgmi", None): "gradient",
     ("plgmi", "random z"): "random",
     ("gan_without_target", None): "random",
-    ("public_pseudo_labelled", None): "random",
+    ("public_pseudo_labeled", None): "random",
 }
 """Latent search behind each attack and variant of Table 5.2; the printed attack is the one with Algorithm 3."""
 

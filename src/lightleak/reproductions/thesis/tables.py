@@ -8,16 +8,65 @@ from typing import Any, ClassVar
 
 from lightleak.core.errors import UsageError
 from lightleak.core.summary import Summary, summarize, summarize_by
-from lightleak.experiments.kinds.released.config import ReleasedConfig, SamplesConfig
+from lightleak.data.task_config import TaskConfig
+from lightleak.experiments.config import TargetConfig
+from lightleak.experiments.kinds.released.config import ReleasedConfig, ReleasedDataConfig, SamplesConfig
 from lightleak.experiments.kinds.released.job import plan_attacks, plan_models
 from lightleak.experiments.kinds.released.kind import gather_entries
+from lightleak.experiments.kinds.released.models import prepare_world
 from lightleak.experiments.kinds.released.rows import ALL
-from lightleak.experiments.kinds.released.world import prepare_world
 from lightleak.experiments.pack import Pack
+from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of, scale
 from lightleak.reproductions.settings import selected
-from lightleak.reproductions.thesis.settings import THESIS, setting
+
+THESIS = paper_settings("thesis")
+SETTINGS: dict[str, dict[str, Any]] = THESIS["settings"]
+"""Private classes, encoded columns and target by ID of Table 4.3; the other network is the evaluation model."""
+
+
+def setting(
+    name: str,
+    iterations: int | None = None,
+    seeds: tuple[int, ...] = (0,),
+    folder: str | None = None,
+    attacks: dict[str, dict[str, Any]] | None = None,
+    samples: SamplesConfig | None = None,
+) -> ReleasedConfig:
+    """The audit of one setting.
+
+    Args:
+        name: ID of Table 4.3.
+        iterations: of the published generator; None: the thesis's.
+        seeds: root seeds.
+        folder: folder with one subfolder of raw files per dataset.
+        attacks: in place of PLG-MI and its companions; each with the hyperparameters of Table 5.4.
+        samples: in place of the thesis's ten evaluations of random latent vectors.
+    """
+    chosen_setting, networks = SETTINGS[name], THESIS["networks"]
+    trained = THESIS["published"] | ({} if iterations is None else {"iterations": iterations})
+    models = {network: TargetConfig(network, dict(options)) for network, options in networks.items()}
+    target = models.pop(chosen_setting["network"])
+    chosen = {label: {**trained, **options} for label, options in (attacks or {"plgmi": {}}).items()}
+    return ReleasedConfig(
+        data=ReleasedDataConfig(
+            name="diabetes130",
+            folder=folder,
+            options={"label": "diagnosis", "diagnoses": "codes", "groups": True},
+        ),
+        task=TaskConfig(
+            private_classes=chosen_setting["classes"], features=chosen_setting["features"], group="patient_nbr"
+        ),
+        target=target,
+        evaluation_model=next(iter(models.values())),
+        attacks=chosen if attacks else {**chosen, **THESIS["companions"]},
+        samples=samples or replace(SamplesConfig(), evaluations=10),
+        setting=name,
+        seeds=seeds,
+        keep_captures=False,
+    )
+
 
 SEARCH_SAMPLES = SamplesConfig(searches=("random", "softmax", "gradient", "tpe", "random_best"))
 

@@ -19,7 +19,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 
 PLANNED = Feasibility((4, 4), (9, 9), (9, 9), 0.0, "exact", "planned")
 

@@ -15,7 +15,7 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 
 
 def reconstruction(truth: GroundTruth, update: ClientUpdate) -> Reconstruction:

@@ -15,8 +15,8 @@ from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import ImageScale
 from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import client_update as delta_update
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 FEW = ExactConfig(chains=32, most_chains=32, sweeps=8, patience=2, enumerate_below=6)

@@ -18,8 +18,8 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, ColumnKind, TableSchema
 from lightleak.protocols import fedavg
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedsgd import client_update
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 TABLES = {"categories": (3, 0, 0), "numbers": (0, 2, 1), "one category": (1, 0, 0), "one number": (0, 1, 0)}

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.ground_truth import GroundTruth
+from lightleak.data.layout import EncodedLayout
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.own import hand_over
 from lightleak.targets.spec import NetworkSpec, build_network
@@ -25,6 +26,30 @@ class Gated(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h = nn.functional.mish(self.first(x))
         return self.out(h + self.value(h) * torch.sigmoid(self.gate(h)))
+
+
+class Embedded(nn.Module):
+    """A user's own network with one `nn.Embedding` per categorical column, concatenated or summed with the numbers."""
+
+    def __init__(self, layout: EncodedLayout, n_classes: int, summed: bool = False, dim: int = 4) -> None:
+        super().__init__()
+        self.layout, self.summed = layout, summed
+        self.numbers = [block.start for block in layout.numerical]
+        self.tables = nn.ModuleList(nn.Embedding(block.width, 24 if summed else dim) for block in layout.categorical)
+        self.lifted = nn.Linear(len(self.numbers), 24)
+        into = 24 if summed else len(self.numbers) + dim * len(layout.categorical)
+        layers = nn.Linear(into, 50), nn.ReLU(), nn.Linear(50, 40), nn.ReLU(), nn.Linear(40, 30), nn.ReLU()
+        self.rest = nn.Sequential(*layers, nn.Linear(30, n_classes))
+
+    def forward(self, x: Tensor) -> Tensor:
+        numbers, blocks = x[:, self.numbers], self.layout.categorical
+        parts = [table(x[:, block.slice].argmax(-1)) for table, block in zip(self.tables, blocks, strict=True)]
+        return self.rest(self.lifted(numbers) + sum(parts) if self.summed else torch.cat([numbers, *parts], 1))
+
+
+def embedded(batch: Any, n_classes: int = 2, summed: bool = False) -> Embedded:
+    torch.manual_seed(5)
+    return Embedded(batch.encoder.layout, n_classes, summed)
 
 
 def attacked(batch: Any, network: str, options: dict[str, Any], attack: str = "exact") -> tuple[Any, Any]:
@@ -52,6 +77,7 @@ def attacked(batch: Any, network: str, options: dict[str, Any], attack: str = "e
         ("resnet_preact", {"width": 40}),
         ("resnet", {"hidden": [40, 40]}),
         ("mlp", {"hidden": [40, 40], "norm": "batch"}),
+        ("gandalf", {"stages": 2}),
     ],
 )
 def test_every_row_is_found_and_certified(
@@ -84,4 +110,53 @@ def test_statistics_of_the_batch_are_used_only_where_they_are_known(make_batch: 
 def test_equal_rows_are_counted(make_batch: Any, recovered: Any, certified_wrongly: Any) -> None:
     base = make_batch(8, (4, 4), 2, rows=(3, 3, 7, 9, 12, 12, 12, 20), labels=(0, 1, 0, 1, 1, 1, 1, 0))
     found, batch = attacked(base, "mlp", {"hidden": [40, 40], "activation": "gelu"})
+    assert recovered(found, batch, nearly=True) == 8 and certified_wrongly(found, batch) == 0
+
+
+@pytest.mark.parametrize("n_classes", [2, 5])
+@pytest.mark.parametrize("summed", [False, True])
+def test_embeddings_are_inverted(
+    make_batch: Any, recovered: Any, certified_wrongly: Any, summed: bool, n_classes: int
+) -> None:
+    base = make_batch(8, (4, 4), n_classes)
+    name = hand_over(embedded(base, n_classes, summed))
+    for attack in ("exact", "audit_max"):
+        found, batch = attacked(base, name, {}, attack)
+        assert recovered(found, batch, nearly=True) == 8 and certified_wrongly(found, batch) == 0
+        assert found.certificate.residual < 1e-6
+        # Sums of vectors could undo each other's exchanges: fewer rows are proven.
+        assert found.certificate.certified == 8 or summed
+
+
+@pytest.mark.parametrize("distance", [0.0, 1e-6, 1e-4, 1e-2])
+def test_categories_of_nearly_equal_vectors_are_not_proven(
+    make_batch: Any, certified_wrongly: Any, distance: float
+) -> None:
+    base = make_batch(8, (4, 4), 2)
+    network = embedded(base)
+    with torch.no_grad():
+        for table in network.tables:
+            table.weight[1] = table.weight[0] + distance * torch.randn(4)
+    for attack in ("exact", "audit_max"):
+        found, batch = attacked(base, hand_over(network), {}, attack)
+        assert certified_wrongly(found, batch) == 0
+        if distance == 0:
+            alike = [i for i, code in enumerate(batch.encoder.project(found.encoded)[0]) if bool((code <= 1).any())]
+            assert alike and not any(found.certificate.status[i] == "certified" for i in alike)
+
+
+@pytest.mark.parametrize("dead", [20, 34, 40])
+def test_dead_units_behind_embeddings_prove_nothing_wrong(make_batch: Any, certified_wrongly: Any, dead: int) -> None:
+    base = make_batch(8, (4, 4), 2)
+    network = embedded(base)
+    with torch.no_grad():
+        network.rest[2].bias[:dead] = -100
+    found, batch = attacked(base, hand_over(network), {})
+    assert certified_wrongly(found, batch) == 0
+    assert dead < 40 or found.certificate.certified == 0
+
+
+def test_twins_behind_embeddings_are_counted(make_batch: Any, recovered: Any, certified_wrongly: Any) -> None:
+    base = make_batch(8, (4, 4), 2, rows=(3, 3, 7, 9, 12, 12, 12, 20), labels=(0, 1, 0, 1, 1, 1, 1, 0))
+    found, batch = attacked(base, hand_over(embedded(base)), {})
     assert recovered(found, batch, nearly=True) == 8 and certified_wrongly(found, batch) == 0

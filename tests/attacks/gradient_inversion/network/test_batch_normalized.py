@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from lightleak.attacks.gradient_inversion.exact.row_tests.verification import verify
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.network.batch_normalized import BatchNormalizedNetwork
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.core.errors import ObservationError, UnsupportedError
@@ -65,3 +67,19 @@ def test_it_is_refused_without_the_statistics_or_with_others(make_batch: Any) ->
 def test_a_first_layer_too_narrow_for_the_mean_row_is_refused(make_batch: Any) -> None:
     with pytest.raises(UnsupportedError, match="fewer units than the batch has categories and numbers"):
         row_network(shared(make_batch(9, (4, 4)), "mlp", {"hidden": [6, 40], "norm": "batch"}))
+
+
+@pytest.mark.parametrize(("network", "options", "names"), NETWORKS)
+def test_many_equal_rows_are_counted(
+    make_batch: Any, network: str, options: dict[str, Any], names: tuple[str, ...]
+) -> None:
+    batch = make_batch(9, (4, 4), rows=(1, 1, 1, 1, 1, 2, 3, 4, 5))
+    update = shared(batch, network, options)
+    found = row_network(update)
+    x, counts = batch.distinct()
+    layer = found.searched
+    gradient = layer_gradients(update, found)[layer]
+    spaces = spaces_of(gradient, unit_scale(gradient))
+    verdict = verify(found, layer, spaces, x, 9, most_equal=9)
+    assert torch.equal(verdict.counts, counts) and float(counts.sum(1).max()) == 5
+    assert bool((verdict.coefficient_error < 1e-3).all()) and bool((verdict.unit_distance < 1e-3).all())

@@ -11,7 +11,7 @@ from lightleak.experiments.kinds.frontier.points import Curve, Point
 SHIPPED = Path(__file__).parents[4] / "configs" / "defense-frontier.yaml"
 
 
-def test_the_shipped_config_measures_every_defence_there_is() -> None:
+def test_the_shipped_config_measures_every_defense_there_is() -> None:
     config = FrontierConfig.load(SHIPPED)
     everything = {*UPDATE_DEFENSES, *TRAINING_DEFENSES}
     assert {point.name for point in config.points} == everything
@@ -36,7 +36,7 @@ def test_a_curve_varies_its_first_setting_or_the_one_it_names() -> None:
     assert (only.strength, only.settings) == (None, {"target_epsilon": 3.0})
 
 
-def test_names_of_defences_may_be_written_short(small) -> None:
+def test_names_of_defenses_may_be_written_short(small) -> None:
     assert small(defenses=["sign"]).points == (Point(), *Curve("sign").points())
 
 
@@ -75,7 +75,7 @@ def test_fedavg_takes_its_own_settings_of_training(small) -> None:
     ("changed", "message"),
     [
         ({"defenses": ["gausian_noise"]}, "defenses.gausian_noise: .*did you mean 'gaussian_noise'"),
-        ({"defenses": ["none"]}, "defenses.none: no defence is always measured"),
+        ({"defenses": ["none"]}, "defenses.none: no defense is always measured"),
         ({"defenses": [{"name": "gaussian_noise", "strengths": [-1]}]}, "defenses.gaussian_noise: .* got -1"),
         ({"defenses": [{"name": "random_pruning", "strengths": [0.5, 1.5]}]}, "defenses.random_pruning: .* got 1.5"),
         ({"defenses": [{"name": "quantization", "strengths": [2.5]}]}, "defenses.quantization: .*whole number"),
@@ -88,7 +88,9 @@ def test_fedavg_takes_its_own_settings_of_training(small) -> None:
         ({"defenses": [{"name": "dp_sgd"}]}, "defenses.dp_sgd: .*either noise_multiplier or target_epsilon"),
         ({"defenses": ["sign", "sign"]}, "distinct names, got 'sign' twice; give one of them a label"),
         ({"defenses": [{"name": "sign", "strength": [1]}]}, "strength"),
-        ({"defenses": [{"strengths": [1]}]}, "name"),
+        ({"defenses": [{"strengths": [1]}]}, "defenses.name is required"),
+        ({"defenses": [{"name": "clipping", "strengths": ["a"]}]}, "defenses.strengths must be .*number, got a"),
+        ({"defenses": [3]}, "defenses must be a mapping of settings, got 3"),
         ({"defenses": [{"name": "sign", "acts_on": "steps"}]}, "about local steps of a FedAvg client"),
         ({"defenses": ["sign"], "protocol": {"name": "fedavg"}, "training": {"epochs": 3}}, "setting of FedSGD"),
         ({"attacks": ["random"]}, "at least one besides random"),

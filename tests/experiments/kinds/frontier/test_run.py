@@ -10,11 +10,17 @@ from rich.console import Console
 from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.campaign import rows_of as results_of
-from lightleak.experiments.kinds.frontier import training as training_module
-from lightleak.experiments.kinds.frontier.kind import check_frontier
-from lightleak.experiments.kinds.frontier.plan import attack_units, frontier_packs, packs_of, prepare_frontier
+from lightleak.experiments.experiment import Experiment, prepare_experiment
+from lightleak.experiments.kinds.frontier import plan as plan_module
+from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.kinds.frontier.kind import FrontierKind
+from lightleak.experiments.kinds.frontier.plan import (
+    TrainingJob,
+    attack_units,
+    frontier_packs,
+)
+from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables
-from lightleak.experiments.kinds.frontier.training import TrainingJob
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
@@ -22,6 +28,10 @@ from lightleak.experiments.terminal import print_results
 
 CPU = torch.device("cpu")
 POINTS = ("none", "gaussian_noise-0.01", "gaussian_noise-10.0", "sign", "dp_sgd-1.0")
+
+
+def prepare_frontier(config: FrontierConfig) -> Experiment:
+    return prepare_experiment(config.audit_at(Point()))
 
 
 def rows_of(folder):
@@ -46,7 +56,7 @@ def test_every_point_is_trained_and_attacked(finished) -> None:
             assert 0 <= row["cell_accuracy"] <= 1
 
 
-def test_rows_name_defence_strength_and_guarantee(finished) -> None:
+def test_rows_name_defense_strength_and_guarantee(finished) -> None:
     told = {
         (row["defense"], row["defense_option"], row["defense_strength"], row["delta"], row["epsilon"] is None)
         for row in rows_of(finished)
@@ -68,7 +78,7 @@ def test_rows_name_defence_strength_and_guarantee(finished) -> None:
     assert release == pytest.approx(DPSGD(noise_multiplier=1.0).release_epsilon())
 
 
-def test_the_clients_are_the_same_under_every_defence_and_their_updates_are_not(small) -> None:
+def test_the_clients_are_the_same_under_every_defense_and_their_updates_are_not(small) -> None:
     config = small()
     experiment = prepare_frontier(config)
     observed = {
@@ -91,14 +101,14 @@ def test_the_clients_are_the_same_under_every_defence_and_their_updates_are_not(
 def test_trainings_share_first_weights_and_order_and_noise_enters_every_step(small, tmp_path, monkeypatch) -> None:
     config = small()
     experiment, made = prepare_frontier(config), []
-    prepare = training_module.prepare_training
+    prepare = plan_module.prepare_training
 
     def noted(*arguments):
         made.append(prepare(*arguments))
         made[-1].model.first = {name: value.clone() for name, value in made[-1].model.network.named_parameters()}
         return made[-1]
 
-    monkeypatch.setattr(training_module, "prepare_training", noted)
+    monkeypatch.setattr(plan_module, "prepare_training", noted)
     for point in config.points[:3]:
         TrainingJob(config, point, 0, experiment).run(tmp_path, CPU, lambda _: None)
     first = [one.model.first for one in made]
@@ -138,7 +148,7 @@ def test_the_run_folder_is_the_owners_and_its_report_is_the_frontiers(finished) 
 
 
 def test_neither_order_nor_process_changes_a_result(finished, small, tmp_path) -> None:
-    packs = frontier_packs(small(), prepare_frontier(small()), tmp_path, CPU)
+    packs = frontier_packs(small(), prepare_frontier(small()), CPU, tmp_path)
     (tmp_path / "units").mkdir()
     for pack in reversed(packs):
         pickle.loads(pickle.dumps(pack)).run(tmp_path, CPU, lambda _: None)
@@ -188,7 +198,7 @@ def test_a_plan_says_what_would_be_done(small) -> None:
     for words in (
         "synthetic: 96 training and 24 test rows",
         "mlp-6, 1 epoch, batches of 16, sgd at 0.1",
-        "5: no defence; Gaussian noise of scale 0.01; Gaussian noise of scale 10",
+        "5: no defense; Gaussian noise of scale 0.01; Gaussian noise of scale 10",
         "trainings 10, 2 at each point",
         "12 on 2 clients of 4 rows: tableak, random",
         " of this run, without its start",
@@ -212,7 +222,7 @@ def test_a_plan_says_what_would_be_done(small) -> None:
 )  # fmt: skip
 def test_what_cannot_be_served_is_refused_before_any_work(small, silent, tmp_path, changed, error, message) -> None:
     with pytest.raises(error, match=message):
-        check_frontier(small(**changed))
+        FrontierKind().check(small(**changed))
     with pytest.raises(error):
         run_audit(small(**changed), tmp_path / "run", [], silent)
     assert not (tmp_path / "run").exists()
@@ -240,9 +250,9 @@ def test_fedavg_is_measured_too(small, silent, tmp_path) -> None:
 
 def test_every_pack_has_units_of_its_own(small) -> None:
     config = small()
-    ids = [id for pack in packs_of(config, prepare_frontier(config), CPU) for id in pack.ids]
+    ids = [id for pack in frontier_packs(config, prepare_frontier(config), CPU) for id in pack.ids]
     assert len(set(ids)) == len(ids)
-    assert all(pack.cost > 0 for pack in packs_of(config, prepare_frontier(config), CPU))
+    assert all(pack.cost > 0 for pack in frontier_packs(config, prepare_frontier(config), CPU))
 
 
 def test_progress_of_a_training_adds_up_to_its_cost(small, tmp_path) -> None:

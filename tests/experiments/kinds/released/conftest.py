@@ -55,7 +55,7 @@ def settings(table_file: Path) -> dict[str, Any]:
                 "tpe": {"trials": 3},
                 "pseudo_labels": {"top_n": 30},  # some are left that no generator learns from
             },
-            "public_pseudo_labelled": {"top_n": 30},
+            "public_pseudo_labeled": {"top_n": 30},
             "public_random": {"top_n": 30},
         },
         "samples": {"evaluations": 2, "per_class": 30, "searched_per_class": 10, "searches": ["random", "gradient"]},

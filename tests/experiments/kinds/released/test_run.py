@@ -21,12 +21,11 @@ from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import LightLeakError, ObservationError, UnsupportedError
 from lightleak.core.seeds import derive_seed
 from lightleak.core.summary import summarize
-from lightleak.experiments.kinds.released import job
-from lightleak.experiments.kinds.released import world as worlds
+from lightleak.experiments.kinds.released import job, models
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
 from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, training_rows
-from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
+from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
 from lightleak.experiments.kinds.released.summary import released_tables
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
@@ -60,7 +59,7 @@ def test_every_attack_search_and_class_has_a_row(done: tuple[Path, dict[str, Any
     folder, results = done
     rows = results["rows"]
     found = {(row["label"], row["latent_search"], row["class"], row["evaluation_index"]) for row in rows}
-    searches = {"plgmi": ("random", "gradient"), "public_pseudo_labelled": ("random",), "public_random": ("random",)}
+    searches = {"plgmi": ("random", "gradient"), "public_pseudo_labeled": ("random",), "public_random": ("random",)}
     classes = ("all", "d0", "d1", "d2")
     assert found == {(a, s, c, k) for a, names in searches.items() for s in names for c in classes for k in (0, 1)}
     for row in rows:
@@ -166,7 +165,7 @@ def test_two_workers_attack_a_kept_model_as_one_does(
     done: tuple[Path, dict[str, Any]], config: ReleasedConfig, tmp_path: Path
 ) -> None:
     capture = done[0] / "captures"
-    few = replace(config, attacks={name: config.attacks[name] for name in ("public_pseudo_labelled", "public_random")})
+    few = replace(config, attacks={name: config.attacks[name] for name in ("public_pseudo_labeled", "public_random")})
     one = attack_captures(few, capture, tmp_path / "one", [], SILENT)
     two = attack_captures(replace(few, workers=2), capture, tmp_path / "two", [], SILENT)
     assert untimed(one["rows"]) == untimed(two["rows"])
@@ -251,7 +250,7 @@ def test_the_plan_says_what_would_be_done(config: ReleasedConfig, capsys: pytest
     assert [line[2] for line in lines if line[:1] == ["training"] and line[1].isdigit()] == list(ROLES)
     assert {line[0] for line in lines if line[2:3] == ["target"]} == {"training", *config.attacks}
     assert " of this run, without its start" in said
-    assert "3 private: d0, d1, d2" in said and "plgmi, public_pseudo_labelled, public_random" in said
+    assert "3 private: d0, d1, d2" in said and "plgmi, public_pseudo_labeled, public_random" in said
 
 
 def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], config: ReleasedConfig) -> None:
@@ -267,7 +266,7 @@ def test_the_attack_sees_no_private_row(done: tuple[Path, dict[str, Any]], confi
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(30)
         samples = fitted.generate(labels, derive_seed(0, "evaluation", 0), "random")
     finally:
-        worlds._world.cache_clear()
+        models._world.cache_clear()
     told = next(row for row in results["rows"] if row["label"] == "plgmi" and row["class"] == "all")
     assert float(samples.loss.double().mean()) == pytest.approx(told["inversion_loss"], rel=1e-12)
 
@@ -276,7 +275,7 @@ def test_what_is_damaged_is_made_again(done: tuple[Path, dict[str, Any]], config
     folder, results = done
     weights = folder / "models" / "target-s0" / "weights.safetensors"
     rows = folder / "reconstructions" / "public_random-random-s0-e00.csv"
-    scores = folder / "inversion" / "public_pseudo_labelled-random-s0-e00.json"
+    scores = folder / "inversion" / "public_pseudo_labeled-random-s0-e00.json"
     whole = {file: file.read_bytes() for file in (weights, rows, scores)}
     for file, content in whole.items():
         file.write_bytes(content[: len(content) // 2])
@@ -287,7 +286,7 @@ def test_what_is_damaged_is_made_again(done: tuple[Path, dict[str, Any]], config
     assert aside == {f"{file.name}.damaged-1" for file in whole} | {
         "model-target-s0.json.damaged-1",
         "public_random-random-s0-e00.json.damaged-1",
-        "public_pseudo_labelled-random-s0-e00.json.damaged-1",
+        "public_pseudo_labeled-random-s0-e00.json.damaged-1",
     }
 
 
@@ -365,7 +364,7 @@ def test_a_generator_that_never_learned_its_condition_is_recognised_without_priv
     folder, results = done
     rows = [row for row in results["rows"] if row["class"] == "all" and row["latent_search"] == "random"]
     learned = {row["label"]: row["condition_accuracy"] for row in rows}
-    assert learned["public_random"] < 0.6 < learned["public_pseudo_labelled"]
+    assert learned["public_random"] < 0.6 < learned["public_pseudo_labeled"]
     assert {row["public_condition_accuracy"] for row in rows} == {rows[0]["public_condition_accuracy"]}
     world = job.prepare_world(config, 0)
     reference = PublicReference.of(job.observe(config, world, 0, folder), PseudoLabelConfig(top_n=30))
@@ -374,14 +373,14 @@ def test_a_generator_that_never_learned_its_condition_is_recognised_without_priv
         losses: ClassVar[dict[str, list[float]]] = {"generator": [1.0]}
 
     def warned(samples: ClassSamples) -> list[str]:
-        return beside_public(reference, Fitted(), samples, None, 0)["warnings"]  # type: ignore[arg-type]
+        return compared_with_public(reference, Fitted(), samples, None, 0)["warnings"]  # type: ignore[arg-type]
 
     labels = torch.arange(3).repeat_interleave(60)
     right = reference.rows.generate(labels, 0)
     assert not warned(right)
     wrong = replace(right, labels=labels.roll(60))  # rows of the next class
     assert "the generator did not learn its condition" in warned(wrong)[0]
-    assert "condition_accuracy" not in beside_public(reference, Fitted(), replace(wrong, search="tpe"), None, 0)  # type: ignore[arg-type]
+    assert "condition_accuracy" not in compared_with_public(reference, Fitted(), replace(wrong, search="tpe"), None, 0)  # type: ignore[arg-type]
 
 
 def test_an_interval_is_over_trainings_and_evaluations_are_averaged(

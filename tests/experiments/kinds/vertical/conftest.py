@@ -1,4 +1,4 @@
-"""A tiny vertical audit: the survey that needs no download, three epochs, two defences; one run takes a few seconds."""
+"""A tiny vertical audit: the survey that needs no download, three epochs, two defenses; one run takes a few seconds."""
 
 from collections.abc import Callable
 from pathlib import Path

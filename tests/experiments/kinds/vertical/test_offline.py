@@ -6,7 +6,7 @@ import pytest
 
 from lightleak.callbacks.intermediate_store import load_observation, save_observation
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.experiments.kinds.vertical.captures import load_capture
+from lightleak.experiments.kinds.vertical.kind import load_capture
 from lightleak.experiments.offline import attack_captures
 
 
@@ -58,7 +58,7 @@ def test_a_folder_without_captures_is_refused(watching, silent, tmp_path):
 
 
 def test_the_null_is_paired_capture_by_capture(finished, watching, silent, tmp_path):
-    """Also where several captures share property, role and seed, as those with and without a defence do."""
+    """Also where several captures share property, role and seed, as those with and without a defense do."""
     rows = attack_captures(watching, finished / "captures", tmp_path / "run", [], silent)["rows"]
     nulls = {row["capture"]: row["absolute_error"] for row in rows if row["attack"] == "aia_raw_adjusted"}
     assert len(nulls) == len({row["capture"] for row in rows}) > 2

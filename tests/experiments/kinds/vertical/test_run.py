@@ -15,7 +15,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.experiments import campaign, training
 from lightleak.experiments.kinds.vertical import job as job_module
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
-from lightleak.experiments.kinds.vertical.kind import check_vertical
+from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.run import run_audit
 
 
@@ -59,7 +59,7 @@ def test_a_withdrawal_leaves_the_truth_and_moves_what_is_seen(finished):
 
 def test_attacks_that_watch_share_a_training(small):
     jobs = plan_jobs(small())
-    assert len(jobs) == 2 * 3  # two defences; one for watching, one for each adversary of ProVFL-M
+    assert len(jobs) == 2 * 3  # two defenses; one for watching, one for each adversary of ProVFL-M
     assert len(plan_jobs(small(attacks={"prior": {}, "provfl_b": {}}, seeds=[0, 1]))) == 2 * 2
 
 
@@ -161,7 +161,7 @@ def test_a_redacted_run_keeps_no_captures(small, silent, tmp_path):
 )
 def test_what_cannot_be_served_is_refused_before_any_training(small, changed, message):
     with pytest.raises(UsageError, match=message):
-        check_vertical(small(**changed))
+        VerticalKind().check(small(**changed))
 
 
 def test_the_device_of_a_job_is_the_trainers(small, tmp_path, monkeypatch):

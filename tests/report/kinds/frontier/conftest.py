@@ -138,7 +138,7 @@ class FrontierMaker:
             {"date": "2025-03-01T10:00:00", "command": ["lightleak", "audit", "defense-frontier.yaml"],
              "device": "cpu", "packages": {"torch": "2.13.0", "lightleak": "0.3.0"}},
         )  # fmt: skip
-        config = {"kind": "defence-frontier", "title": "What a defence buys", "data": {"name": "adult"}}
+        config = {"kind": "defence-frontier", "title": "What a defense buys", "data": {"name": "adult"}}
         (self.folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
         for name in without:
             (self.folder / name).unlink()

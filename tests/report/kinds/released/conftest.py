@@ -31,7 +31,7 @@ FLAGS = [f"diag_{place}={code}" for place in (2, 3) for code in ("250", "276", "
 FIGURES = {
     "plgmi": (0.813, 0.903, 0.814, 1.9, 0.071, 0.0004),
     "gan_without_target": (0.588, 0.902, 0.812, 3.4, 0.07, 0.0004),
-    "public_pseudo_labelled": (0.62, 0.921, 0.851, 0.4, 0.042, 0.011),
+    "public_pseudo_labeled": (0.62, 0.921, 0.851, 0.4, 0.042, 0.011),
     "public_random": (0.058, 0.966, 0.913, 6.1, 0.049, 0.009),
 }
 # Search: change of the accuracy, relative change of the loss, seconds, rows.
@@ -42,7 +42,7 @@ SEARCHES = {
 THREATS = {
     "plgmi": "An attacker who holds the released model with its weights and public rows of the same columns.",
     "gan_without_target": "An attacker who may ask the released model for the classes of public rows.",
-    "public_pseudo_labelled": "An attacker who may ask the released model for the classes of public rows.",
+    "public_pseudo_labeled": "An attacker who may ask the released model for the classes of public rows.",
     "public_random": "Anybody with public rows of the same columns.",
 }
 EXCLUDED = "3 public rows, at least 20 are needed"

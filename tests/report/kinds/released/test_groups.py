@@ -43,7 +43,7 @@ def test_a_group_is_one_attack_with_one_search_and_bridge() -> None:
 
 def test_attacks_come_before_baselines_and_the_best_first() -> None:
     (scenario,) = scenarios(
-        *rows("public_random", 0.05), *rows("plgmi", 0.5), *rows("public_pseudo_labelled", 0.6),
+        *rows("public_random", 0.05), *rows("plgmi", 0.5), *rows("public_pseudo_labeled", 0.6),
         *rows("plgmi", 0.9, label="b"), *rows("gan_without_target", 0.4, latent_search="random"),
         *rows("gan_without_target", 0.7, latent_search="gradient"), *rows("plgmi", None, label="c"),
         *rows("gan_without_target", None, latent_search="softmax"),
@@ -52,10 +52,10 @@ def test_attacks_come_before_baselines_and_the_best_first() -> None:
     # A generator that was not led by the model is an attack once its latent vectors are.
     assert names == [
         ("b", None), ("gan_without_target", "gradient"), ("plgmi", None), ("c", None),
-        ("public_pseudo_labelled", None), ("gan_without_target", "random"), ("public_random", None),
+        ("public_pseudo_labeled", None), ("gan_without_target", "random"), ("public_random", None),
         ("gan_without_target", "softmax"),
     ]  # fmt: skip
-    assert scenario.reference is not None and scenario.reference.attack == "public_pseudo_labelled"
+    assert scenario.reference is not None and scenario.reference.attack == "public_pseudo_labeled"
     assert [len(part) for part in (scenario.attacks, scenario.baselines)] == [4, 4]
     assert scenario.gain(scenario.groups[0]) == Estimate(pytest.approx(0.3))
     assert scenario.gain(scenario.reference) is None

@@ -80,11 +80,11 @@ def test_numbers_on_the_page_are_those_of_the_rows(make_released, page_of) -> No
     known = {
         "PLG-MI · gradient search": ("plgmi", "gradient"),
         "PLG-MI · random z": ("plgmi", "random"),
-        "Public rows sorted by the model": ("public_pseudo_labelled", "random"),
+        "Public rows sorted by the model": ("public_pseudo_labeled", "random"),
         "Generator without the model's loss": ("gan_without_target", "random"),
         "Public rows at random": ("public_random", "random"),
     }
-    best = [row["attack_accuracy"] for row in of["public_pseudo_labelled", "random"]]
+    best = [row["attack_accuracy"] for row in of["public_pseudo_labeled", "random"]]
     for title, key in known.items():
         rows, line = of[key], lines[title]
         mean, low, high = interval([row["attack_accuracy"] for row in rows])
@@ -257,7 +257,7 @@ NUMBERS = st.sampled_from([None, float("nan"), 0.0, 0.5, 1.0])
 TEXTS = st.sampled_from([None, "", "a", 3])
 SIZES = st.sampled_from([None, 0, 3, 40])
 ROWS = st.fixed_dictionaries(
-    {"attack": st.sampled_from(["plgmi", "public_random", "public_pseudo_labelled", "x"])},
+    {"attack": st.sampled_from(["plgmi", "public_random", "public_pseudo_labeled", "x"])},
     optional={
         **{
             name: NUMBERS

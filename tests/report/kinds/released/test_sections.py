@@ -58,7 +58,7 @@ def test_measures_stand_beside_those_of_public_rows(sections_of) -> None:
     over = {"over_public_attack_accuracy": 0.2, "over_public_distinct_nearest_rows": 0.1}
     over |= {"public_attack_accuracy": 0.6, "public_distinct_nearest_rows": 0.5, "distinct_nearest_rows": 0.6}
     over |= {"condition_accuracy": 0.5, "public_condition_accuracy": 0.6}
-    made = [*rows("plgmi", 0.8, 0.8, **over), *rows("public_pseudo_labelled", 0.6, **over), *rows("public_random", 0.1)]
+    made = [*rows("plgmi", 0.8, 0.8, **over), *rows("public_pseudo_labeled", 0.6, **over), *rows("public_random", 0.1)]
     made[1] |= {"over_public_attack_accuracy": 0.22, "over_public_distinct_nearest_rows": 0.12}
     lines = sections_of(made).lines("attacks", "Attacks compared with public rows")
     assert list(lines) == ["PLG-MI"]  # the public rows themselves are not compared, nor what has no figures of them
@@ -188,12 +188,12 @@ def test_one_sorting_of_the_public_rows_stands_once(sections_of) -> None:
         {"class": "c", "public_rows": 5},
     ]
     other = [{"class": "a", "public_rows": 91, "used": 10}]
-    made = [*ONE, *rows("public_pseudo_labelled", 0.6), *rows("plgmi", 0.7, label="x")]
+    made = [*ONE, *rows("public_pseudo_labeled", 0.6), *rows("plgmi", 0.7, label="x")]
     found = sections_of(
         made,
         [
             entry(pseudo_labels=labels),
-            entry("public_pseudo_labelled", pseudo_labels=labels),
+            entry("public_pseudo_labeled", pseudo_labels=labels),
             entry(label="x", pseudo_labels=other),
         ],
     )

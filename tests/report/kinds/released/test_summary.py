@@ -66,7 +66,7 @@ def tiles(*found: list[dict[str, Any]], entries: tuple[Entry, ...] = ()) -> list
 
 
 PLGMI = rows("plgmi", 0.8, 0.82, 0.84, real_rows_accuracy=0.4)
-PUBLIC = rows("public_pseudo_labelled", 0.6, 0.61, 0.62)
+PUBLIC = rows("public_pseudo_labeled", 0.6, 0.61, 0.62)
 BLIND = rows("public_random", 0.05, 0.05, 0.06)
 
 

@@ -22,7 +22,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_vertical, browser) -> None:
         assert found["outside"] == [], width
         assert found["scripts"] == 0
         assert found["sections"] == 9
-        # Two properties: two charts of shares, two times two of defences, two times five of norms.
+        # Two properties: two charts of shares, two times two of defenses, two times five of norms.
         assert len(found["drawn"]) == 16
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
 

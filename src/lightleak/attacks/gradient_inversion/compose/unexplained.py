@@ -14,9 +14,8 @@ from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.seeds import derive_seed
 from lightleak.data.encoder import TableEncoder
-from lightleak.protocols.client_training import row_order, train_client
+from lightleak.protocols.client_training import LocalTraining, row_order, train_client
 from lightleak.protocols.local_pass import local_pass
-from lightleak.protocols.local_training import LocalTraining
 
 RIDGE = 0.1
 """Of the whitening in `misfit`, as share of the largest eigenvalue. Measured on Adult (batches of 16, 48 and 96 rows,

@@ -14,9 +14,9 @@ from lightleak.core.facts import Facts
 
 _CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
 _ROW_WISE = (
-    "A network that works row by row, whose first layer is linear on the encoded row and whose logits are a linear "
-    "layer's: any activation, residual sums, LayerNorm, one hidden layer or more; cross-entropy. Its layers are found "
-    "by running the module, not by its name."
+    "A network that works row by row, whose first linear layer sees the encoded row, or embeddings of its cells "
+    "(concatenated or summed), and whose logits are a linear layer's: any activation, residual sums, gates, LayerNorm, "
+    "one hidden layer or more; cross-entropy. Its layers are found by running the module, not by its name."
 )
 _AFFINE = "Rows encoded by an affine map: the encoding `quantile` is refused. Tables only, no images."
 _ROUNDING = "An update exact to rounding: noise leaves nothing that can be proven."

@@ -110,6 +110,8 @@ class Rounds:
         config, floors, searched = self.config, torch.ones(len(FLOORS)), self.network.searched
         fruitless, chains, tolerance, searches = 0, config.chains, ROW_TOLERANCE, 0
         while self.state.searched.rank > 0 and self.state.residual.rows_left > 0 and fruitless < config.patience:
+            if self.network.first_input is not None and self._enumerate(tolerance):
+                continue
             choice = int(torch.multinomial(floors, 1, generator=self.generator))
             best = self._search(chains, FLOORS[choice])
             accepted = self.accept(best, tolerance, searched)
@@ -156,7 +158,8 @@ class Rounds:
         them apart once few rows are left.
         """
         state = self.state
-        found = enumerate_rows(state.residual.left[0], state.space, state.spaces[0].rank)
+        seen = self.network.first_input
+        found = enumerate_rows(state.residual.left[0], state.space, state.spaces[0].rank, seen=seen)
         candidates = Candidates(found.codes, found.numbers, found.distance)
         return self.accept(candidates, tolerance, layer=0) if len(found.codes) else 0
 
@@ -228,6 +231,7 @@ class Rounds:
         if factor < 1 and self._repeated((cells[0][one_each], cells[1][one_each]), tolerance):
             return False
         self.factor *= factor
+        self.network = self.network.scaled(factor)
         whole, space = self.start.residual, self.start.space
         scaled = tuple(layer * factor for layer in whole.observed)
         self.start = self.state = State.start(self.network, scaled, whole.n_rows, self.encoder, space.prior)

@@ -137,7 +137,7 @@ class BatchNormalizedNetwork(TracedNetwork):
     def __init__(
         self, network: TracedNetwork, names: list[str], appended: Mapping[str, _Appended], n_rows: int
     ) -> None:
-        super().__init__(network.module, names, 0)
+        super().__init__(network.module, names, 0, network.cells)
         self.appended, self.n_rows = appended, n_rows
         self._searched = searched_layer(self.shapes, n_rows)
 
@@ -183,6 +183,18 @@ class BatchNormalizedNetwork(TracedNetwork):
         found = super().error_of_rows(layer, activations, counts, n_rows)
         (returned,) = self._returned(activations.rows, [name])
         return self._completed(name, found, returned, counts, n_rows)
+
+    def error_parts(self, layer: int, activations: TracedActivations, directions: Tensor) -> Tensor:
+        """See `RowNetwork.error_parts`: what the statistics return, and the appended unit, are counted once per row."""
+        name = self.names[layer]
+        by_logits = super().error_parts(layer, activations, directions)
+        (returned,) = self._returned(activations.rows, [name])
+        parts = torch.cat([by_logits, self.n_rows * returned.unsqueeze(-2)], -2)
+        if name not in self.appended:
+            return parts
+        unit = torch.zeros_like(parts[..., :1])
+        unit[..., -1, :] = self.appended[name].size
+        return torch.cat([parts, unit], -1)
 
     def view(self) -> TracedView:
         """See `RowNetwork.view`."""
@@ -267,7 +279,7 @@ def trace_normalized(
         gradients = update[f"{name}.weight"].to(device), update[f"{name}.bias"].to(device)
         mean, variance = statistics[f"{name}.mean"].to(device), statistics[f"{name}.var"].to(device)
         module.set_submodule(name, KnownBatchNorm(norm, mean, variance, gradients, n_rows))
-    network = trace(module, encoder.width, n_rows)
+    network = trace(module, encoder.width, n_rows, encoder, update)
     means = _means_of_outputs(network, encoder.width)
     names, appended = [], {}
     for index, name in enumerate(network.names):

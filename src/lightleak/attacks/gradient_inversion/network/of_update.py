@@ -13,6 +13,7 @@ from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork, trace
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import is_image_state
 
 
 def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> RowNetwork:
@@ -28,10 +29,15 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
     module = module.to(device)
     if update.batch_statistics and update.training_mode and batch_norms(module):
         require_batch_statistics(update, module)
-        encoder = TableEncoder.from_state(update.encoder, update.encoder_tensors).to(device)
-        rows = update.facts.n_rows
-        return trace_normalized(module.double(), encoder, update.batch_statistics, update.update, rows)
-    return trace(module, encoded_width(update), update.facts.n_rows)
+        return trace_normalized(
+            module.double(),
+            TableEncoder.of(update, device),
+            update.batch_statistics,
+            update.update,
+            update.facts.n_rows,
+        )
+    table = None if is_image_state(update.encoder) else TableEncoder.of(update, device)
+    return trace(module, encoded_width(update), update.facts.n_rows, table, update.update)
 
 
 def names_of_layers(update: ClientUpdate, network: RowNetwork) -> Sequence[str]:

@@ -8,11 +8,12 @@ the layers may be any function of the row.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.network.cells import Affine
 from lightleak.attacks.gradient_inversion.network.search_view import SearchView
 from lightleak.data.encoder import TableEncoder
 
@@ -31,7 +32,7 @@ class RowActivations:
 
 
 class RowNetwork(ABC):
-    """Tested linear layers, from the first, which sees the encoded row, to the last, which returns the logits.
+    """Tested linear layers, from the first, which sees the row's cells, to the last, which returns the logits.
 
     Attributes:
         errors_bend: errors vary with a row's numbers also where no unit of a ReLU is switched.
@@ -103,6 +104,33 @@ class RowNetwork(ABC):
     @abstractmethod
     def view(self) -> SearchView:
         """What a search evaluates."""
+
+    def error_parts(self, layer: int, activations: Any, directions: Tensor) -> Tensor:
+        """What the errors of equal rows consist of, ``[..., k, out_l]``.
+
+        Args:
+            layer: index of the layer.
+            activations: of the rows.
+            directions: of the derivative of their summed loss by the logits, ``[..., k, classes]``.
+
+        Returns:
+            The error that each direction causes; networks whose errors also have a part that depends on neither labels
+            nor loss append it, once per row.
+        """
+        return self.backpropagated(layer, activations, directions)
+
+    @property
+    def first_input(self) -> Affine | None:
+        """What the first layer sees of an encoded row; None: the row itself."""
+        return None
+
+    def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
+        """As `gradient`, of the first layer, by encoded cells ``[h, d + 1]``; see `Cells.columns`."""
+        return gradient
+
+    def scaled(self, factor: float) -> Self:
+        """The same network for a gradient times a factor."""
+        return self
 
     def errors(self, activations: Any, output: Tensor) -> tuple[Tensor, ...]:
         """``e_1 .. e_L`` of rows whose logits' derivative is ``output`` ``[..., classes]``."""

@@ -7,14 +7,16 @@ one, as they are linear in the derivatives by the logits; derivatives by differe
 """
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
+from lightleak.attacks.gradient_inversion.network.cells import Affine, Cells, affine_inputs, exchanged_cells
 from lightleak.attacks.gradient_inversion.network.row_network import RowActivations, RowNetwork
 from lightleak.attacks.gradient_inversion.network.search_view import SearchView
 from lightleak.core.errors import UnsupportedError
@@ -55,10 +57,11 @@ class TracedNetwork(RowNetwork):
         module: in the client's mode, with its weights, float64; it is not changed.
         names: tested layers in the order of their calls, the first layer first, the logits' last.
         searched: see `RowNetwork.searched`.
+        cells: how cells enter the first layer; None: it sees the encoded row.
     """
 
-    def __init__(self, module: nn.Module, names: Sequence[str], searched: int) -> None:
-        self.module, self.names, self._searched = module, tuple(names), searched
+    def __init__(self, module: nn.Module, names: Sequence[str], searched: int, cells: Cells | None = None) -> None:
+        self.module, self.names, self._searched, self.cells = module, tuple(names), searched, cells
 
     @property
     def depth(self) -> int:
@@ -85,13 +88,35 @@ class TracedNetwork(RowNetwork):
     def state_map(self) -> tuple[Tensor, Tensor]:
         """See `RowNetwork.state_map`: the first layer, and the row itself where the network also reads it elsewhere."""
         first = self._layer(0)
-        eye = torch.eye(first.in_features).to(first.weight)
+        eye = torch.eye(self._width).to(first.weight)
         rows = eye, torch.zeros_like(eye[0])
         if self._cut.takes_rows:
             return rows
+        weight, bias = first.weight.detach(), first.bias.detach()
+        if (seen := self.first_input) is not None:
+            weight, bias = weight @ seen.weight, weight @ seen.bias + bias
         if not self._cut.reads_rows:
-            return first.weight, first.bias
-        return torch.cat([first.weight, rows[0]]), torch.cat([first.bias, rows[1]])
+            return weight, bias
+        return torch.cat([weight, rows[0]]), torch.cat([bias, rows[1]])
+
+    @property
+    def _width(self) -> int:
+        return self._layer(0).in_features if self.first_input is None else self.first_input.weight.shape[1]
+
+    @property
+    def first_input(self) -> Affine | None:
+        """See `RowNetwork.first_input`."""
+        return None if self.cells is None else self.cells.seen
+
+    def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
+        """See `RowNetwork.columns`."""
+        return gradient if self.cells is None else self.cells.columns(gradient, x, counts, n_rows)
+
+    def scaled(self, factor: float) -> Self:
+        """See `RowNetwork.scaled`."""
+        other = copy.copy(self)
+        other.cells = None if self.cells is None else self.cells.scaled(factor)
+        return other
 
     def view(self) -> "TracedView":
         """See `RowNetwork.view`."""
@@ -150,16 +175,16 @@ class TracedNetwork(RowNetwork):
     @cached_property
     def _cut(self) -> "Cut":
         first, searched = self.names[0], self.names[self.searched]
-        whole = Cut(self.module, first, searched, reads_rows=True)
+        whole = Cut(self.module, first, searched, self._width, reads_rows=True)
         if whole.takes_rows:
             return whole
         draws = generator(0, "states")
         layer = self._layer(0)
         units = torch.randn(PROBES, layer.out_features, generator=draws, dtype=torch.float64).to(layer.weight)
-        rows = torch.randn(2, PROBES, layer.in_features, generator=draws, dtype=torch.float64).to(layer.weight)
+        rows = torch.randn(2, PROBES, self._width, generator=draws, dtype=torch.float64).to(layer.weight)
         with torch.no_grad():
             one, other = (whole.logits(torch.cat([units, x], -1)) for x in rows)
-        return Cut(self.module, first, searched, reads_rows=not same(one, other))
+        return Cut(self.module, first, searched, self._width, reads_rows=not same(one, other))
 
     def _layer(self, index: int) -> nn.Linear:
         return linear_layer(self.module, self.names[index])
@@ -242,11 +267,13 @@ class Cut:
         module: the whole.
         first: name of the first layer.
         searched: name of the searched layer; where it is the first, states are rows.
+        width: of encoded rows.
         reads_rows: whether states hold rows behind the first layer's outputs.
     """
 
-    def __init__(self, module: nn.Module, first: str, searched: str, reads_rows: bool) -> None:
+    def __init__(self, module: nn.Module, first: str, searched: str, width: int, reads_rows: bool) -> None:
         self.module, self.reads_rows, self._given = copy.deepcopy(module), reads_rows, _Given()
+        self._width = width
         self._first, self._searched = linear_layer(module, first), searched
         self.takes_rows = first == searched
         if not self.takes_rows:
@@ -301,9 +328,7 @@ class Cut:
             return logits
         units, rows = state.split([self._first.out_features, state.shape[-1] - self._first.out_features], -1)
         self._given.value = units
-        return self.module(
-            rows if self.reads_rows else state.new_zeros(1, 1).expand(len(state), self._first.in_features)
-        )
+        return self.module(rows if self.reads_rows else state.new_zeros(1, 1).expand(len(state), self._width))
 
 
 def linear_layer(module: nn.Module, name: str) -> nn.Linear:
@@ -335,6 +360,8 @@ def watched(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Call]
     def recorder(name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
         def record(layer: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
             before = calls[name].times if name in calls else 0
+            if torch.is_grad_enabled() and not output.requires_grad:
+                output.requires_grad_()  # behind a look-up nothing connects it to the rows
             calls[name] = Call(args[0], output, before + 1)
 
         return record
@@ -347,13 +374,21 @@ def watched(module: nn.Module, names: Sequence[str]) -> Iterator[dict[str, Call]
             handle.remove()
 
 
-def trace(module: nn.Module, width: int, n_rows: int) -> TracedNetwork:
+def trace(
+    module: nn.Module,
+    width: int,
+    n_rows: int,
+    encoder: TableEncoder | None = None,
+    observed: Mapping[str, Tensor] | None = None,
+) -> TracedNetwork:
     """Find the layers of a module that test rows.
 
     Args:
         module: in the client's mode, with its weights; it is copied.
         width: of encoded rows.
         n_rows: rows behind the gradient: a layer with fewer units or inputs cannot show them all.
+        encoder: of the rows, on the module's device; without it only networks that see encoded rows are found.
+        observed: gradient of every parameter by name, where there is one.
 
     Raises:
         UnsupportedError: naming what stands in the way.
@@ -375,21 +410,36 @@ def trace(module: nn.Module, width: int, n_rows: int) -> TracedNetwork:
         )
     usable = [name for name, call in calls.items() if _tests_rows(module.get_submodule(name), call)]
     first = next((name for name in usable if same(calls[name].inputs, probes)), None)
+    affine = {} if first is not None or encoder is None else _affine_layers(module, usable, encoder)
     if first is None:
-        raise UnsupportedError(f"no Linear layer of {title} with a bias sees the encoded row itself")
+        # The one that sees the most cells: numbers may pass a layer of their own before.
+        first = max(affine, key=lambda name: int(affine[name].weight.any(0).sum()), default=None)
+    if first is None:
+        raise UnsupportedError(
+            f"no Linear layer of {title} with a bias sees the encoded row itself, or a sum of one vector per cell"
+        )
     last = next((name for name in usable if same(calls[name].output, logits)), None)
     if last is None:
         raise UnsupportedError(f"the logits of {title} are not what a Linear layer with a bias returns")
     if first == last:
         raise UnsupportedError(f"exact inversion needs a hidden layer, and {title} is linear")
-    inner = _apart(module, [name for name in usable if name not in (first, last)], calls, probes)
+    inner = _apart(module, [name for name in usable if name not in (first, last, *affine)], calls, probes)
     names = [first, *inner, last]
     wrong = _untrue(module, names, probes)
     if {first, last} & wrong:
         raise UnsupportedError(f"weights of {sorted({first, last} & wrong)} are also used elsewhere in {title}")
     names = [name for name in names if name not in wrong]
     shapes = TracedNetwork(module, names, 0).shapes
-    return TracedNetwork(module, names, searched_layer(shapes, n_rows))
+    cells = Cells(module, encoder, affine[first], observed) if affine and encoder is not None else None
+    return TracedNetwork(module, names, searched_layer(shapes, n_rows), cells)
+
+
+def _affine_layers(module: nn.Module, names: Sequence[str], encoder: TableEncoder) -> dict[str, Affine]:
+    """Layers whose inputs are a sum of one vector per cell, numbers times a vector, in the order of their calls."""
+    with torch.no_grad(), watched(module, names) as calls:
+        module(exchanged_cells(encoder))
+    found = {name: affine_inputs(calls[name].inputs, encoder) for name in names}
+    return {name: affine for name, affine in found.items() if affine is not None and bool(affine.weight.any())}
 
 
 def searched_layer(shapes: Sequence[tuple[int, int]], n_rows: int) -> int:

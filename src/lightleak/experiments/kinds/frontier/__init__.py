@@ -1,1 +1,1 @@
-"""The audit of a defence frontier: every defence and strength, measured in training and under attack."""
+"""The audit of a defense frontier: every defense and strength, measured in training and under attack."""

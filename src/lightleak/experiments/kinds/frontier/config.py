@@ -1,10 +1,11 @@
-"""One audit of a defence frontier as typed data (``kind: defense-frontier``)."""
+"""One audit of a defense frontier as typed data (``kind: defense-frontier``)."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded
 from lightleak.core.errors import UsageError
+from lightleak.core.former_names import note_once
 from lightleak.core.seeds import derive_seed
 from lightleak.experiments.config import (
     AuditConfig,
@@ -16,15 +17,11 @@ from lightleak.experiments.config import (
 )
 from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
-from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
     MOST_SEEDS,
-    EngineName,
     RunConfig,
     at_least,
-    note_once,
     write_out_labels,
-    write_out_numbers,
 )
 
 BASELINE = "random"
@@ -47,7 +44,7 @@ USUAL_CURVES = (
 
 @dataclass(frozen=True)
 class AttackedConfig(Section):
-    """Fresh clients against the untrained network, the same under every defence.
+    """Fresh clients against the untrained network, the same under every defense.
 
     Attributes:
         batch_sizes: rows per client; one number.
@@ -72,14 +69,14 @@ class AttackedConfig(Section):
 
 @dataclass(frozen=True)
 class FrontierConfig(RunConfig):
-    """What every defence keeps from being read, and what it costs.
+    """What every defense keeps from being read, and what it costs.
 
     Attributes:
         data: the table.
         target: the network.
         protocol: what a client sends.
-        training: how the target is trained under each defence (FedSGD; FedAvg's is in ``protocol``).
-        defenses: the curves; no defence is always measured beside them.
+        training: how the target is trained under each defense (FedSGD; FedAvg's is in ``protocol``).
+        defenses: the curves; no defense is always measured as well.
         attacks: attack names and the settings to change; ``random``, guessing, is always among them.
         initial: the clients that are attacked.
         labels: whether the attacks are given the labels or restore them.
@@ -88,17 +85,8 @@ class FrontierConfig(RunConfig):
         kind: what is audited.
         title: heading of the report.
         seed: root seed.
-        device: auto, cpu, cuda or cuda:N.
-        workers: trainings and attacks at once on a CPU; 0 takes one per core.
-        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
-        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
-        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
-        redact: leave true and reconstructed values out of everything that is written; ``all`` also removes captures and
-            checkpoints, which can be attacked, once the run is finished.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
-
-    free: ClassVar[tuple[str, ...]] = ("data.options", "target.options", "training.trainer", "attacks")
 
     data: DataConfig
     target: TargetConfig = field(default_factory=TargetConfig)
@@ -111,14 +99,8 @@ class FrontierConfig(RunConfig):
     label_method: LabelMethod | None = None
     seeds: int = bounded(5, ge=1, le=MOST_SEEDS)
     kind: Literal["defense-frontier"] = "defense-frontier"
-    title: str = "What defences buy and what they cost"
+    title: str = "What defenses buy and what they cost"
     seed: int = 0
-    device: str = "auto"
-    workers: int = bounded(0, ge=0)
-    engine: EngineName = "local"
-    ray_address: str | None = None
-    gpus_per_pack: float = bounded(1.0, ge=0)
-    redact: Redact = False
     raw_csv: bool = False
 
     def check(self) -> None:
@@ -137,7 +119,7 @@ class FrontierConfig(RunConfig):
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """No defence, and every defence at every strength."""
+        """No defense, and every defense at every strength."""
         return (Point(), *(point for curve in self.defenses for point in curve.points()))
 
     def training_seed(self, training: int) -> int:
@@ -148,12 +130,12 @@ class FrontierConfig(RunConfig):
         """The audit of updates that measures one point.
 
         Args:
-            point: the defence and its strength.
+            point: the defense and its strength.
             training: number of the training; None for the attacks. Trainings of the same number share first weights
                 and order of rows; attacks share their clients.
 
         Raises:
-            UsageError: a defence that the protocol cannot have.
+            UsageError: a defense that the protocol cannot have.
         """
         return AuditConfig(
             data=self.data,
@@ -184,11 +166,9 @@ class FrontierConfig(RunConfig):
     def write_out(cls, tree: dict[str, Any]) -> None:
         """See `RunConfig.write_out`; ``- sign`` is short for ``- {name: sign}``."""
         super().write_out(tree)
-        if isinstance(initial := tree.get("initial"), dict):
-            if "batch_size" in initial:
-                note_once("initial.batch_size", "initial.batch_sizes")
-                initial["batch_sizes"] = initial.pop("batch_size")
-            write_out_numbers(initial, "batch_sizes")
+        if isinstance(initial := tree.get("initial"), dict) and "batch_size" in initial:
+            note_once("initial.batch_size", "initial.batch_sizes")
+            initial["batch_sizes"] = initial.pop("batch_size")
         if isinstance(seeds := tree.get("seeds"), list):
             if seeds != list(range(len(seeds))):
                 raise UsageError(f"seeds of a frontier are a number of trainings, or all from 0 on; got {seeds}")

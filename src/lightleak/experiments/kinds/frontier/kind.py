@@ -10,26 +10,23 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.attack_settings import check_attacks
+from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.engine import Engine
-from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
-from lightleak.experiments.kinds.frontier.frontier_file import write_frontier
 from lightleak.experiments.kinds.frontier.plan import (
+    TrainingJob,
     attack_units,
     frontier_packs,
-    packs_of,
-    prepare_frontier,
+    training_words,
 )
 from lightleak.experiments.kinds.frontier.points import Point
-from lightleak.experiments.kinds.frontier.summary import frontier_tables
-from lightleak.experiments.kinds.frontier.training import TrainingJob, training_words
-from lightleak.experiments.kinds.updates.check import check_served
+from lightleak.experiments.kinds.frontier.summary import frontier_tables, write_frontier
+from lightleak.experiments.kinds.updates.plan import check_served
 from lightleak.experiments.launch import check_one_device
-from lightleak.experiments.packing import packs_without_a_run
-from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate
+from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate, probe_training
 from lightleak.experiments.terminal import Lines
-from lightleak.experiments.training_probe import probe_training
 from lightleak.experiments.unit import kept_cells
 from lightleak.targets.trainer import quiet_lightning
 
@@ -43,13 +40,22 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
 
     def check(self, config: FrontierConfig, pass_over: bool = False) -> Checked[FrontierConfig, Experiment]:
         """See `Kind.check`; every attack of a config is needed."""
-        return Checked(config, check_frontier(config))
+        check_attacks(config.attacks)
+        check_one_device(config.training.trainer, config.device)
+        experiment = prepare_experiment(config.audit_at(Point()))
+        with quiet_lightning():
+            for point in config.points:
+                try:
+                    check_served(config.audit_at(point), experiment)
+                except UsageError as error:
+                    raise type(error)(f"{point.words}: {error}") from error
+        return Checked(config, experiment)
 
     def stages(
         self, checked: Checked[FrontierConfig, Experiment], folder: Path, engine: Engine, console: Console
     ) -> Iterator[Stage]:
         """See `Kind.stages`: every attack and every training, point by point."""
-        yield Stage(frontier_packs(checked.config, checked.world, folder, engine.device), "trainings and attacks")
+        yield Stage(frontier_packs(checked.config, checked.world, engine.device, folder), "trainings and attacks")
 
     def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
         """Refuse: captures say what leaked, but nothing of what a defense costs.
@@ -64,7 +70,21 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
 
     def plan(self, checked: Checked[FrontierConfig, Experiment], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
-        return plan_run(checked.config, checked.world, device)
+        config, experiment = checked.config, checked.world
+        packs = frontier_packs(config, experiment, device)
+        trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
+        attacks = sum(len(pack.ids) for pack in packs) - trainings
+        table = experiment.table
+        lines = {
+            "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
+            f"encoded width {experiment.encoder.width}",
+            "target": f"{target_name(experiment.spec)}, {training_words(config)}",
+            "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
+            "trainings": f"{trainings}, {config.seeds} at each point",
+            "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
+            f"{', '.join(config.attacks)}",
+        }
+        return RunPlan(list(lines.items()), partial(_probe, config, experiment, device))
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
         """See `Kind.tables`."""
@@ -73,42 +93,6 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
     def leave(self, folder: Path, rows: Rows) -> None:
         """See `write_frontier`."""
         write_frontier(folder, rows)
-
-
-def check_frontier(config: FrontierConfig) -> Experiment:
-    """Try everything that could fail in the middle of a run, at every point, and return what was made for it.
-
-    Raises:
-        UsageError: what cannot be served, and where.
-    """
-    check_attacks(config.attacks)
-    check_one_device(config.training.trainer, config.device)
-    experiment = prepare_frontier(config)
-    with quiet_lightning():
-        for point in config.points:
-            try:
-                check_served(config.audit_at(point), experiment)
-            except UsageError as error:
-                raise type(error)(f"{point.words}: {error}") from error
-    return experiment
-
-
-def plan_run(config: FrontierConfig, experiment: Experiment, device: torch.device) -> RunPlan:
-    """See `lightleak.experiments.kind.Kind.plan`."""
-    packs = packs_of(config, experiment, device)
-    trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
-    attacks = sum(len(pack.ids) for pack in packs) - trainings
-    table = experiment.table
-    lines = {
-        "table": f"{table.card.name}: {len(table.train)} training and {len(table.test)} test rows, "
-        f"encoded width {experiment.encoder.width}",
-        "target": f"{target_name(experiment.spec)}, {training_words(config)}",
-        "points": f"{len(config.points)}: {'; '.join(point.words for point in config.points)}",
-        "trainings": f"{trainings}, {config.seeds} at each point",
-        "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
-        f"{', '.join(config.attacks)}",
-    }
-    return RunPlan(list(lines.items()), partial(_probe, config, experiment, device))
 
 
 def _probe(config: FrontierConfig, experiment: Experiment, device: torch.device, seconds: float) -> Probed:

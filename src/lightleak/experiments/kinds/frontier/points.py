@@ -1,4 +1,4 @@
-"""The points of a frontier: defences of a config, each at several strengths."""
+"""The points of a frontier: defenses of a config, each at several strengths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -14,14 +14,14 @@ ActsOn = Literal["update", "steps"]
 
 @dataclass(frozen=True)
 class Point:
-    """One defence at one strength, or no defence.
+    """One defense at one strength, or no defense.
 
     Attributes:
         label: name of its curve.
-        name: the defence, or ``none``.
+        name: the defense, or ``none``.
         option: the setting that the curve varies; None where it varies none.
         strength: that setting's value.
-        settings: all settings of the defence.
+        settings: all settings of the defense.
         words: one line that says them.
         acts_on: under FedAvg, the ``update`` that a client sends or the gradients of its local ``steps``.
     """
@@ -31,7 +31,7 @@ class Point:
     option: str | None = None
     strength: int | float | None = None
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    words: str = "no defence"
+    words: str = "no defense"
     acts_on: ActsOn = "update"
 
     @property
@@ -59,14 +59,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Curve:
-    """One defence at several strengths.
+    """One defense at several strengths.
 
     Attributes:
-        name: the defence.
-        strengths: values of the setting that is varied; none for a defence without settings, or to take it as it is.
+        name: the defense.
+        strengths: values of the setting that is varied; none for a defense without settings, or to use its defaults.
         options: its other settings.
-        option: the setting that is varied; the defence's first where it is left out.
-        label: name of the curve, where a defence has several; the defence's name where it is left out.
+        option: the setting that is varied; the defense's first where it is left out.
+        label: name of the curve, where a defense has several; the defense's name where it is left out.
         acts_on: under FedAvg, whether a client defends the ``update`` it sends or the gradient of every local step
             (``steps``).
     """
@@ -90,11 +90,11 @@ class Curve:
         ['Gaussian noise of scale 0.1', 'Gaussian noise of scale 1']
 
         Raises:
-            UsageError: an unknown defence or setting, a strength out of range or given twice.
+            UsageError: an unknown defense or setting, a strength out of range or given twice.
         """
         where = f"defenses.{self.title}"
         if NO_DEFENSE in (self.name, self.title):
-            raise UsageError(f"{where}: no defence is always measured; leave it out")
+            raise UsageError(f"{where}: no defense is always measured; leave it out")
         if len(set(self.strengths)) < len(self.strengths):
             raise UsageError(f"{where}: strengths must be distinct, got {', '.join(map(str, self.strengths))}")
         option, found = self._varied(where), []

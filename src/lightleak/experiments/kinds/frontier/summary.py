@@ -1,13 +1,18 @@
 """The frontier as a table on the terminal."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from lightleak.core.results import NONE
 from lightleak.experiments.terminal import Column, Lines
+from lightleak.experiments.unit import without_nan, write_whole
 from lightleak.report.budget import budget
 from lightleak.report.format import DASH, percent, points
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.frontier_points import Frontier, Point, compare_raw, guarantee
+from lightleak.report.kinds.frontier_points import Frontier, Point, Standing, compare_raw, guarantee
 
 COLUMNS = (
     Column("", is_number=False),
@@ -53,3 +58,55 @@ def _with_half_width(value: Estimate | None) -> str:
         return "–"
     half = "" if value.low is None or value.high is None else f" ± {50 * (value.high - value.low):.1f}"
     return percent(value.mean) + half
+
+
+SCHEMA_VERSION = 1
+FILE_NAME = "frontier.json"
+
+
+def write_frontier(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write the file of the rows of results.json; points of which nothing is measured yet are left out."""
+    entries = [entry(frontier) for frontier in compare_raw(rows, folder.name)]
+    write_whole(folder / FILE_NAME, json.dumps({"schema_version": SCHEMA_VERSION, "entries": entries}, indent=1))
+
+
+def entry(frontier: Frontier) -> dict[str, Any]:
+    """One frontier, JSON-ready."""
+    row = frontier.first
+    known: dict[str, Any] = without_nan(
+        {
+            **{name: getattr(row, name) for name in ("dataset", "target", "protocol", "batch_size", "training")},
+            "labels": row.label_setting,
+            "guess": _of(frontier.guess),
+            "attack_budget": frontier.budget.sentence,
+            "is_below_published_budget": frontier.budget.is_weak,
+            "points": [_point(frontier, standing) for standing in frontier.standings],
+        }
+    )
+    return known
+
+
+def _point(frontier: Frontier, standing: Standing) -> dict[str, Any]:
+    point = standing.point
+    return {
+        **_name(point),
+        **{name: point.granted(name) for name in ("epsilon", "release_epsilon", "delta")},
+        "accuracy": _of(point.accuracy),
+        "auroc": _of(point.auroc),
+        "accuracy_lost": _of(frontier.cost(point)),
+        "attack": None if point.strongest is None else point.strongest.attack,
+        "cell_accuracy": _of(point.cells),
+        "leakage": _of(point.leakage),
+        "pareto_best": standing.is_best,
+        "verdict": standing.verdict,
+        "rivals": [_name(rival) for rival in standing.rivals],
+    }
+
+
+def _name(point: Point) -> dict[str, Any]:
+    row = point.first
+    return {"defense_label": row.curve, "defense": row.defense or NONE, "defense_strength": row.defense_strength}
+
+
+def _of(value: Estimate | None) -> dict[str, Any] | None:
+    return None if value is None else asdict(value)

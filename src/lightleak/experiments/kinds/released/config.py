@@ -1,14 +1,13 @@
 """One audit of a released model as typed data: the task, target and evaluation model, attacks, latent searches."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.data.encoder import Encoding
 from lightleak.data.task_config import TaskConfig
 from lightleak.experiments.config import TableSource, TargetConfig
-from lightleak.experiments.redaction import Redact
-from lightleak.experiments.settings import EngineName, RunConfig, write_out_names, write_out_seeds
+from lightleak.experiments.settings import RunConfig, write_out_seeds
 from lightleak.targets.optimizers import OptimizerConfig
 
 SEARCHES = ("random", "softmax", "gradient", "tpe", "random_best")
@@ -101,23 +100,10 @@ class ReleasedConfig(RunConfig):
             seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``.
         kind: what is audited.
         title: heading of the report.
-        device: auto, cpu, cuda or cuda:N.
-        workers: trainings and attacks at once on a CPU; 0 takes one per core.
-        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
-        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
-        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
         keep_captures: keep the released model and the public rows, for ``lightleak attack``.
         redact: leave rows out of files and report, and keep no captures and no networks; ``all`` is the same here.
         raw_csv: write text cells of ``reconstructions/*.csv`` as they are (see `AuditConfig`).
     """
-
-    free: ClassVar[tuple[str, ...]] = (
-        "data.options",
-        "target.options",
-        "evaluation_model.options",
-        "training.trainer",
-        "attacks",
-    )
 
     data: ReleasedDataConfig
     task: TaskConfig = field(default_factory=TaskConfig)
@@ -125,20 +111,14 @@ class ReleasedConfig(RunConfig):
     evaluation_model: TargetConfig = field(default_factory=lambda: USUAL["evaluation_model"])
     training: ReleasedTrainingConfig = field(default_factory=ReleasedTrainingConfig)
     attacks: dict[str, dict[str, Any]] = bounded(
-        some=True, default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labelled": {}}
+        some=True, default_factory=lambda: {"plgmi": {}, "gan_without_target": {}, "public_pseudo_labeled": {}}
     )
     samples: SamplesConfig = field(default_factory=SamplesConfig)
     setting: str = "custom"
     seeds: tuple[int, ...] = bounded((0,), distinct=True, some=True)
     kind: Literal["released-model"] = "released-model"
     title: str = "What a released model gives away of its private classes"
-    device: str = "auto"
-    workers: int = bounded(0, ge=0)
-    engine: EngineName = "local"
-    ray_address: str | None = None
-    gpus_per_pack: float = bounded(1.0, ge=0)
     keep_captures: bool = True
-    redact: Redact = False
     raw_csv: bool = False
 
     @classmethod
@@ -150,5 +130,3 @@ class ReleasedConfig(RunConfig):
             chosen = tree.get(name)
             if isinstance(chosen, dict) and chosen.get("network") not in (None, usual.network):
                 chosen.setdefault("options", {})  # not those of the usual network
-        if isinstance(tree.get("samples"), dict):
-            write_out_names(tree["samples"], "searches")

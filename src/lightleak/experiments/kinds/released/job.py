@@ -9,23 +9,31 @@ from typing import Any
 
 import torch
 
-from lightleak.attacks.model_inversion import FittedInversion, InversionAttack, Workplace
+from lightleak.attacks.model_inversion import INVERSION_ATTACKS, FittedInversion, InversionAttack, Workplace
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.csv_text import csv_text
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
+from lightleak.data.encoder import TableEncoder
 from lightleak.data.inversion_task import InversionTask
 from lightleak.data.schema import TableSchema
-from lightleak.experiments.captures import named_captures
-from lightleak.experiments.kinds.released.captures import load_capture
-from lightleak.experiments.kinds.released.choices import attack_named
+from lightleak.experiments.attack_settings import name_and_settings, placed
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge
-from lightleak.experiments.kinds.released.models import ROLES, ModelPack, load_judge, load_model, model_folder
-from lightleak.experiments.kinds.released.reference import PublicReference, beside_public
+from lightleak.experiments.kinds.released.models import (
+    ROLES,
+    ModelPack,
+    World,
+    load_judge,
+    load_model,
+    model_folder,
+    prepare_world,
+)
+from lightleak.experiments.kinds.released.reference import PublicReference, compared_with_public
 from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
-from lightleak.experiments.kinds.released.world import World, prepare_world
+from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
@@ -125,7 +133,7 @@ class AttackPack(Pack):
         target = NetworkSpec.from_dict(subject.seen.network)
         facts = facts_of(self.config, self.seed, self.label, target, attack, fitted, judge, names)
         if self.setting:
-            facts = replace(facts, told={**facts.told, "setting": self.setting})
+            facts = replace(facts, columns={**facts.columns, "setting": self.setting})
         reference = PublicReference.of(subject.seen, attack.pseudo_labels)
         for search in self._searches:
             for k in self._evaluations:
@@ -166,8 +174,8 @@ class AttackPack(Pack):
             write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
             if not redact:
                 write_rows(folder, unit, samples, label, self.config.raw_csv)
-        beside = beside_public(reference, fitted, samples, judge, seed)
-        yield overall_row(unit, facts, k, samples, scores, statistics, beside) | quality
+        public = compared_with_public(reference, fitted, samples, judge, seed)
+        yield overall_row(unit, facts, k, samples, scores, statistics, public) | quality
         yield from class_rows(unit, facts, k, samples, names, scores)
 
     def _subject(self, folder: Path) -> Subject:
@@ -263,3 +271,30 @@ def capture_packs(config: ReleasedConfig, root: Path) -> list[AttackPack]:
         setting = f"{config.setting}, capture {name}" if len(captures) > 1 else ""
         packs += [AttackPack(config, config.seeds[0], label, path, name, setting) for label in attacks]
     return packs
+
+
+def attack_named(label: str, options: Mapping[str, Any]) -> InversionAttack:
+    """The attack that a label of the config names, or that its setting ``attack`` names.
+
+    Raises:
+        UsageError: an unknown attack or setting, or a value of the wrong type or range.
+    """
+    name, settings = name_and_settings(label, options)
+    return placed(f"attacks.{label}", lambda: INVERSION_ATTACKS.get(name)(**settings))
+
+
+def load_capture(folder: Path) -> tuple[ReleasedModel, Judge | None]:
+    """Return the observation of one capture, and its truth where that is stored with it.
+
+    Raises:
+        ObservationError: a file is missing or damaged, or network, columns and public rows do not fit each other.
+    """
+    seen = ReleasedModel.load(folder / "observation")
+    try:
+        spec, encoder = NetworkSpec.from_dict(seen.network), TableEncoder.of(seen)
+        if spec.layout != encoder.layout:
+            raise ObservationError("the columns of the network (layout) are not those of the encoder (schema)")
+        encoder.schema.validate(seen.public, require_label=False)
+    except UsageError as error:
+        raise ObservationError(f"{folder / 'observation'}: {error}") from error
+    return seen, Judge.load(folder / "truth") if (folder / "truth").is_dir() else None

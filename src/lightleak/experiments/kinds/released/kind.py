@@ -17,12 +17,17 @@ from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.core.stored import set_aside
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
-from lightleak.experiments.kinds.released.choices import attack_named
 from lightleak.experiments.kinds.released.config import ReleasedConfig
-from lightleak.experiments.kinds.released.job import AttackPack, capture_packs, observe, plan_attacks, plan_models
-from lightleak.experiments.kinds.released.models import ROLES, load_judge
+from lightleak.experiments.kinds.released.job import (
+    AttackPack,
+    attack_named,
+    capture_packs,
+    observe,
+    plan_attacks,
+    plan_models,
+)
+from lightleak.experiments.kinds.released.models import ROLES, load_judge, prepare_world
 from lightleak.experiments.kinds.released.summary import released_tables
-from lightleak.experiments.kinds.released.world import prepare_world
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
@@ -44,7 +49,19 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
 
     def check(self, config: ReleasedConfig, pass_over: bool = False) -> Checked[ReleasedConfig, None]:
         """See `Kind.check`; every attack of a config is needed."""
-        check_released(config)
+        plan_attacks(config)
+        if config.samples.sdmetrics:
+            require_sdmetrics()
+        check_trainer(config.training.trainer, config.device)
+        _check_attacks(config)
+        world = prepare_world(config, config.seeds[0])
+        for spec in (world.target, world.evaluation):
+            build_network(spec, seed=0)  # refuses options it does not take
+        if config.training.batch_size > len(world.task.private_train):
+            raise UsageError(
+                f"training.batch_size must be at most {len(world.task.private_train)} (private training rows), "
+                f"got {config.training.batch_size}"
+            )
         return Checked(config, None)
 
     def stages(
@@ -64,7 +81,22 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
 
     def plan(self, checked: Checked[ReleasedConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
-        return plan_run(checked.config, device)
+        config = checked.config
+        world = prepare_world(config, config.seeds[0])
+        task, samples = world.task, config.samples
+        parts = (task.private_train, task.private_validation, task.private_judge, task.private_test)
+        rows = [len(part) for part in parts]
+        lines = {
+            "table": f"{config.data.title}: {rows[0]} private rows to train on, {rows[1]} to validate, {rows[2]} for "
+            f"the second judge, {rows[3]} held out; {len(task.public)} public rows",
+            "classes": f"{task.schema.n_classes} private: {_shortened(task.schema.label.categories)}",
+            "features": f"{len(task.schema.columns)} encoded columns: {_shortened(task.schema.names)}",
+            "models": f"{world.target.name} is released; {world.evaluation.name} judges twice, trained on the released "
+            f"model's rows and on rows of its own; {len(config.seeds)} of each",
+            "attacks": f"{', '.join(config.attacks)}; searches {', '.join(samples.searches)}",
+            "samples": f"{samples.evaluations} evaluations of {samples.per_class} rows per class",
+        }
+        return RunPlan(list(lines.items()), partial(_probe, config, device))
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
         """See `Kind.tables`."""
@@ -73,28 +105,6 @@ class ReleasedKind(Kind[ReleasedConfig, None]):
     def leave(self, folder: Path, rows: Rows) -> None:
         """See `gather_entries`."""
         gather_entries(folder)
-
-
-def check_released(config: ReleasedConfig) -> None:
-    """Try what could fail in the middle of a run: networks, attacks, searches, the Trainer.
-
-    Raises:
-        UsageError: what cannot be served, and why.
-        UnsupportedError: an attack that needs gradients which the target does not give.
-    """
-    plan_attacks(config)
-    if config.samples.sdmetrics:
-        require_sdmetrics()
-    check_trainer(config.training.trainer, config.device)
-    _check_attacks(config)
-    world = prepare_world(config, config.seeds[0])
-    for spec in (world.target, world.evaluation):
-        build_network(spec, seed=0)  # refuses options it does not take
-    if config.training.batch_size > len(world.task.private_train):
-        raise UsageError(
-            f"training.batch_size must be at most {len(world.task.private_train)} (private training rows), "
-            f"got {config.training.batch_size}"
-        )
 
 
 def _check_attacks(config: ReleasedConfig) -> None:
@@ -119,25 +129,6 @@ def _check_attacks(config: ReleasedConfig) -> None:
                 "call the attack's fit from a script of your own"
             )
         check_trainer(attack.trainer, config.device, runs_beside_others=False)
-
-
-def plan_run(config: ReleasedConfig, device: torch.device) -> RunPlan:
-    """See `lightleak.experiments.kind.Kind.plan`."""
-    world = prepare_world(config, config.seeds[0])
-    task, samples = world.task, config.samples
-    parts = (task.private_train, task.private_validation, task.private_judge, task.private_test)
-    rows = [len(part) for part in parts]
-    lines = {
-        "table": f"{config.data.title}: {rows[0]} private rows to train on, {rows[1]} to validate, {rows[2]} for the "
-        f"second judge, {rows[3]} held out; {len(task.public)} public rows",
-        "classes": f"{task.schema.n_classes} private: {_shortened(task.schema.label.categories)}",
-        "features": f"{len(task.schema.columns)} encoded columns: {_shortened(task.schema.names)}",
-        "models": f"{world.target.name} is released; {world.evaluation.name} judges twice, trained on the released "
-        f"model's rows and on rows of its own; {len(config.seeds)} of each",
-        "attacks": f"{', '.join(config.attacks)}; searches {', '.join(samples.searches)}",
-        "samples": f"{samples.evaluations} evaluations of {samples.per_class} rows per class",
-    }
-    return RunPlan(list(lines.items()), partial(_probe, config, device))
 
 
 def _probe(config: ReleasedConfig, device: torch.device, seconds: float) -> Probed:

@@ -1,10 +1,11 @@
-"""Training the released model and the two evaluation models, and keeping them."""
+"""The task and the networks of an audit: the released model and the two evaluation models, trained and kept."""
 
 import json
 import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,17 +19,66 @@ from torch.utils.data import TensorDataset
 
 from lightleak.core.seeds import derive_seed
 from lightleak.data.datamodule import EVALUATION_BATCH_SIZE, BatchSampler, batch_loader
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.inversion_task import InversionTask, make_inversion_task
+from lightleak.experiments.config import TargetConfig
+from lightleak.experiments.experiment import load_source
 from lightleak.experiments.kinds.released.config import ReleasedConfig
 from lightleak.experiments.kinds.released.judge import Judge, ModelScores, accuracy, logits_of
-from lightleak.experiments.kinds.released.world import World, prepare_world
-from lightleak.experiments.pack import Pack
+from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
-from lightleak.targets import NetworkSpec, build_network
+from lightleak.targets import NETWORKS, NetworkSpec, build_network
 from lightleak.targets.boosted_trees import fit_boosted_trees
 from lightleak.targets.checkpoints import LastCheckpoint
 from lightleak.targets.classifier import TabularClassifier
+
+
+@dataclass(frozen=True)
+class World(Shared):
+    """The parts of an audit that do not depend on any attack.
+
+    Attributes:
+        task: private and public rows.
+        encoder: the target's; its statistics are those of the private training rows.
+        target: specification of the released model.
+        evaluation: specification of the evaluation model.
+    """
+
+    task: InversionTask
+    encoder: TableEncoder
+    target: NetworkSpec
+    evaluation: NetworkSpec
+
+
+def prepare_world(config: ReleasedConfig, seed: int) -> World:
+    """The world of one seed; made once per process.
+
+    Raises:
+        DataError: the table cannot be read or has too few rows or classes.
+        UsageError: no such dataset or network.
+    """
+    settings: dict[str, Any] = config.to_dict()
+    parts = {name: settings[name] for name in ("data", "task", "target", "evaluation_model")}
+    return _world(json.dumps(parts, sort_keys=True), seed)
+
+
+@lru_cache(maxsize=2)
+def _world(parts: str, seed: int) -> World:
+    config = ReleasedConfig.parse(json.loads(parts))
+    for model in (config.target, config.evaluation_model):
+        NETWORKS.get(model.network)  # before a large table is read
+    task = make_inversion_task(
+        load_source(config.data, seed, config.task.group), config.task, derive_seed(seed, "task")
+    )
+    encoder = TableEncoder(task.schema, config.data.encoding).fit(task.private_train)
+
+    def spec(model: TargetConfig) -> NetworkSpec:
+        return NetworkSpec(model.network, task.schema.n_classes, encoder.layout, model.options)
+
+    return World(task, encoder, spec(config.target), spec(config.evaluation_model))
+
 
 Role = Literal["target", "evaluation", "disjoint"]
 ROLES: tuple[Role, ...] = ("target", "evaluation", "disjoint")
@@ -111,13 +161,17 @@ def training_rows(world: World, role: Role) -> pd.DataFrame:
 def train_model(
     pack: ModelPack, world: World, place: Path, device: torch.device, report: Callable[[float], None]
 ) -> tuple[nn.Module, int, float]:
-    """Train to the early-stopping rule of thesis Sec. 4.4.2; goes on from the last finished epoch.
+    """Train to the early-stopping rule of thesis Sec. 4.4.2; resumes from the last finished epoch.
 
     Returns:
         The network, the epochs it took, and seconds.
     """
     spec: NetworkSpec = world.target if pack.role == "target" else world.evaluation
-    train, validation = (rows_of(world, part) for part in (training_rows(world, pack.role), _validation(world, pack)))
+    own = training_rows(world, pack.role)
+    # The rows that say when trees stop; the disjoint evaluation model has none of the target's.
+    train, validation = (
+        rows_of(world, part) for part in (own, own if pack.role == "disjoint" else world.task.private_validation)
+    )
     seed, settings = derive_seed(pack.seed, pack.role), pack.config.training
     clock = _Clock()
     if spec.name == "boosted_trees":
@@ -157,11 +211,6 @@ def train_model(
             weights_only=True,
         )
     return module.network.eval(), trainer.current_epoch, clock.seconds
-
-
-def _validation(world: World, pack: ModelPack) -> pd.DataFrame:
-    """Rows that say when trees stop; the disjoint evaluation model has none of the target's."""
-    return training_rows(world, "disjoint") if pack.role == "disjoint" else world.task.private_validation
 
 
 def rows_of(world: World, frame: pd.DataFrame) -> TensorDataset:

@@ -1,4 +1,4 @@
-"""Public pseudo-labelled rows, beside which every figure of an attack stands: as many, of the same classes."""
+"""Public pseudo-labeled rows that every figure of an attack is compared with: as many, of the same classes."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +29,7 @@ class PublicReference:
     Attributes:
         rows: they can be drawn for any class.
         encoder: the target's.
-        inputs: encoded pseudo-labelled public rows that no attack learns from ``[h, d]``.
+        inputs: encoded pseudo-labeled public rows that no attack learns from ``[h, d]``.
         labels: their classes ``[h]``.
         condition: how many of them a classifier names rightly that learned from the public rows which attacks learn
             from; None without unused rows.
@@ -81,10 +81,10 @@ def _taught(inputs: Tensor, labels: Tensor, held: Tensor, held_labels: Tensor, n
     return ConditionClassifier.fit(inputs, labels, n_classes).accuracy(held, held_labels)
 
 
-def beside_public(
+def compared_with_public(
     reference: PublicReference, fitted: FittedInversion, samples: ClassSamples, judge: Judge | None, seed: int
 ) -> dict[str, Any]:
-    """What a row holds of public rows beside an attack's: measures where there is a judge, and the condition.
+    """Return what a row holds of public rows: measures where there is a judge, and the condition.
 
     The condition is of the generator, not of a latent search, which makes few rows.
     """

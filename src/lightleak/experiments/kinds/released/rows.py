@@ -25,11 +25,11 @@ class Facts:
     """What all rows of one attack on one model share.
 
     Attributes:
-        told: their columns.
+        columns: their columns of results.json.
         real: the evaluation model's accuracy on held-out private rows of each class, by name.
     """
 
-    told: Mapping[str, Any]
+    columns: Mapping[str, Any]
     real: Mapping[str, float | None]
 
 
@@ -51,7 +51,7 @@ def facts_of(
     options = attack.options()
     models = judge.models if judge is not None else {}
     own, real, disjoint = (models.get(role) for role in ("target", "evaluation", "disjoint"))
-    told = {
+    columns = {
         "kind": "released-model",
         "protocol": "released",
         "dataset": config.data.title,
@@ -70,7 +70,7 @@ def facts_of(
         "fit_seconds": fitted.seconds,
         "options": options,
     }
-    return Facts(told, {} if real is None else real.by_class)
+    return Facts(columns, {} if real is None else real.by_class)
 
 
 def overall_row(
@@ -80,13 +80,13 @@ def overall_row(
     samples: ClassSamples,
     scores: SampleScores | None = None,
     statistics: SampleStatistics | None = None,
-    beside: Mapping[str, Any] | None = None,
+    public: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The row of all classes together; without the truth it holds what an attacker knows.
 
-    ``beside`` is what `beside_public` found of public rows.
+    ``public`` is what `compared_with_public` found.
     """
-    row = _row(unit, facts, k, samples, ALL, facts.told["real_rows_accuracy"]) | {
+    row = _row(unit, facts, k, samples, ALL, facts.columns["real_rows_accuracy"]) | {
         "samples": len(samples.labels),
         "inversion_loss": float(samples.loss.double().mean()),
         "inversion_loss_searched": samples.details.get("loss_after"),
@@ -99,7 +99,7 @@ def overall_row(
     }
     if scores is not None:
         row |= scores.to_row()
-    row |= (statistics.to_row() if statistics is not None else {}) | dict(beside or {})
+    row |= (statistics.to_row() if statistics is not None else {}) | dict(public or {})
     return row | {f"over_public_{name}": _difference(row.get(name), row.get(f"public_{name}")) for name in MEASURES}
 
 
@@ -107,13 +107,13 @@ def class_rows(
     unit: str, facts: Facts, k: int, samples: ClassSamples, names: Sequence[str], scores: SampleScores | None = None
 ) -> Iterator[dict[str, Any]]:
     """One row for every class that was attacked."""
-    told = {row["class"]: row for row in scores.class_rows()} if scores is not None else {}
+    scored = {row["class"]: row for row in scores.class_rows()} if scores is not None else {}
     for index in samples.labels.unique().tolist():
         name, own = names[index], samples.labels == index
         yield _row(unit, facts, k, samples, name, facts.real.get(name)) | {
             "samples": int(own.sum()),
             "inversion_loss": float(samples.loss[own].double().mean()),
-            **told.get(name, {}),
+            **scored.get(name, {}),
         }
 
 
@@ -130,7 +130,7 @@ def entry(
 ) -> dict[str, Any]:
     """What the report shows of one attack and search besides the rows of results.json; see the report's reader."""
     keys = ("label", "attack", "setting", "seed", "dataset")
-    found: dict[str, Any] = {key: facts.told[key] for key in keys} | {"latent_search": samples.search}
+    found: dict[str, Any] = {key: facts.columns[key] for key in keys} | {"latent_search": samples.search}
     found["losses"] = thinned(fitted.losses)
     found["pseudo_labels"] = [{**one, "class": names[one["class"]]} for one in fitted.pseudo_labels]
     if scores is not None:
@@ -164,7 +164,7 @@ def _difference(value: float | None, public: float | None) -> float | None:
 def _row(unit: str, facts: Facts, k: int, samples: ClassSamples, name: str, real: float | None) -> dict[str, Any]:
     return {
         "unit": unit if name == ALL else f"{unit}-{name}",
-        **facts.told,
+        **facts.columns,
         "evaluation_index": k,
         "latent_search": samples.search,
         "class": name,

@@ -9,24 +9,28 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from lightleak.attacks import ATTACKS
 from lightleak.callbacks.capture_store import is_whole, list_captures
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import set_aside
 from lightleak.data.image_scale import is_image_state
 from lightleak.experiments.attack_settings import check_attacks, require_some
 from lightleak.experiments.campaign import update_packs
-from lightleak.experiments.captures import named_captures
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Captured, Checked, Kind, Stage
-from lightleak.experiments.kinds.updates.captures import load_capture, recall_update
-from lightleak.experiments.kinds.updates.check import check_served
-from lightleak.experiments.kinds.updates.plan import plan_units, units_on_captures
+from lightleak.experiments.kinds.updates.plan import (
+    check_served,
+    load_capture,
+    plan_units,
+    recall_update,
+    units_on_captures,
+)
 from lightleak.experiments.kinds.updates.run_plan import plan_updates
 from lightleak.experiments.kinds.updates.summary import update_tables
+from lightleak.experiments.observed import named_captures
 from lightleak.experiments.probe import RunPlan
+from lightleak.experiments.progress import silent
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import TRAINING_FILE, train, trains_together
 from lightleak.experiments.unit import StoredUpdate, Unit, finished_files, kept_cells, unit_file
@@ -83,7 +87,7 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         """See `Kind.take_part`."""
         config = checked.config
         if trains_together(config) and (not (folder / TRAINING_FILE).is_file() or _damaged_captures(folder)):
-            train(config, checked.world, folder, Console(quiet=True, force_interactive=False))
+            train(config, checked.world, folder, silent())
 
 
 def attack_stage(units: list[Unit], config: AuditConfig, folder: Path, device: torch.device) -> Stage:
@@ -110,7 +114,7 @@ def check_units(
     for unit in units:
         update, _ = unit.observe()
         try:
-            ATTACKS.get(unit.attack)(**unit.options).check(update)
+            unit.make_attack().check(update)
         except UsageError as error:
             if not pass_over:
                 raise

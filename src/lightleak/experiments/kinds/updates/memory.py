@@ -9,7 +9,6 @@ from typing import Any
 
 from rich.console import Console
 
-from lightleak.attacks import ATTACKS
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
@@ -160,8 +159,7 @@ def _keep_known(
     for unit in units:
         found = known.get(unit.attack, {}).get(unit.facts["batch_index"])
         if found is not None and unit_file(folder, unit.id).name not in present:
-            options = ATTACKS.get(unit.attack)(**unit.options).options()
-            keep_result(unit, *unit.observe(), found, options, folder, kept)
+            keep_result(unit, *unit.observe(), found, unit.make_attack().options(), folder, kept)
 
 
 def _digest(update: ClientUpdate) -> str:

@@ -4,12 +4,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lightleak.callbacks.capture_store import list_captures
+from lightleak.callbacks.capture_store import list_captures, load_update
+from lightleak.core.devices import resolve_device
+from lightleak.core.errors import LightLeakError, ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import is_image_state
 from lightleak.defenses.horizontal import UpdateDefense
 from lightleak.experiments.attack_settings import (
     label_setting,
     label_sharing,
+    make_attack,
+    require_some,
     shares_labels,
     shares_statistics,
     with_label_setting,
@@ -17,11 +23,18 @@ from lightleak.experiments.attack_settings import (
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
-from lightleak.experiments.kinds.updates.captures import load_own_capture, recall_update
-from lightleak.experiments.observed import Observed, shared
+from lightleak.experiments.observed import OBSERVATIONS, Observed, shared, version_of
 from lightleak.experiments.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
-from lightleak.experiments.training import TRAINING_FILE, client_defense
+from lightleak.experiments.training import (
+    TRAINING_FILE,
+    check_trainer,
+    client_defense,
+    prepare_training,
+    rows_of_clients,
+)
 from lightleak.experiments.unit import StoredUpdate, Unit
+from lightleak.protocols.records import load_truth
+from lightleak.protocols.replay import require_replay
 from lightleak.targets.own import MEMORY
 from lightleak.targets.spec import NetworkSpec
 
@@ -101,3 +114,103 @@ def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients |
         sharing = label_sharing(config)
         return FreshFedAvgClients(people, spec, config.seed, config.protocol, sharing, defense, config.defense.point)
     return FreshClients(people, spec, config.seed, shares_labels(config), shares_statistics(config), defense)
+
+
+def recall_update(folder: Path) -> ClientUpdate:
+    """Return the observation of a capture, read once; errors as for `load_update`."""
+    return OBSERVATIONS.get(version_of(folder / "observation"), lambda: (load_update(folder), None))[0]
+
+
+def load_capture(folder: Path) -> Observed:
+    """Observation and, where it is stored with it, the truth of one capture; each is read and checked once.
+
+    Raises:
+        ObservationError: a file is missing or damaged, or the recorded rows do not reproduce the captured update:
+            against a truth that is not the update's, no score means anything. Only what a defense has changed cannot
+            be reproduced; it passes. Or a row lies beyond the bounds that the update states.
+    """
+    if not (folder / "truth").is_dir():
+        return recall_update(folder), None
+    return OBSERVATIONS.get(version_of(folder), lambda: _checked(folder, recall_update(folder)))
+
+
+def _checked(folder: Path, update: ClientUpdate) -> Observed:
+    truth = load_truth(folder / "truth")
+    if update.state != "noised":
+        require_replay(update, truth)
+    elif len(truth.inputs) != update.facts.n_rows:
+        raise ObservationError(
+            f"{folder}: the update speaks of {update.facts.n_rows} rows, the recorded ones are {len(truth.inputs)}"
+        )
+    if not is_image_state(update.encoder):
+        try:  # decoding clamps: a score against a row beyond the bounds would be that of another row
+            TableEncoder.of(update).require_within_bounds(truth.inputs)
+        except UsageError as error:
+            raise ObservationError(f"{folder}: {error}") from error
+    return update, truth
+
+
+def load_own_capture(folder: Path) -> Observed:
+    """As `load_capture`, for an audit's own captures: without a truth a row would have no scores, and be kept.
+
+    Raises:
+        ObservationError: also where the truth is gone.
+    """
+    update, truth = load_capture(folder)
+    if truth is None:
+        raise ObservationError(
+            f"{folder} has no truth to score against (a redacted run removes it when all is done): "
+            "choose another --output, or attack it with `lightleak attack`"
+        )
+    return update, truth
+
+
+def check_served(config: AuditConfig, experiment: Experiment, pass_over: bool = False) -> dict[str, str]:
+    """Try everything that could fail in the middle of a run: the Trainer, the batches, every attack on a first update.
+
+    Args:
+        config: the experiment.
+        experiment: what it names, made.
+        pass_over: return the attacks that do not apply instead of refusing the config, unless none applies.
+
+    Returns:
+        Why attacks are left out, by name.
+
+    Raises:
+        UsageError: what cannot be served, and why.
+    """
+    monitor, device = config.monitor, resolve_device(config.device)
+    attacks = [(name, options, f"attacks.{name}") for name, options in config.attacks.items()]
+    sizes = config.initial.batch_sizes if config.initial.batches else ()
+    if config.rounds > 0:
+        check_trainer(config.training.trainer, config.device, runs_beside_others=False)
+        prepare_training(config, experiment)
+        sizes = (*sizes, rows_of_clients(config, experiment))
+        if monitor.attack is not None:
+            attacks.append((monitor.attack, monitor.options, "monitor.options"))
+    fresh = fresh_clients(config, experiment)
+    firsts = [_first_update(fresh, size) for size in sorted(set(sizes))]
+    left_out: dict[str, UsageError] = {}
+    for name, options, where in attacks:
+        attack = make_attack(name, with_label_setting(config, name, options), where)
+        attack.check_device(device)
+        try:
+            for update in firsts:
+                attack.check(update)
+        except UsageError as error:
+            if not pass_over or where == "monitor.options":
+                raise
+            left_out[name] = error
+    return require_some(config.attacks, left_out)
+
+
+def _first_update(fresh: FreshClients | FreshFedAvgClients, size: int) -> ClientUpdate:
+    try:
+        return fresh.observe(size, 0)[0]
+    except LightLeakError:
+        raise
+    except Exception as error:  # a user's forward may raise anything
+        said = " ".join(str(error).split())
+        raise UsageError(
+            f"the network cannot compute what a client of {size} rows sends: {type(error).__name__}: {said}"
+        ) from error

@@ -1,25 +1,43 @@
 """What ``--plan`` says of an audit of client updates: its units, its training and what both take."""
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
+from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
+    RowKind,
+    expected_of_delta,
+    expected_of_layers,
+)
+from lightleak.attacks.gradient_inversion.network.client import relu_chain
+from lightleak.attacks.gradient_inversion.network.traced import trace
+from lightleak.core.certificate import Feasibility
+from lightleak.core.errors import UnsupportedError
 from lightleak.data.codes import codes_notice
+from lightleak.experiments.attack_settings import shares_statistics
+from lightleak.experiments.campaign import packs_without_a_run
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import defense_of
-from lightleak.experiments.kinds.updates.feasibility_text import feasibility_lines
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.launch import places_of
-from lightleak.experiments.packing import packs_without_a_run
-from lightleak.experiments.probe import Probed, RunPlan, estimate
+from lightleak.experiments.probe import (
+    Probed,
+    RunPlan,
+    TrainingCost,
+    bytes_words,
+    estimate,
+    probe_training,
+    seconds_words,
+)
 from lightleak.experiments.training import rows_of_clients
-from lightleak.experiments.training_probe import TrainingCost, probe_training
 from lightleak.experiments.unit import Unit, kept_cells
-from lightleak.experiments.words import bytes_words, seconds_words
+from lightleak.targets.functional import drops_units, without_dropout
+from lightleak.targets.spec import build_network
 
 MONITOR = "monitor"
 
@@ -113,3 +131,48 @@ def training_words(epochs: str, cost: TrainingCost, total: float, monitored: boo
     memory = "" if cost.memory is None else f"; {bytes_words(cost.memory)} of memory"
     extra = ", with the monitor's attacks" if monitored else ""
     return f"{epochs}{batches}, {seconds_words(cost.epoch)} each{extra}: {seconds_words(total)}{memory}"
+
+
+WORDS = {
+    "exact": "every row, with proof",
+    "partial": "some rows, perhaps with proof",
+    "approximate": "rows are optimized together; none is proven by itself",
+}
+
+
+def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
+    """One line per batch size that is attacked, or one that says why exact inversion does not apply."""
+    network, width = build_network(experiment.spec, seed=0), experiment.encoder.width
+    if experiment.encoder.encoding == "quantile":
+        return ["does not apply: the encoding 'quantile' is not affine in numbers"]
+    layers = relu_chain(network)
+    kind = RowKind.of(experiment.encoder.schema, drops_units(network))
+    expect: Callable[[int], Feasibility]
+    if config.protocol.is_fedavg:
+        if layers is None:
+            return [f"does not apply: {experiment.spec.name} here is no chain of linear layers with ReLU between them"]
+        hidden = [network.get_parameter(f"{layer}.weight").shape[0] for layer in layers[:-1]]
+        expect = partial(expected_of_delta, hidden=hidden, encoded_width=width, kind=kind)
+    else:
+        try:
+            # Known statistics of a batch leave its rows apart, as running ones do.
+            network = without_dropout(network.train(not shares_statistics(config)))
+            shapes = trace(network, width, n_rows=1, encoder=experiment.encoder).shapes[:-1]
+        except UnsupportedError as error:
+            return [f"does not apply: {error}"]
+        expect = partial(expected_of_layers, shapes=shapes, kind=kind)
+    lines = []
+    for size in attacked_sizes(config, experiment):
+        found = expect(size)
+        lines.append(f"{size} rows: {WORDS[found.expected]} ({found.reason})")
+    if defense_of(config.defense) is not None:
+        lines.append("all of this without the defense, which may take it away")
+    return lines
+
+
+def attacked_sizes(config: AuditConfig, experiment: Experiment) -> list[int]:
+    """Rows behind the updates that are attacked, of all clients of an aggregate, each number once."""
+    sizes: Sequence[int] = config.initial.batch_sizes if config.initial.batches else ()
+    if config.rounds:
+        sizes = (*sizes, rows_of_clients(config, experiment))
+    return sorted({size * config.protocol.aggregate for size in sizes})

@@ -1,1 +1,1 @@
-"""Audits of vertical federated learning: split training, property inference, defences (``kind: vertical``)."""
+"""Audits of vertical federated learning: split training, property inference, defenses (``kind: vertical``)."""

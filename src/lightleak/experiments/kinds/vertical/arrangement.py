@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.yaml_text import read_yaml, with_tuples
 from lightleak.data.column import MISSING_CATEGORY, Column
 from lightleak.data.partition import partition_columns
 from lightleak.data.property import Property
@@ -122,53 +124,11 @@ class PublishedOrder:
         return [*(name for name in known if name in schema.names), *(n for n in schema.names if n not in known)]
 
 
-_CENSUS_NUMBERS = (
-    "age",
-    "wage-per-hour",
-    "capital-gains",
-    "capital-losses",
-    "dividends-from-stocks",
-    "instance-weight",
-    "num-persons-worked-for-employer",
-    "weeks-worked-in-year",
-)
 PUBLISHED = {
-    "adult": PublishedOrder(
-        numbers_first=True,
-        numbers=("age", "education-num", "hours-per-week", "capital-gain", "capital-loss"),
-        categories=(
-            "workclass",
-            "education",
-            "marital-status",
-            "occupation",
-            "relationship",
-            "race",
-            "sex",
-            "native-country",
-        ),
-        victim_width=50,
-        standardized=True,
-        missing_last=True,
-        with_other=("education", "marital-status", "relationship", "sex"),
-        unknown=(("capital-gain", 99999.0),),
-    ),
-    "bank": PublishedOrder(
-        numbers_first=False,
-        numbers=("age", "balance", "day", "duration", "campaign", "pdays", "previous"),
-        categories=("month", "contact", "marital", "job", "education", "default", "housing", "loan", "poutcome"),
-        victim_width=25,
-        decimals=3,
-    ),
-    "census": PublishedOrder(numbers_first=False, numbers=_CENSUS_NUMBERS, categories=(), victim_width=255),
-    "lawschool": PublishedOrder(
-        numbers_first=False,
-        numbers=("lsat", "gpa"),
-        categories=("race", "resident", "college", "year", "gender"),
-        victim_width=20,
-        decimals=3,
-    ),
+    name: PublishedOrder(**with_tuples(layout))
+    for name, layout in read_yaml(files(__package__).joinpath("published_orders.yaml").read_text("utf-8")).items()
 }
-"""Empty ``categories``: every other column, sorted by name."""
+"""The layouts by dataset."""
 
 
 def published_order(dataset: str) -> PublishedOrder:

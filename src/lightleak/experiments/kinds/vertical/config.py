@@ -5,22 +5,18 @@ from typing import Any, ClassVar, Literal
 
 from lightleak.core.bounds import Section, bounded, one_of
 from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import ADVERSARIES, Adversary
+from lightleak.core.parties import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
-from lightleak.experiments.redaction import Redact
 from lightleak.experiments.settings import (
-    EngineName,
     RunConfig,
     labeled_settings,
-    write_out_names,
-    write_out_numbers,
     write_out_seeds,
 )
 from lightleak.targets.optimizers import OptimizerConfig
 
 OWN_COLUMNS = "aia_raw_adjusted"
-"""The null that every audit runs: the share told from the adversary's own columns, nothing exchanged."""
+"""The null that every audit runs: the share estimated from the adversary's own columns, with nothing exchanged."""
 
 Misalignment = Literal["none", "adversary", "rows"]
 
@@ -172,17 +168,11 @@ class VerticalConfig(RunConfig):
             for five seeds, from ``seed`` (or 0) on, and ``seed: 3`` alone for ``seeds: [3]``.
         kind: what is audited.
         title: heading of the report.
-        device: auto, cpu, cuda or cuda:N.
-        workers: trainings at once on a CPU; 0 takes one per core.
-        engine: where they run: ``local`` in processes of this machine, ``ray`` on a Ray cluster.
-        ray_address: of the cluster; left out, ``RAY_ADDRESS``, or Ray is started on this machine.
-        gpus_per_pack: GPUs that Ray reserves for each of them; below 1, several share one.
         keep_captures: keep what the adversary saw, for ``lightleak attack``.
         redact: keep no captures, which hold who has the property, and leave shares out of the report; results.json
             keeps them.
     """
 
-    free: ClassVar[tuple[str, ...]] = ("data.options", "training.trainer", "attacks", "defenses")
     named: ClassVar[tuple[str, ...]] = ("attacks", "defenses")
 
     data: VerticalDataConfig
@@ -201,13 +191,7 @@ class VerticalConfig(RunConfig):
     seeds: tuple[int, ...] = bounded((0,), distinct=True, some=True)
     kind: Literal["vertical"] = "vertical"
     title: str = "Property leakage between parties"
-    device: str = "auto"
-    workers: int = bounded(0, ge=0)
-    engine: EngineName = "local"
-    ray_address: str | None = None
-    gpus_per_pack: float = bounded(1.0, ge=0)
     keep_captures: bool = True
-    redact: Redact = False
 
     def check(self) -> None:
         """Check names and epochs, and add the attack that reads own columns alone."""
@@ -238,6 +222,3 @@ class VerticalConfig(RunConfig):
             tree["defenses"] = labeled_settings("defenses", tree["defenses"], "defense")
         super().write_out(tree)
         write_out_seeds(tree)
-        write_out_numbers(tree, "attack_epochs")
-        for name in ("properties", "adversaries"):
-            write_out_names(tree, name)

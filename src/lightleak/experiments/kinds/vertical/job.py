@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,18 +11,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lightleak.attacks.property_inference import PROPERTY_ATTACKS, PropertyAttack
 from lightleak.attacks.property_inference.attack import TrainingPart
+from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.callbacks.capture_store import is_whole
 from lightleak.callbacks.intermediate_capture import IntermediateCapture
 from lightleak.callbacks.intermediate_store import save_observation, save_truth
+from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import PropertyTruth
-from lightleak.core.intermediate_results import Adversary, AuxiliaryData, IntermediateResults, Kind, VerticalFacts
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
+from lightleak.core.parties import Adversary, Kind
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
 from lightleak.data.vertical import VerticalDataModule
-from lightleak.defenses.vertical import VerticalDefense
-from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
+from lightleak.defenses.vertical import VerticalDefense, make_defense
+from lightleak.experiments.attack_settings import name_and_settings, placed
 from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
@@ -42,7 +46,7 @@ class Job(Pack):
         config: the audit.
         seed: root seed.
         wanted: the property.
-        defense: label of the defence in the config.
+        defense: label of the defense in the config.
         attacks: (label in the config, adversary) of every attack on this training. Attacks that only watch share one;
             one that takes part in the training has it alone.
         world: made already, for a machine without the table.
@@ -105,8 +109,10 @@ class Job(Pack):
                 attack = attack_named(label, config.attacks[label])
                 found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
                 unit = self._unit(label, adversary, seen.facts.epoch)
-                told = {"label": label, "variant": _variant(label, attack.name, done.augmentation)}
-                row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | told
+                # Rows of one attack differ in its label, or in how it took part in the training.
+                variant = done.augmentation.describe() if label == attack.name else label
+                names = {"label": label, "variant": variant}
+                row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | names
                 write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
         shutil.rmtree(spill, ignore_errors=True)
 
@@ -115,7 +121,7 @@ class Job(Pack):
 
         Args:
             device: where.
-            report: told of every epoch.
+            report: called after every epoch.
             spill: where captures go that do not fit into memory.
         """
         config = self.config
@@ -127,9 +133,13 @@ class Job(Pack):
         module, captures = self._fit(world, auxiliary, augmentation, defense, device, report, spill)
         seconds = time.perf_counter() - began
         has_property = world.has_property[world.train.ids.argsort()]
-        # Of the rows before a defence: one that withdraws some hides what was there.
+        # Of the rows before a defense: one that withdraws some hides what was there.
         truth = PropertyTruth(str(self.wanted), float(before.has_property.float().mean()), has_property)
-        observations = tuple(self._observations(world, auxiliary, captures))
+        observations = tuple(
+            observation_of(config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
+            for epoch in config.epochs_attacked
+            for capture in captures
+        )
         return Trained(world, module, augmentation, observations, truth, seconds)
 
     def _augmentation(self, world: World) -> TrainingPart:
@@ -193,21 +203,14 @@ class Job(Pack):
             "training_seconds": done.seconds,
         }
 
-    def _observations(
-        self, world: World, auxiliary: AuxiliaryData, captures: Sequence[IntermediateCapture]
-    ) -> Iterator[IntermediateResults]:
-        for epoch in self.config.epochs_attacked:
-            for capture in captures:
-                yield observation_of(self.config, world, auxiliary, capture.adversary, epoch, *capture.results(epoch))
-
     def _keep(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth) -> None:
         place = folder / "captures" / f"{self._name}-{seen.adversary}-e{seen.facts.epoch:03d}"
         save_observation(seen, place / "observation")
         save_truth(truth, place / "truth")
 
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
-        told = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
-        entries = [entry | told for entry in norm_entries(seen, truth)]
+        common = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
+        entries = [entry | common for entry in norm_entries(seen, truth)]
         write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(without_nan(entries)))
 
     def _norm_file(self, folder: Path, epoch: int) -> Path:
@@ -252,7 +255,7 @@ def plan_jobs(config: VerticalConfig) -> list[Job]:
     """Every training of the audit, in a fixed order.
 
     Raises:
-        UsageError: an attack or a defence that cannot be made.
+        UsageError: an attack or a defense that cannot be made.
     """
     makes = {label: attack_named(label, options) for label, options in config.attacks.items()}
     for label, options in config.defenses.items():
@@ -299,6 +302,21 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
     )
 
 
-def _variant(label: str, attack: str, augmentation: TrainingPart) -> str:
-    """What tells two rows of one attack apart: its label in the config, or how it took part in the training."""
-    return augmentation.describe() if label == attack else label
+def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
+    """The attack that a label of the config names, or that its setting ``attack`` names.
+
+    Raises:
+        UsageError: an unknown attack or setting, or a value of the wrong type or range.
+    """
+    name, settings = name_and_settings(label, options)
+    if name == ShadowModels.name:
+        raise UsageError(
+            f"attacks.{label}: sm_pia names one of two fractions and estimates none; the command that plays "
+            "its game is lightleak reproduce provfl-table7"
+        )
+    return placed(f"attacks.{label}", lambda: PROPERTY_ATTACKS.get(name)(**settings))
+
+
+def defense_named(label: str, options: Mapping[str, Any]) -> VerticalDefense:
+    """The defense that a label of the config names, or that its setting ``defense`` names; errors likewise."""
+    return placed(f"defenses.{label}", lambda: make_defense(label, options))

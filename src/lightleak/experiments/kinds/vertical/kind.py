@@ -1,8 +1,8 @@
 """``kind: vertical``: vertical federated learning is trained, and its parties infer properties."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,22 +12,26 @@ import torch
 from rich.console import Console
 
 from lightleak.attacks.property_inference import PropertyAttack
-from lightleak.core.errors import UsageError
-from lightleak.core.intermediate_results import VISIBLE, Adversary, AuxiliaryData
+from lightleak.callbacks.intermediate_store import load_observation, load_truth
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.ground_truth import PropertyTruth
+from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
+from lightleak.core.parties import VISIBLE, Adversary
+from lightleak.core.seeds import derive_seed
 from lightleak.data.property import Property
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.kind import Captured, Checked, Kind, Rows, Stage
-from lightleak.experiments.kinds.vertical.captures import capture_packs
-from lightleak.experiments.kinds.vertical.choices import attack_named, defense_named
-from lightleak.experiments.kinds.vertical.config import VerticalConfig
-from lightleak.experiments.kinds.vertical.job import Job, observation_of, plan_jobs
-from lightleak.experiments.kinds.vertical.rows import beside_own_columns
+from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS, VerticalConfig
+from lightleak.experiments.kinds.vertical.job import Job, attack_named, defense_named, observation_of, plan_jobs
+from lightleak.experiments.kinds.vertical.rows import beside_own_columns, estimate_row
 from lightleak.experiments.kinds.vertical.summary import vertical_tables
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
+from lightleak.experiments.observed import named_captures
+from lightleak.experiments.pack import Pack
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
-from lightleak.experiments.unit import write_whole
+from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -40,7 +44,18 @@ class VerticalKind(Kind[VerticalConfig, None]):
 
     def check(self, config: VerticalConfig, pass_over: bool = False) -> Checked[VerticalConfig, None]:
         """See `Kind.check`; every attack of a config is needed."""
-        check_vertical(config)
+        attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+        defenses = [defense_named(label, options) for label, options in config.defenses.items()]
+        plan_jobs(config)
+        check_trainer(config.training.trainer, config.device)
+        for text in config.properties:
+            wanted = Property.parse(text)
+            whole = prepare_world(config, wanted, config.seeds[0])
+            for defense in defenses:
+                world = whole.defended(defense, seed=0)
+                world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+                for adversary in config.chosen_adversaries:
+                    _check_attacks(config, attacks, world, auxiliary, adversary)
         return Checked(config, None)
 
     def stages(
@@ -59,7 +74,22 @@ class VerticalKind(Kind[VerticalConfig, None]):
 
     def plan(self, checked: Checked[VerticalConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
-        return plan_run(checked.config, device)
+        config = checked.config
+        jobs = plan_jobs(config)
+        wanted = Property.parse(config.properties[0])
+        world = prepare_world(config, wanted, config.seeds[0])
+        _, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
+        held = [", ".join(names) for names in world.arrangement.columns]
+        lines = {
+            "table": f"{world.dataset}: {len(world.train.ids)} training and {len(world.test.ids)} test rows",
+            "target": f"{world.arrangement.victim} is attacked by {world.arrangement.adversary} for {wanted}; "
+            f"encoded widths {', '.join(map(str, world.train.widths))}",
+            **{f"party {i}": names for i, names in enumerate(held)},
+            "known": f"the property of {len(auxiliary.ids)} rows, {len(auxiliary.ids.unique())} of them distinct",
+            "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
+            "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
+        }
+        return RunPlan(list(lines.items()), partial(_probe, config, jobs, device))
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
         """See `Kind.tables`."""
@@ -75,26 +105,6 @@ class VerticalKind(Kind[VerticalConfig, None]):
         if files:
             entries = [entry for file in files for entry in json.loads(file.read_text())]
             write_whole(folder / "norms.json", json.dumps({"schema_version": 1, "entries": entries}))
-
-
-def check_vertical(config: VerticalConfig) -> None:
-    """Try what could fail in the middle of a run: attacks, defences, parties, auxiliary rows, the Trainer.
-
-    Raises:
-        UsageError: what cannot be served, and why.
-    """
-    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
-    defenses = [defense_named(label, options) for label, options in config.defenses.items()]
-    plan_jobs(config)
-    check_trainer(config.training.trainer, config.device)
-    for text in config.properties:
-        wanted = Property.parse(text)
-        whole = prepare_world(config, wanted, config.seeds[0])
-        for defense in defenses:
-            world = whole.defended(defense, seed=0)
-            world, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
-            for adversary in config.chosen_adversaries:
-                _check_attacks(config, attacks, world, auxiliary, adversary)
 
 
 def _check_attacks(
@@ -116,25 +126,6 @@ def _check_attacks(
             raise UsageError(f"attacks.{label} in {adversary}: {error}") from error
 
 
-def plan_run(config: VerticalConfig, device: torch.device) -> RunPlan:
-    """See `lightleak.experiments.kind.Kind.plan`."""
-    jobs = plan_jobs(config)
-    wanted = Property.parse(config.properties[0])
-    world = prepare_world(config, wanted, config.seeds[0])
-    _, auxiliary = draw_auxiliary(world, wanted, config.auxiliary, config.seeds[0])
-    held = [", ".join(names) for names in world.arrangement.columns]
-    lines = {
-        "table": f"{world.dataset}: {len(world.train.ids)} training and {len(world.test.ids)} test rows",
-        "target": f"{world.arrangement.victim} is attacked by {world.arrangement.adversary} for {wanted}; "
-        f"encoded widths {', '.join(map(str, world.train.widths))}",
-        **{f"party {i}": names for i, names in enumerate(held)},
-        "known": f"the property of {len(auxiliary.ids)} rows, {len(auxiliary.ids.unique())} of them distinct",
-        "training": f"{len(jobs)} split trainings of {config.training.epochs} epochs",
-        "attacks": f"{sum(len(job.ids) for job in jobs)}: {', '.join(config.attacks)}",
-    }
-    return RunPlan(list(lines.items()), partial(_probe, config, jobs, device))
-
-
 def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, seconds: float) -> Probed:
     """Run short trainings with all attacks on their last epoch, one for every set of attacks."""
     alike: dict[tuple[tuple[str, Adversary], ...], list[Job]] = {}
@@ -152,3 +143,82 @@ def _probe(config: VerticalConfig, jobs: Sequence[Job], device: torch.device, se
         source = f"{len(attacks) * attacked} of {adversaries}"
         found.append(Estimate(f"training, {name}", config.training.batch_size, source, (1,) * len(members), cost))
     return Probed([found])
+
+
+@dataclass(frozen=True)
+class CapturePack(Pack):
+    """One attack on one capture.
+
+    Attributes:
+        config: the attacks.
+        label: the attack's label in the config.
+        name: of the capture, unique among those that are attacked.
+        path: its folder.
+    """
+
+    config: VerticalConfig
+    label: str
+    name: str
+    path: Path
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Its one unit."""
+        return [file_name(f"{self.label}-{self.name}")]
+
+    @property
+    def cost(self) -> float:
+        """Counts as one."""
+        return 1.0
+
+    def inputs(self, folder: Path) -> Mapping[str, Path]:
+        """See `Pack.inputs`."""
+        return {"capture": self.path}
+
+    def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
+        """Attack, and keep the row."""
+        seen, truth = load_capture(folder / "capture")
+        attack, root = attack_named(self.label, self.config.attacks[self.label]), self.config.seeds[0]
+        seed = derive_seed(root, self.label, seen.auxiliary.property_name, seen.adversary)
+        row = estimate_row(self.ids[0], attack, attack.run(seen, seed, device), seen, truth)
+        facts = {"label": self.label, "variant": self.label, "defense": None, "seed": root}
+        facts |= {"dataset": self.config.data.title, "capture": self.name}
+        write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | facts)))
+        report(self.cost)
+
+
+def capture_packs(config: VerticalConfig, root: Path) -> list[CapturePack]:
+    """Every attack on every capture below ``root``, checked.
+
+    Raises:
+        UsageError: no capture, an unknown attack, a truth that is not the observation's, or an observation an attack
+            cannot serve.
+    """
+    attacks = {label: attack_named(label, options) for label, options in config.attacks.items()}
+    packs = []
+    for name, path in named_captures(root).items():
+        seen, _ = load_capture(path)
+        for label, attack in attacks.items():
+            if label == OWN_COLUMNS and seen.features is None:  # the null needs the adversary's own columns
+                continue
+            attack.check(seen)
+            packs.append(CapturePack(config, label, name, path))
+    return packs
+
+
+def load_capture(folder: Path) -> tuple[IntermediateResults, PropertyTruth | None]:
+    """Return the observation of one capture, and its truth where that is stored with it.
+
+    Raises:
+        ObservationError: a file is missing or damaged, or the truth belongs to another observation.
+    """
+    seen = load_observation(folder / "observation")
+    if not (folder / "truth").is_dir():
+        return seen, None
+    truth = load_truth(folder / "truth")
+    if truth.property_name != seen.auxiliary.property_name or len(truth.has_property) != len(seen.ids):
+        raise ObservationError(
+            f"{folder}/truth is about {truth.property_name} of {len(truth.has_property)} records, the observation "
+            f"about {seen.auxiliary.property_name} of {len(seen.ids)}"
+        )
+    return seen, truth

@@ -6,7 +6,8 @@ from typing import Any
 from lightleak.attacks.property_inference import PropertyAttack
 from lightleak.attacks.property_inference.norms import NORMS, record_norms
 from lightleak.core.ground_truth import PropertyTruth
-from lightleak.core.intermediate_results import IntermediateResults, Kind
+from lightleak.core.intermediate_results import IntermediateResults
+from lightleak.core.parties import Kind
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.defenses.vertical import VerticalDefense
 from lightleak.experiments.kinds.vertical.config import OWN_COLUMNS
@@ -27,11 +28,11 @@ def estimate_row(
     truth: PropertyTruth | None,
     defense: VerticalDefense | None = None,
 ) -> dict[str, Any]:
-    """What an attack found, beside the truth where it is known.
+    """Return what an attack found, with the truth where it is known.
 
-    ``absolute_error`` is that of an adversary unaware of the defence, as in the paper, and ``trained_error`` its
+    ``absolute_error`` is that of an adversary unaware of the defense, as in the paper, and ``trained_error`` its
     distance from the share that was trained on. ``informed_...`` is what an adversary makes of the estimate who knows
-    the defence and its strength (`VerticalDefense.share_before`); without a ``defense`` nothing is known of one.
+    the defense and its strength (`VerticalDefense.share_before`); without a ``defense`` nothing is known of one.
     """
     fraction = None if truth is None else truth.fraction
     trained = None if truth is None else truth.trained_fraction
@@ -70,7 +71,7 @@ def _informed(found: PropertyEstimate, fraction: float | None, defense: Vertical
     def before(share: float) -> float:
         inside = min(max(share, 0.0), 1.0)
         found = defense.share_before(inside)
-        return share if found == inside else found  # a defence that leaves the share as it is leaves a raw estimate raw
+        return share if found == inside else found  # a defense that leaves the share as it is leaves a raw estimate raw
 
     known = before(found.fraction)
     return {
@@ -85,7 +86,7 @@ def _informed(found: PropertyEstimate, fraction: float | None, defense: Vertical
 def beside_own_columns(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Add to every row how far off the adversary's own columns alone are, and how much closer the row's attack is.
 
-    Both errors are those of an adversary who knows the defence, with the same rows, auxiliary rows and seed. The null
+    Both errors are those of an adversary who knows the defense, with the same rows, auxiliary rows and seed. The null
     reads no exchange, so that of the training that is only watched also serves attacks that take part in theirs. A row
     whose null is not finished, or that has no truth, gets None.
     """

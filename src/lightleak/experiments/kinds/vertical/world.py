@@ -52,7 +52,7 @@ class World(Shared):
     n_classes: int
 
     def defended(self, defense: VerticalDefense, seed: int) -> "World":
-        """The rows that are left to train on under a defence."""
+        """The rows that are left to train on under a defense."""
         prepared = defense.prepare(self.train, self.has_property, self.arrangement.victim, seed)
         return replace(self, train=prepared.rows, has_property=prepared.has_property)
 

@@ -16,8 +16,8 @@ from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.protocols.aggregate import aggregate_updates
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import client_update
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 

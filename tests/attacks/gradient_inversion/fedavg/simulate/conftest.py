@@ -13,8 +13,8 @@ from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import ImageScale
 from lightleak.data.table import Table
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import client_update
-from lightleak.protocols.local_training import LocalTraining
 from lightleak.targets.spec import NetworkSpec, build_network
 
 TWO_EPOCHS = LocalTraining(2, 3, 0.05)

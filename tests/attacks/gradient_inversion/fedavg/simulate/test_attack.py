@@ -23,8 +23,8 @@ from lightleak.core.image_similarity import matched_psnr
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.image_scale import ImageScale
+from lightleak.protocols.client_training import LocalTraining
 from lightleak.protocols.fedavg import aggregate_updates
-from lightleak.protocols.local_training import LocalTraining
 
 MakeFedAvg = Callable[..., tuple[ClientUpdate, GroundTruth]]
 Measure = Callable[[Reconstruction, GroundTruth], float]

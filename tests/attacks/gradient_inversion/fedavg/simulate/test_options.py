@@ -11,7 +11,7 @@ from lightleak.core.errors import UnsupportedError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
-from lightleak.protocols.local_training import LocalTraining
+from lightleak.protocols.client_training import LocalTraining
 
 MakeFedAvg = Callable[..., tuple[ClientUpdate, GroundTruth]]
 Measure = Callable[[Reconstruction, GroundTruth], float]

@@ -1,5 +1,6 @@
 """Whether another row could pass the same tests: other categories, or another label and multiplicity."""
 
+from itertools import combinations
 from math import log10
 
 import torch
@@ -7,7 +8,11 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.certify.row_evidence import RowEvidence
 from lightleak.attacks.gradient_inversion.exact.row_tests.verification import MOST_EQUAL
+from lightleak.attacks.gradient_inversion.network.cells import Affine
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+
+APART = 1e-9
+"""Inner products of two columns' exchanges, relative, that are rounding."""
 
 SPARE_TESTS = 4
 """Equations on a row beyond its numbers: a wrong row meets each within the tolerance once in thousands of times, and a
@@ -23,6 +28,36 @@ MARGIN = 4.0
 def log_combinations(space: RowDomain) -> float:
     """Decimal logarithm of the number of combinations of categories that a row may have."""
     return sum(log10(size) for size in space.sizes)
+
+
+def least_exchange(space: RowDomain, seen: Affine | None) -> float:
+    """Least change of what the first layer sees, as a row exchanges categories, whatever it does to its numbers.
+
+    Args:
+        space: rows that may be in the batch.
+        seen: what the first layer sees of an encoded row; None: the row itself.
+    """
+    scale, blocks = space.encoder.scale, space.encoder.layout.categorical
+    if seen is None:
+        positions = [i for block in blocks for i in range(block.start, block.stop)]
+        return 2**0.5 * float((1 / scale[positions]).min()) if positions else 1.0
+    vectors = [(seen.weight / scale).T[block.start + at] for block, at in zip(blocks, space.present, strict=True)]
+    numbers = torch.linalg.qr(seen.weight[:, list(space.encoder.numerical_positions)])[0]
+    changes = [each[1:] - each[:1] for each in vectors if len(each) > 1]
+    if not changes:
+        return 1.0
+    changes = [change - change @ numbers @ numbers.T for change in changes]
+    largest = max(float(change.norm()) for change in changes)
+    apart = all(float((a @ b.T).norm()) <= APART * largest**2 for a, b in combinations(changes, 2))
+    if apart:
+        # Exchanges in several columns do not undo each other.
+        return min(float(torch.pdist(torch.cat([torch.zeros_like(c[:1]), c])).min()) for c in changes)
+    # Of an exchange that keeps each column's sum, in zeros and ones at least sqrt(2) long.
+    every = torch.cat([each - each.mean(0) for each in vectors])
+    every = every - every @ numbers @ numbers.T
+    free = sum(len(each) - 1 for each in vectors)
+    singular = torch.linalg.svdvals(every)
+    return 2**0.5 * float(singular[free - 1]) if len(singular) >= free else 0.0
 
 
 def has_one_reading(tested: RowEvidence, apart: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from math import log10
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.certify.alternatives import MARGIN, log_combinations
+from lightleak.attacks.gradient_inversion.exact.certify.alternatives import MARGIN, least_exchange, log_combinations
 from lightleak.attacks.gradient_inversion.exact.certify.least_squares import STANDARD_ERRORS, solve
 from lightleak.attacks.gradient_inversion.exact.certify.lone_proof import lone_proof
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
@@ -44,11 +44,16 @@ def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> P
     """
     if not len(residual.x) or residual.rows_left < 0:
         return Proof.nothing(residual.x)
-    if residual.rows_left == 0 and residual.relative < EXPLAINED:
-        return proven_together(residual, space)
+    explained = residual.rows_left == 0 and residual.relative < EXPLAINED
+    together = proven_together(residual, space) if explained else Proof.nothing(residual.x)
+    # Embeddings make the first layer's errors nearly dependent, which the proof of the whole reads; others it serves.
+    if explained and (residual.network.first_input is None or bool(together.digits.all())):
+        return together
     cells, digits = lone_proof(residual, space, all_distinct=scaled)
     once = _told_apart(residual)
     alone = Proof(cells & once, digits & once)
+    if explained:
+        return Proof(together.cells | alone.cells, together.digits | alone.digits)
     if residual.rows_left == 0 and bool(alone.cells.all()) and not explains_but_for_digits(residual, space):
         return Proof.nothing(residual.x)  # every row is claimed and yet something is left: at least one claim is wrong
     return alone
@@ -157,9 +162,7 @@ def _visible(residual: Residual, space: RowDomain) -> _Visible:
     activations, counts = residual.network.forward(residual.x), residual.counts
     first = residual.network.error_of_rows(0, activations, counts, residual.n_rows)
     encoder = space.encoder
-    positions = [i for block in encoder.layout.categorical for i in range(block.start, block.start + block.width)]
-    step = 2**0.5 * float((1 / encoder.scale[positions]).min()) if positions else 1.0
-    shows = residual.left[0].norm() / (OWN_PART * step)
+    shows = residual.left[0].norm() / (OWN_PART * least_exchange(space, residual.network.first_input))
     # Where a network is sure of a class, its rows add nothing, and any number of them fits with those of others.
     each_label = torch.eye(counts.shape[1]).to(counts).expand(len(counts), -1, -1)
     each = residual.network.error_of_rows(0, activations, each_label, residual.n_rows).norm(dim=-1)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
+from lightleak.attacks.gradient_inversion.network.cells import Affine
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.core.errors import UsageError
 
@@ -75,7 +76,12 @@ class Enumeration:
 
 
 def enumerate_rows(
-    residual: Tensor, space: RowDomain, rank: int, noise: float = 0.0, limits: EnumerationLimits | None = None
+    residual: Tensor,
+    space: RowDomain,
+    rank: int,
+    noise: float = 0.0,
+    limits: EnumerationLimits | None = None,
+    seen: Affine | None = None,
 ) -> Enumeration:
     """All rows of a space that lie in the row space of a first layer's gradient.
 
@@ -87,12 +93,13 @@ def enumerate_rows(
         noise: deviation of the errors in the residual's elements. Above 0, rows are also tested against it, and whole
             numbers rounded where it leaves no doubt.
         limits: where to give up.
+        seen: see `RowEquations.of`.
 
     Returns:
         The rows, in no order of meaning: the true ones and any other that satisfies the same equations; or none, and
         the reason.
     """
-    equations = RowEquations.of(residual, space, rank, noise)
+    equations = RowEquations.of(residual, space, rank, noise, seen)
     if not len(equations.on_categories()):
         return _nothing(equations, 0, "no constraints: the rows' span leaves no equation on the categories")
     return satisfying(equations, limits=limits)

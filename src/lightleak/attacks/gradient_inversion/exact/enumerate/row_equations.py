@@ -13,6 +13,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.network.cells import Affine
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
 DETERMINED = 1e-3
@@ -41,7 +42,8 @@ class RowEquations:
         gradient: the first layer's gradient by coordinates ``[h, coordinates]``.
         span: orthonormal rows that span what the rows of the batch span, block sums taken out ``[rank, coordinates]``.
         singular: the gradient's singular values along them ``[rank]``.
-        values: orthonormal equations ``[q, coordinates]``; that each block of categories sums to 1 is not among them.
+        values: orthogonal equations ``[q, coordinates]``, of length 1 where the layer sees the row itself; that each
+            block of categories sums to 1 is not among them.
         noise: deviation of the errors in the gradient's elements.
         determined: least norm of the equations along combinations of numbers that are solved for.
     """
@@ -55,7 +57,9 @@ class RowEquations:
     determined: float = DETERMINED
 
     @classmethod
-    def of(cls, residual: Tensor, space: RowDomain, rank: int, noise: float = 0.0) -> "RowEquations":
+    def of(
+        cls, residual: Tensor, space: RowDomain, rank: int, noise: float = 0.0, seen: Affine | None = None
+    ) -> "RowEquations":
         """From the first layer's gradient.
 
         Args:
@@ -63,13 +67,30 @@ class RowEquations:
             space: the rows that may be in the batch.
             rank: number of distinct rows behind it; lower where singular values vanish in the noise.
             noise: deviation of the errors in the residual's elements.
+            seen: what that layer sees of an encoded row, where that is not the row itself; then without noise.
         """
+        if seen is not None:
+            return cls._through(residual.double(), space, rank, seen)
         gradient = coordinate_gradient(residual, space)
         within = _complement(_block_sums(space))
         _, singular, right = torch.linalg.svd(gradient @ within.T, full_matrices=True)
         floor = max(noise * (sqrt(gradient.shape[0]) + sqrt(gradient.shape[1])), float(singular[:1].sum()) * EXACTLY)
         rank = min(rank, int((singular > floor).sum()))
         return cls(space, gradient, right[:rank] @ within, singular[:rank], right[rank:] @ within, noise)
+
+    @classmethod
+    def _through(cls, residual: Tensor, space: RowDomain, rank: int, seen: Affine) -> "RowEquations":
+        """Null directions of a layer's inputs, by the coordinates of the rows; they keep the length they have there."""
+        _, singular, right = torch.linalg.svd(residual, full_matrices=True)
+        tables = space.first_layer(seen.weight, seen.bias)
+        cells = torch.cat([*tables.categories, tables.numbers, tables.base.unsqueeze(0)])
+        constant = torch.zeros_like(cells[:, :1])
+        constant[-1] = 1
+        within = _complement(_block_sums(space))
+        _, size, found = torch.linalg.svd(right[rank:] @ torch.cat([cells, constant], 1).T @ within.T)
+        kept = size > DETERMINED
+        values = (size[kept].unsqueeze(1) * found[: len(size)][kept]) @ within
+        return cls(space, residual, right[:rank], singular[:rank], values, 0.0)
 
     @property
     def rank(self) -> int:

@@ -11,7 +11,7 @@ from lightleak.attacks.gradient_inversion.exact.peel.refit import refit_numbers
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
-from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
+from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, Tie
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
 from lightleak.data.encoder import TableEncoder
@@ -56,7 +56,9 @@ class State:
         residual, schema = Residual.of(network, observed, n_rows), encoder.schema
         codes = residual.x.new_empty(0, len(schema.categorical), dtype=torch.long)
         cells = codes, residual.x.new_empty(0, len(schema.numerical))
-        space = infer_domain(observed[0], encoder, prior, n_rows)
+        # Tables of embeddings show categories in other rows than numbers: nothing of how the two depend on each other.
+        ties: dict[int, Tie] | None = None if network.first_input is None else {}
+        space = infer_domain(residual.columns, encoder, prior, n_rows, ties=ties)
         used = {layer: observed[layer] for layer in (0, network.searched)}
         spaces = {layer: spaces_of(part, unit_scale(part), most=n_rows) for layer, part in used.items()}
         return cls(residual, cells, space, spaces)
@@ -93,8 +95,8 @@ class State:
             residual, cells = fitted
         spaces, space = start.spaces_left(residual, rank), self.space
         if rows:
-            left, whole = residual.left[0], residual.observed[0]
-            space = infer_domain(left, space.encoder, space.prior, rows, whole, space.ties)
+            whole = start.residual.columns
+            space = infer_domain(residual.columns, space.encoder, space.prior, rows, whole, space.ties)
         return State(residual, cells, space, spaces)
 
     def spaces_left(self, residual: Residual, rank: int) -> dict[int, Spaces]:

@@ -109,7 +109,7 @@ class _Reading:
 
 
 def _explain(residual: Residual, space: RowDomain, rank: int, draws: torch.Generator) -> _Reading | None:
-    equations = RowEquations.of(residual.left[0], space, rank)
+    equations = RowEquations.of(residual.left[0], space, rank, seen=residual.network.first_input)
     if len(equations.on_categories()):
         codes: Tensor | None = satisfying(equations).codes
     else:

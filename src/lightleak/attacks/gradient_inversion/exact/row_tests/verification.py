@@ -110,14 +110,14 @@ def _many_equal(network: RowNetwork, layer: int, spaces: Spaces, x: Tensor, n_ro
     # Derivatives by the logits sum to zero.
     basis = torch.linalg.qr(torch.eye(classes).to(x) - 1 / classes)[0][:, : classes - 1]
     every = basis.T.expand(len(x), -1, -1)
-    d = network.backpropagated(layer, activations, every) / spaces.unit_scale  # [n, classes - 1, out]
+    d = network.error_parts(layer, activations, every) / spaces.unit_scale  # [n, classes - 1 or classes, out]
     outside = d @ spaces.unit_null
     gram = outside @ outside.mT
     size = gram.diagonal(dim1=1, dim2=2).sum(1).clamp_min(torch.finfo(x.dtype).tiny)
-    gram = gram + LEAST_DIRECTION * torch.diag_embed(size.unsqueeze(1).expand(-1, classes - 1))
+    gram = gram + LEAST_DIRECTION * torch.diag_embed(size.unsqueeze(1).expand(-1, gram.shape[1]))
     toward = (d @ (with_one(activations.hidden[layer]) @ spaces.inverse).unsqueeze(-1)) / n_rows
     solved = torch.linalg.solve(gram, toward)
-    output = (solved / (toward.mT @ solved)).squeeze(-1) @ basis.T  # [n, classes]
+    output = (solved / (toward.mT @ solved)).squeeze(-1)[:, : classes - 1] @ basis.T  # [n, classes]
     times = torch.arange(1, most + 1).to(x).view(1, -1, 1)
     raw = times * activations.probabilities.unsqueeze(1) - output.unsqueeze(1)  # [n, most, classes]
     counts = raw.round()

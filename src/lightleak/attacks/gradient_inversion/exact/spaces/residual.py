@@ -38,7 +38,7 @@ class Residual:
     @classmethod
     def of(cls, network: RowNetwork, observed: tuple[Tensor, ...], n_rows: int) -> "Residual":
         """Nothing explained yet."""
-        x = observed[0].new_empty(0, observed[0].shape[1] - 1)
+        x = observed[0].new_empty(0, network.state_map[0].shape[1])
         return cls(network, observed, n_rows, x, x.new_empty(0, network.n_classes), observed)
 
     def explaining(self, x: Tensor, counts: Tensor) -> "Residual":
@@ -50,6 +50,11 @@ class Residual:
     def with_rows(self, x: Tensor, counts: Tensor) -> "Residual":
         """Further rows explained."""
         return self.explaining(torch.cat([self.x, x]), torch.cat([self.counts, counts]))
+
+    @property
+    def columns(self) -> Tensor:
+        """What is left of the first layer's gradient by encoded cells ``[h, d + 1]``; see `RowNetwork.columns`."""
+        return self.network.columns(self.left[0], self.x, self.counts, self.n_rows)
 
     @property
     def rows_left(self) -> int:
