@@ -481,7 +481,7 @@ def _untrue(module: nn.Module, names: Sequence[str], probes: Tensor) -> set[str]
     labels = torch.arange(len(probes), device=probes.device) % network.n_classes
     sums = network.gradient(probes, nn.functional.one_hot(labels, network.n_classes).to(probes), len(probes))
     tried = copy.deepcopy(module).requires_grad_(True)
-    with torch.enable_grad():  # a training may be asking, within its optimizer's step
+    with torch.enable_grad():
         nn.functional.cross_entropy(tried(probes), labels).backward()
     wrong = set()
     for name, found in zip(names, sums, strict=True):
