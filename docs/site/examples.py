@@ -1,10 +1,10 @@
-"""Puts the files of docs/examples into docs/extend.md: ``python docs/site/examples.py`` after one of them changed."""
+"""Copies docs/examples into the pages that show them: ``python docs/site/examples.py`` after one of them changed."""
 
 import re
 from pathlib import Path
 
 DOCS = Path(__file__).parents[1]
-PAGE = DOCS / "extend.md"
+PAGES = (DOCS / "extend.md", DOCS / "python.md")
 
 _BLOCK = re.compile(r"<!-- (examples/\w+\.py) -->\n```py\n(?:(?!```).*\n)*```\n")
 
@@ -15,4 +15,5 @@ def embedded(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(embedded(PAGE.read_text("utf-8")), encoding="utf-8")
+    for page in PAGES:
+        page.write_text(embedded(page.read_text("utf-8")), encoding="utf-8")

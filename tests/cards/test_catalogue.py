@@ -66,7 +66,10 @@ def test_with_plug_ins_the_registries_are_read(monkeypatch: pytest.MonkeyPatch) 
     load_catalogue.cache_clear()
     try:
         monkeypatch.setitem(NETWORKS._entries, "own", type("Own", (), {"__doc__": "A network of mine."}))
-        assert load_catalogue().targets["own"] == "A network of mine"
+        found = load_catalogue()
+        assert found.targets["own"] == "A network of mine"
+        assert found.exact["own"].startswith("not supported: not built for tables with default options")
+        assert found.exact["mlp"] == REGISTERED.exact["mlp"]
     finally:
         load_catalogue.cache_clear()
 

@@ -34,6 +34,7 @@ from lightleak.targets.spec import NetworkSpec, build_network
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 PAGE = (EXAMPLES.parent / "extend.md").read_text("utf-8")
+PROJECTS = (EXAMPLES.parent / "python.md").read_text("utf-8")
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +72,7 @@ def test_every_example_is_shown_and_every_one_shown_is_here() -> None:
         path.name for path in EXAMPLES.glob("*.py")
     }
     embedded = runpy.run_path(str(EXAMPLES.parent / "site" / "examples.py"))["embedded"]
+    assert embedded(PROJECTS) == PROJECTS, "run `python docs/site/examples.py`"
     assert embedded(PAGE) == PAGE, "run `python docs/site/examples.py`, which puts the files into the page again"
 
 
@@ -198,3 +200,14 @@ def test_the_kind_of_audit_runs_resumes_and_reports_from_one_file(tmp_path: Path
     assert row["kind"] == "label-guess" and 0.3 < row["accuracy"] <= 1 and f"{100 * row['accuracy']:.1f}%" in said
     assert f"{row['label']} is right for {100 * row['accuracy']:.1f}%" in (folder / "report.html").read_text()
     assert row["label"] in lightleak("audit", "--resume", folder)
+
+
+def test_a_pytorch_tabular_project_is_audited_by_one_callback(
+    execute: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    execute("tabular_model")
+    rows = json.loads((tmp_path / "runs" / "tabular_model" / "results.json").read_text())["rows"]
+    assert [row["attack"] for row in rows] == ["inverting_gradients", "random"]
+    assert all(set(row["column_accuracy"]) == {"age", "stay", "ward", "sex"} for row in rows)
+    assert (tmp_path / "runs" / "tabular_model" / "report.html").is_file()

@@ -173,6 +173,21 @@ def test_exact_inversion_proves_rows_of_a_chain_in_the_lightning_module(fit: Fit
     assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) == 1.0
 
 
+class Smooth(Wrapped):
+    """No chain of ReLU: its layers are found by tracing, within the optimizer's step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Sequential(nn.Linear(6, 32), nn.GELU(), nn.Linear(32, 32), nn.GELU(), nn.Linear(32, 2))
+
+
+def test_exact_inversion_traces_a_network_while_it_trains(fit: Fit, encoder: TableEncoder) -> None:
+    watch = LeakageCallback(encoder, "exact", max_captures=1)
+    trainer = fit(Smooth, watch, epochs=1)
+    assert watch.monitors[0].trouble is None
+    assert float(trainer.callback_metrics["reconstruction/exact/exact_match_rate"]) > 0.5
+
+
 def test_attacks_that_do_not_apply_are_left_out_on_the_first_batch_and_listed(
     fit: Fit, encoder: TableEncoder, tmp_path: Path
 ) -> None:

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from torch.func import vmap
 
 from lightleak.data.layout import EncodedLayout
-from lightleak.targets.gandalf import GANDALF, t_softmax
+from lightleak.targets.gandalf import GANDALF
 from lightleak.targets.normalization import BatchNorm1d
 
 
@@ -17,37 +16,6 @@ def one_hot_rows(layout: EncodedLayout, codes: torch.Tensor, numbers: torch.Tens
     for column, block in enumerate(layout.numerical):
         rows[:, block.start] = numbers[:, column]
     return rows
-
-
-def test_t_softmax_is_sparse_and_sums_to_one() -> None:
-    scores = torch.tensor([3.0, 2.5, 0.0, -4.0])
-    shares = t_softmax(scores, torch.tensor(1.0))
-    assert shares[2:].max() < 1e-8
-    assert shares[:2].min() > 0.1
-    torch.testing.assert_close(shares.sum(), torch.tensor(1.0))
-    torch.testing.assert_close(t_softmax(scores, torch.tensor(1e6)), torch.softmax(scores, 0), rtol=1e-4, atol=1e-6)
-
-
-def test_t_softmax_maps_over_stacked_thresholds() -> None:
-    scores, t = torch.randn(4, 5), torch.rand(4)
-    expected = torch.stack([t_softmax(s, u) for s, u in zip(scores, t, strict=True)])
-    torch.testing.assert_close(vmap(t_softmax)(scores, t), expected)
-
-
-def test_t_softmax_has_values_and_derivatives_of_pytorch_tabular() -> None:
-    from pytorch_tabular.models.common.layers import activations
-
-    scores = torch.randn(3, 7, dtype=torch.float64, requires_grad=True)
-    t = torch.rand(3, 1, dtype=torch.float64, requires_grad=True)
-    weights = torch.randn(3, 7, dtype=torch.float64)
-    ours, theirs = t_softmax(scores, t), activations.t_softmax(scores, t)
-    torch.testing.assert_close(ours, theirs)
-    for ours_part, theirs_part in zip(
-        torch.autograd.grad((ours * weights).sum(), (scores, t)),
-        torch.autograd.grad((theirs * weights).sum(), (scores, t)),
-        strict=True,
-    ):
-        torch.testing.assert_close(ours_part, theirs_part)
 
 
 @pytest.mark.parametrize("training", [True, False])

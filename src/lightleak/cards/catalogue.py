@@ -45,12 +45,14 @@ class Catalogue:
         cards: attacks, defenses and metrics, by family and name.
         datasets: by name.
         targets: a line about each network.
+        exact: what exact inversion can do against each network.
         reproductions: title of each table or figure that can be run.
     """
 
     cards: tuple[Card, ...]
     datasets: Mapping[str, DatasetEntry]
     targets: Mapping[str, str]
+    exact: Mapping[str, str]
     reproductions: Mapping[str, str]
 
     def to_json(self) -> str:
@@ -65,6 +67,7 @@ class Catalogue:
             cards=tuple(_card(entry) for entry in content["cards"]),
             datasets={name: DatasetEntry(**_tuples(entry)) for name, entry in content["datasets"].items()},
             targets=content["targets"],
+            exact=content["exact"],
             reproductions=content["reproductions"],
         )
 
@@ -76,8 +79,10 @@ class Catalogue:
         """
         if what == "datasets":
             return [(name, entry.title) for name, entry in self.datasets.items()]
-        if what in ("targets", "reproductions"):
-            return list(getattr(self, what).items())
+        if what == "targets":
+            return [(name, f"{about}; exact inversion: {self.exact[name]}") for name, about in self.targets.items()]
+        if what == "reproductions":
+            return list(self.reproductions.items())
         of_kind = [card for card in self.cards if f"{card.kind}s" == what]
         if what == "defenses":
             return [(card.name, ": ".join(filter(None, (_in_a_line(card.family), card.citation)))) for card in of_kind]
@@ -87,11 +92,12 @@ class Catalogue:
 @cache
 def load_catalogue() -> Catalogue:
     """Return the shipped catalogue or, where the variable `PLUGINS` names plug-ins, what the registries hold."""
+    shipped = Catalogue.from_json(read_shipped(CATALOGUE))
     if os.environ.get(PLUGINS):
         from lightleak.cards.registries import read_registries
 
-        return read_registries()
-    return Catalogue.from_json(read_shipped(CATALOGUE))
+        return read_registries(shipped.exact)
+    return shipped
 
 
 def all_cards() -> tuple[Card, ...]:

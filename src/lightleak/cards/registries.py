@@ -11,6 +11,7 @@ from lightleak.attacks.property_inference.shadow_models import ShadowModels
 from lightleak.cards.card import Card, Kind
 from lightleak.cards.catalogue import Catalogue, DatasetEntry
 from lightleak.cards.docstrings import read_docstring
+from lightleak.cards.exactness import exact_inversion
 from lightleak.cards.settings import settings_of
 from lightleak.core.facts import Facts
 from lightleak.core.registry import Registry
@@ -77,12 +78,17 @@ def _entries() -> Iterator[_Entry]:
     yield from _of_mapping(IMAGE_METRICS, IMAGE_FACTS, "images")
 
 
-def read_registries() -> Catalogue:
-    """Return what is registered now, plug-ins included."""
+def read_registries(exact: Mapping[str, str] | None = None) -> Catalogue:
+    """Return what is registered now, plug-ins included.
+
+    Args:
+        exact: what exact inversion can do against some targets, as `exact_inversion` says; it is asked for the others.
+    """
     return Catalogue(
         cards=tuple(_card(entry) for entry in _entries()),
         datasets={name: _dataset(DATASETS.get(name).card) for name in DATASETS},
         targets={name: read_docstring(NETWORKS.get(name)).summary for name in NETWORKS},
+        exact={name: (exact or {}).get(name) or exact_inversion(name) for name in NETWORKS},
         reproductions={name: load_paper_table(name).title for name in reproductions()},
     )
 

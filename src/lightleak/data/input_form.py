@@ -63,7 +63,7 @@ class InputPart:
                     f"{int(column.max())}; describe_inputs needs all of the training data, or codes={{name: number}}"
                 )
             columns.append(encoded.float())
-        return torch.cat(columns, -1)
+        return torch.cat(columns, -1) if columns else values.new_zeros(len(values), 0).float()
 
     def decode(self, x: Tensor) -> Tensor:
         """This part's tensor for encoded rows ``[n, d]``: numbers keep their derivative, codes have none."""
@@ -79,7 +79,7 @@ class InputPart:
             else:
                 start, stop = block.start, block.stop
                 pieces.append(x[:, block.slice])
-        values = torch.cat(pieces, -1)
+        values = torch.cat(pieces, -1) if pieces else x[:, :0]
         values = values.long() if self.is_integer else values
         return values.squeeze(-1) if self.is_flat else values
 
@@ -150,9 +150,9 @@ def split_batch(batch: Any, label: str | None = None) -> tuple[dict[Path, Tensor
 
 
 def _tensors(batch: Any, path: Path = ()) -> Iterator[tuple[Path, Tensor]]:
-    """Tensors with at least one column, by path; anything else in a batch is no input."""
+    """Tensors ``[n]`` or ``[n, p]`` by path; anything else in a batch is no input."""
     if isinstance(batch, Tensor):
-        if batch.dim() in (1, 2) and (batch.dim() == 1 or batch.shape[1]):
+        if batch.dim() in (1, 2):
             yield path, batch
     elif isinstance(batch, Mapping | list | tuple):
         for key, value in batch.items() if isinstance(batch, Mapping) else enumerate(batch):

@@ -7,6 +7,7 @@ from lightleak.targets import (  # noqa: F401  each registers its networks
     image_cnn,
     linear,
     mlp,
+    pytorch_tabular,
     resnet,
 )
 from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from lightleak.core.errors import UnsupportedError
 from lightleak.data.input_form import InputForm
 from lightleak.data.layout import Block
+from lightleak.targets.pytorch_tabular_parts import with_differentiable_parts
 
 PREFIX = "network"
 """Under which a `ClientForm` has the network: begins the names of its parameters, buffers and layers."""
@@ -121,7 +122,7 @@ class ClientForm(nn.Module):
     def __init__(self, network: nn.Module, form: InputForm | None, rows: Tensor) -> None:
         super().__init__()
         self.form = form
-        self.network = copy.deepcopy(network).cpu()
+        self.network = with_differentiable_parts(copy.deepcopy(network).cpu())
         self._still = still_modules(network)
         self.call = self._find_call(rows)
         if form is not None and form.coded:

@@ -11,29 +11,10 @@ from torch import Tensor, nn
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import options
 from lightleak.targets.normalization import with_functional_normalization
+from lightleak.targets.pytorch_tabular_parts import with_differentiable_parts
 from lightleak.targets.spec import NETWORKS
 
 MAX_EMBEDDING = 50  # pytorch-tabular's rule for the embedding of c categories: min(50, (c + 2) // 2)
-
-
-def t_softmax(scores: Tensor, t: Tensor) -> Tensor:
-    """Sparse softmax over the last dimension (Bałazy et al. 2023, "r-softmax", arXiv 2304.05243).
-
-    Weights ``relu(scores + t - max)`` multiply the exponentials, so scores further than ``t`` below the largest get
-    nothing. Values are those of pytorch-tabular; there is no check of ``t``'s values, which `torch.func.vmap` over
-    stacked parameters would refuse.
-
-    Args:
-        scores: ``[..., features]``.
-        t: broadcasts against ``scores``; at least 0.
-
-    >>> t_softmax(torch.tensor([0.0, -1.0, -3.0]), torch.tensor(2.0))
-    tensor([8.4464e-01, 1.5536e-01, 2.1026e-10])
-    """
-    shifted = scores - scores.amax(dim=-1, keepdim=True)
-    # The constant keeps the sum above zero where t = 0; it is pytorch-tabular's.
-    weighted = (torch.relu(shifted + t) + 1e-8) * shifted.exp()
-    return weighted / weighted.sum(dim=-1, keepdim=True)
 
 
 @NETWORKS.register("gandalf")
@@ -97,9 +78,7 @@ class GANDALF(nn.Module):
                 embedding_dropout=options.rate("embedding_dropout", embedding_dropout),
             )
             embedding = backbone._build_embedding_layer()
-        # The backbone asks for its mask function by this name, so ours has it.
-        backbone.gflus.feature_mask_function = t_softmax
-        self.backbone = backbone
+        self.backbone = with_differentiable_parts(backbone)
         self.embedding = with_functional_normalization(embedding)
         self.output = nn.Linear(backbone.output_dim, n_classes)
         self._numerical_runs = _runs(layout.numerical)

@@ -100,7 +100,9 @@ class KnownBatchNorm(nn.Module):
         self.register_buffer("bias_share", gradients[1].double() / n_rows)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Normalize ``z`` ``[n, c]``."""
+        """Normalize ``z`` ``[n, c]``; raises `UnsupportedError` for ``[n, c, l]``."""
+        if z.dim() != 2:
+            raise UnsupportedError("BatchNorm of several vectors per row (BatchNorm1d of [n, c, l]) is not supported")
         normalized: Tensor = _Normalize.apply(z, self)
         return normalized
 

@@ -1,0 +1,99 @@
+"""What exact inversion can do against a target: asked of the attack itself, on an update of the built network."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pandas as pd
+
+from lightleak.attacks import ATTACKS
+from lightleak.core.errors import LightLeakError
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.schema import Column, TableSchema
+from lightleak.protocols.fedsgd import client_update
+from lightleak.targets.functional import drops_units
+from lightleak.targets.spec import NetworkSpec, build_network, is_differentiable
+
+ROWS = 6
+
+
+@dataclass(frozen=True)
+class _Knowledge:
+    """What a server knows, and the mode in which its clients compute."""
+
+    words: str
+    statistics: bool
+    training: bool
+
+
+_ASKED = (
+    _Knowledge("supported", False, True),
+    _Knowledge("supported where the server knows the batch statistics of BatchNorm", True, True),
+    _Knowledge("supported where clients compute in eval mode", False, False),
+)
+"""From what the server needs least for."""
+
+
+def exact_inversion(name: str) -> str:
+    """Whether `exact` accepts an update of the target of that name with its default options, on a small table.
+
+    That it accepts an update says that rows can be tested, not how many of a batch are found: that depends on widths
+    and batch size, and ``--plan`` estimates it.
+    """
+    if not is_differentiable(name):
+        return "not supported: no gradient"
+    refusals: list[str] = []
+    for words, refusal, drops in _asked(name):
+        if refusal is None:
+            return f"{words}, without its dropout" if drops else words
+        refusals.append(refusal)
+    return f"not supported: {refusals[-1]}"
+
+
+def _asked(name: str) -> Iterator[tuple[str, str | None, bool]]:
+    """What was asked, why the attack refuses or None, and whether the client drops units."""
+    encoder, frame = _table()
+    try:
+        spec = NetworkSpec(name, len(encoder.schema.label.categories), encoder.layout)
+        network = build_network(spec, seed=0)
+    except (LightLeakError, TypeError, ValueError) as error:
+        yield "built", f"not built for tables with default options ({error})", False
+        return
+    inputs, labels = encoder.encode(frame), encoder.encode_labels(frame)
+    for asked in _ASKED:
+        update, _ = client_update(
+            network,
+            spec,
+            encoder,
+            inputs,
+            labels,
+            share_labels=False,
+            share_statistics=asked.statistics,
+            training_mode=asked.training,
+            seed=0,
+        )
+        try:
+            ATTACKS.get("exact")(batch_statistics=asked.statistics).check(update)
+            yield asked.words, None, asked.training and drops_units(network)
+        except LightLeakError as error:
+            yield asked.words, str(error).removeprefix("exact: "), False
+
+
+def _table() -> tuple[TableEncoder, pd.DataFrame]:
+    columns = (
+        Column.continuous("height"),
+        Column.integer("age"),
+        Column.categorical("ward", ["a", "b", "c"]),
+        Column.categorical("sex", ["f", "m"]),
+    )
+    schema = TableSchema(columns, Column.categorical("ill", ["no", "yes"]))
+    rows = range(ROWS)
+    frame = pd.DataFrame(
+        {
+            "height": [150.0 + 7 * i for i in rows],
+            "age": [20 + 11 * i for i in rows],
+            "ward": ["abc"[i % 3] for i in rows],
+            "sex": ["fm"[i % 2] for i in rows],
+            "ill": ["no" if i < 3 else "yes" for i in rows],
+        }
+    )
+    return TableEncoder(schema).fit(frame), frame

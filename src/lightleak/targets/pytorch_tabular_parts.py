@@ -1,0 +1,84 @@
+"""Parts of pytorch-tabular's models that attacks cannot differentiate, and what computes the same and can be."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+PACKAGE = "pytorch_tabular."
+
+
+def t_softmax(scores: Tensor, t: Tensor) -> Tensor:
+    """Sparse softmax over the last dimension (Bałazy et al. 2023, "r-softmax", arXiv 2304.05243).
+
+    Weights ``relu(scores + t - max)`` multiply the exponentials, so scores further than ``t`` below the largest get
+    nothing. Values are those of pytorch-tabular; there is no check of ``t``'s values, which `torch.func.vmap` over
+    stacked parameters would refuse.
+
+    Args:
+        scores: ``[..., features]``.
+        t: broadcasts against ``scores``; at least 0.
+
+    >>> t_softmax(torch.tensor([0.0, -1.0, -3.0]), torch.tensor(2.0))
+    tensor([8.4464e-01, 1.5536e-01, 2.1026e-10])
+    """
+    shifted = scores - scores.amax(dim=-1, keepdim=True)
+    # The constant keeps the sum above zero where t = 0; it is pytorch-tabular's.
+    weighted = (torch.relu(shifted + t) + 1e-8) * shifted.exp()
+    return weighted / weighted.sum(dim=-1, keepdim=True)
+
+
+def entmax15(scores: Tensor, dim: int = -1) -> Tensor:
+    """1.5-entmax (Peters et al. 2019, arXiv 1905.05702), with derivatives of every order and under ``torch.func``.
+
+    >>> entmax15(torch.tensor([1.0, 1.0, -3.0]))
+    tensor([0.5000, 0.5000, 0.0000])
+    """
+    x = (scores - scores.amax(dim, keepdim=True)) / 2
+    ordered = x.detach().sort(dim, descending=True).values
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    counts = torch.arange(1, x.shape[dim] + 1, device=x.device, dtype=x.dtype).reshape(shape)
+    means, squares = ordered.cumsum(dim) / counts, ordered.square().cumsum(dim) / counts
+    thresholds = means - ((1 - counts * (squares - means.square())) / counts).clamp_min(0).sqrt()
+    size = (thresholds <= ordered).sum(dim, keepdim=True)
+    # The threshold once more, from the support alone: a square root has no derivative at the zeros beyond it.
+    support = (x >= (ordered * (counts == size)).sum(dim, keepdim=True)).to(x.dtype)
+    mean = (x * support).sum(dim, keepdim=True) / size
+    spread = ((x - mean).square() * support).sum(dim, keepdim=True)
+    return (x - mean + ((1 - spread) / size).sqrt()).clamp_min(0).square()
+
+
+REPLACED: dict[str, Callable[..., Tensor]] = {"t_softmax": t_softmax, "entmax15": entmax15}
+
+
+def with_differentiable_parts(network: nn.Module) -> nn.Module:
+    """Replace, in place, what ``torch.func`` refuses in pytorch-tabular's layers; logits and gradients stay equal.
+
+    These are its sparse softmaxes, and the feature importances that its FT-Transformer and AutoInt note in a forward.
+
+    Returns:
+        ``network``.
+    """
+    for module in network.modules():
+        if not type(module).__module__.startswith(PACKAGE):
+            continue
+        for name, value in list(vars(module).items()):
+            function = value.func if isinstance(value, partial) else value
+            if str(getattr(function, "__module__", "")).startswith(PACKAGE) and _name(function) in REPLACED:
+                mine = REPLACED[_name(function)]
+                bound = partial(mine, *value.args, **value.keywords) if isinstance(value, partial) else mine
+                setattr(module, name, bound)
+        if hasattr(module, "_calculate_feature_importance"):
+            vars(module)["_calculate_feature_importance"] = _nothing
+    return network
+
+
+def _name(function: Any) -> str:
+    return str(getattr(function, "__name__", ""))
+
+
+def _nothing() -> None:
+    """In the place of notes that a forward takes."""
