@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from lightleak.attacks.gradient_inversion.exact.row_tests.verification import verify
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import spaces_of, unit_scale
@@ -12,6 +13,7 @@ from lightleak.attacks.gradient_inversion.network.batch_normalized import BatchN
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.protocols.fedsgd import client_update
+from lightleak.targets.own import hand_over
 from lightleak.targets.spec import NetworkSpec, build_network
 
 NETWORKS: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
@@ -67,6 +69,15 @@ def test_it_is_refused_without_the_statistics_or_with_others(make_batch: Any) ->
 def test_a_first_layer_too_narrow_for_the_mean_row_is_refused(make_batch: Any) -> None:
     with pytest.raises(UnsupportedError, match="fewer units than the batch has categories and numbers"):
         row_network(shared(make_batch(9, (4, 4)), "mlp", {"hidden": [6, 40], "norm": "batch"}))
+
+
+def test_embedded_cells_before_the_first_batch_norm_are_refused(make_batch: Any) -> None:
+    batch = make_batch(6, (4, 4))
+    width = batch.encoder.width
+    layers = [nn.Linear(width, 8, bias=False), nn.Linear(8, 40), nn.BatchNorm1d(40), nn.ReLU()]
+    name = hand_over(nn.Sequential(*layers, nn.Linear(40, 40), nn.ReLU(), nn.Linear(40, 2)))
+    with pytest.raises(UnsupportedError, match="BatchNorm follows '1', whose inputs are embedded cells"):
+        row_network(shared(batch, name, {}))
 
 
 @pytest.mark.parametrize(("network", "options", "names"), NETWORKS)

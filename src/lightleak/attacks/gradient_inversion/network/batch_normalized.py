@@ -270,7 +270,7 @@ def trace_normalized(
         n_rows: of the batch.
 
     Raises:
-        UnsupportedError: naming what stands in the way.
+        UnsupportedError: the message names the layer that prevents it.
     """
     device = encoder.shift.device
     for name, norm in batch_norms(module).items():
@@ -288,6 +288,10 @@ def trace_normalized(
         if not bool(gradient[:, -1].norm() < SUMS_TO_ZERO * gradient.norm()):
             names.append(name)
         elif name in means:
+            if index == 0 and network.first_input is not None:
+                raise UnsupportedError(
+                    f"BatchNorm follows {name!r}, whose inputs are embedded cells: its mean does not give the mean row"
+                )
             names.append(name)
             moved = means[name] - layer.bias
             size = MEAN_PART * float(gradient.norm())
