@@ -43,8 +43,10 @@ def describe_inputs(
 ) -> DescribedInputs:
     """Return an encoder whose encoded rows are the inputs themselves; values keep the units of the inputs.
 
-    Bounds, deviations and marginals, which a server is assumed to know, are those of the given rows. Integer codes of
-    categories, as ``nn.Embedding`` takes them, become one-hot blocks.
+    Bounds, deviations and marginals, which a server is assumed to know, are those of the given rows. Where these are the
+    training rows, guessing from the marginals is stronger than it would be for a server that knows other rows: describe
+    rows that are not attacked, or give the callback ``marginals`` of such rows. Integer codes of categories, as
+    ``nn.Embedding`` takes them, become one-hot blocks.
 
     Args:
         inputs: training inputs ``[n, d]`` of the network; or a batch as the training step gets it, a dictionary or a
@@ -108,7 +110,7 @@ def describe_inputs(
     }
     # "onehot" says that numbers have mean 0, which those that lie on one side of it have not.
     centered = bool(((statistics["lower"] <= 0) & (statistics["upper"] >= 0)).all())
-    state = {"encoding": "onehot" if centered else "minmax", "schema": schema.to_dict()}
+    state = {"encoding": "onehot" if centered else "minmax", "schema": schema.to_dict(), "includes_attacked": True}
     encoder = DescribedInputs.from_state(state, statistics)
     form = _form(tensors, names, set(sizes), encoder, label)
     rows = torch.cat([part.encode(tensor.cpu()) for part, tensor in zip(form.parts, tensors.values(), strict=True)], -1)
