@@ -68,7 +68,7 @@ def an_update(table: Table, n: int = 4, hidden: tuple[int, ...] = (8, 8)) -> Cli
 
 
 def test_every_example_is_shown_and_every_one_shown_is_here() -> None:
-    assert set(re.findall(r"^<!-- examples/(.*) -->$", PAGE, re.MULTILINE)) == {
+    assert set(re.findall(r"^<!-- examples/(.*) -->$", PAGE + PROJECTS, re.MULTILINE)) == {
         path.name for path in EXAMPLES.glob("*.py")
     }
     embedded = runpy.run_path(str(EXAMPLES.parent / "site" / "examples.py"))["embedded"]

@@ -23,6 +23,7 @@ from lightleak.experiments.engine import LocalEngine, open_engine, worker_device
 from lightleak.experiments.pack import Knowledge, Parcels, contents, run_in, unpack
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import RunConfig
+from lightleak.targets import own
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -109,7 +110,8 @@ def test_a_worker_knows_plugins_and_networks_of_the_user(monkeypatch: pytest.Mon
     plugin.write_text(
         "import torch\n\ndef wide(layout, n_classes):\n    return torch.nn.Linear(layout.width, n_classes)\n"
     )
-    monkeypatch.delenv("LIGHTLEAK_PLUGINS", raising=False)
+    monkeypatch.setenv("LIGHTLEAK_PLUGINS", "")  # what the test loads stays with it
+    monkeypatch.setattr(own, "_KNOWN", dict(own._KNOWN))
     Knowledge(("plugin_of_engine_test:wide",), str(plugin)).load()
     assert Knowledge() == Knowledge(("plugin_of_engine_test:wide",), str(plugin))
 

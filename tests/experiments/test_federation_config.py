@@ -66,7 +66,7 @@ def test_round_trip_and_rounds() -> None:
         ({"protocol.aggregate": 0}, "protocol.aggregate must be at least 1, got 0"),
         ({"protocol.aggregate": 3}, "protocol.aggregate must divide the clients of a round, 50; got 3"),
         ({"protocol.local_batches": 5, "initial.batch_sizes": [8]}, "8 rows cannot be cut into 5 batches"),
-        ({"protocol.label_order": "batches", "labels": "restored"}, "label_order 'batches' tells the labels"),
+        ({"protocol.label_order": "batches", "labels": "restored"}, "label_order 'batches' reveals the labels"),
         ({"training.epochs": 9}, "training.epochs is a setting of FedSGD; FedAvg has protocol.rounds"),
         (
             {"training.batch_size": 9},

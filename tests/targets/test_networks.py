@@ -34,6 +34,14 @@ CASES = [
     ("image_cnn", {"shape": [2, 2, 2], "channels": [2, 3], "hidden": 4, "initialization": "flax"}),
     ("gandalf", {"stages": 2}),
     ("gandalf", {"stages": 1, "normalize_numerical": False, "learnable_sparsity": False}),
+    ("category_embedding", {"layers": "6-5"}),
+    (
+        "ft_transformer",
+        {"input_embed_dim": 8, "num_heads": 2, "num_attn_blocks": 1}
+        | dict.fromkeys(("attn_dropout", "add_norm_dropout", "ff_dropout"), 0.0),
+    ),
+    ("autoint", {"embedding_dim": 8, "attn_embed_dim": 4, "num_heads": 2, "num_attn_blocks": 1}),
+    ("danet", {"n_layers": 2, "abstlay_dim_1": 4, "k": 2, "dropout_rate": 0.0}),
 ]
 
 

@@ -43,10 +43,10 @@ def describe_inputs(
 ) -> DescribedInputs:
     """Return an encoder whose encoded rows are the inputs themselves; values keep the units of the inputs.
 
-    Bounds, deviations and marginals, which a server is assumed to know, are those of the given rows. Where these are the
-    training rows, guessing from the marginals is stronger than it would be for a server that knows other rows: describe
-    rows that are not attacked, or give the callback ``marginals`` of such rows. Integer codes of categories, as
-    ``nn.Embedding`` takes them, become one-hot blocks.
+    Bounds, deviations and marginals, which a server is assumed to know, are those of the given rows. Where these are
+    the training rows, guessing from the marginals is stronger than it would be for a server that knows other rows:
+    describe rows that are not attacked, or give the callback ``marginals`` of such rows. Integer codes of categories,
+    as ``nn.Embedding`` takes them, become one-hot blocks.
 
     Args:
         inputs: training inputs ``[n, d]`` of the network; or a batch as the training step gets it, a dictionary or a

@@ -71,6 +71,7 @@ class TableEncoder(nn.Module):
     Raises:
         DataError: an unknown encoding.
 
+    >>> from lightleak.data.column import Column
     >>> columns = (Column.integer("age"), Column.categorical("sex", ["F", "M"]))
     >>> schema = TableSchema(columns, label=Column.categorical("ill", ["0", "1"]))
     >>> frame = pd.DataFrame({"age": [30, 40], "sex": ["F", "M"], "ill": ["0", "1"]})

@@ -11,6 +11,7 @@ import traceback
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +19,7 @@ from typing import IO, Any
 import torch
 
 from lightleak.core.devices import one_thread
+from lightleak.core.errors import UsageError
 from lightleak.core.plugins import PLUGINS, load_plugins
 from lightleak.core.private_files import private_files
 from lightleak.targets.own import trust_network, trusted_networks
@@ -208,11 +210,12 @@ class Knowledge:
     plugins: str = field(default_factory=lambda: os.environ.get(PLUGINS, ""))
 
     def load(self) -> None:
-        """Load it in this process."""
+        """Load it in this process; a pack that needs a network which is missing here says so when it runs."""
         os.environ[PLUGINS] = self.plugins
         load_plugins()
         for name in self.networks:
-            trust_network(name)
+            with suppress(UsageError):
+                trust_network(name)
 
 
 def portable(error: Exception) -> Exception:

@@ -12,6 +12,7 @@ from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import options
 from lightleak.targets.client_form import ClientForm
 from lightleak.targets.gandalf import MAX_EMBEDDING
+from lightleak.targets.normalization import with_functional_normalization
 from lightleak.targets.spec import NETWORKS
 
 ROWS = 3
@@ -63,6 +64,8 @@ class Model(nn.Module):
             OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
         )
         self.embedding, self.backbone, self.head = made.embedding_layer, made.backbone, made.head
+        if (unused := getattr(self.backbone, "normalizing_batch_norm", None)) is not None:
+            unused.requires_grad_(False)  # FT-Transformer's backbone has a second one, which it never calls
 
     def forward(self, rows: dict[str, Tensor]) -> Tensor:
         """Columns ``continuous`` and ``categorical`` to logits ``[n, n_classes]``."""
@@ -96,7 +99,7 @@ class PyTorchTabularNetwork(ClientForm):
         parts = (_part("continuous", layout.numerical, False), _part("categorical", layout.categorical, True))
         rows = torch.zeros(ROWS, layout.width)
         rows[:, [block.start for block in layout.categorical]] = 1
-        super().__init__(model, InputForm(parts), rows)
+        super().__init__(with_functional_normalization(model), InputForm(parts), rows)
 
 
 def _part(key: str, blocks: tuple[Block, ...], is_coded: bool) -> InputPart:

@@ -31,6 +31,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "cnn": ({}, r"norm \(BatchNorm1d"),
     "boosted_trees": ({}, "BoostedTrees: no gradient trains it"),
     "gandalf": ({"normalize_numerical": False}, "GANDALF: .*embedding"),
+    "category_embedding": ({}, r"network.embedding.normalizing_batch_norm.bn \(BatchNorm1d"),
+    "ft_transformer": ({}, r"network.embedding \(Embedding2dLayer: it trains weights"),
+    "autoint": ({}, r"network.embedding \(Embedding2dLayer: .*network.backbone.self_attns.0 \(MultiheadAttention"),
+    "danet": ({}, r"network.backbone.init_layer.conv1.bn.bn \(BatchNorm1d"),
 }
 
 

@@ -164,6 +164,15 @@ SMALL = {
     "cnn": {"channels": 3, "hidden": [6]},
     "image_cnn": {"shape": [1, 3, 5], "channels": [2, 3], "hidden": 4},
     "gandalf": {"stages": 2},
+    "category_embedding": {"layers": "6-5"},
+    "ft_transformer": {
+        "input_embed_dim": 8,
+        "num_heads": 2,
+        "num_attn_blocks": 1,
+        **dict.fromkeys(("attn_dropout", "add_norm_dropout", "ff_dropout"), 0.0),
+    },
+    "autoint": {"embedding_dim": 8, "attn_embed_dim": 4, "num_heads": 2, "num_attn_blocks": 1},
+    "danet": {"n_layers": 2, "abstlay_dim_1": 4, "k": 2, "dropout_rate": 0.0},
 }
 
 
