@@ -1,8 +1,6 @@
 """environment.json: what it says, what it keeps to itself, and that every process finds its place in it."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -74,19 +72,6 @@ def test_a_file_of_an_older_version_is_kept(tmp_path: Path) -> None:
     new = written(tmp_path)
     assert {key: new[key] for key in old} == old
     assert new["sessions"][0]["differs"]["packages.torch"][0] == "2.5"
-
-
-def test_no_session_is_lost_among_processes(tmp_path: Path) -> None:
-    program = (
-        "import sys, torch; from pathlib import Path; from lightleak.experiments.environment import write_environment\n"
-        "for i in range(8): write_environment(Path(sys.argv[1]), torch.device('cpu'), [sys.argv[2], str(i)])"
-    )
-    running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path), name]) for name in "ab"]
-    assert [process.wait(timeout=120) for process in running] == [0, 0]
-    environment = written(tmp_path)
-    commands = [tuple(entry["command"]) for entry in environment["sessions"]]
-    assert sorted(commands) == sorted((name, str(i)) for name in "ab" for i in range(8))
-    assert tuple(environment["command"]) == commands[0]
 
 
 def test_nothing_else_of_the_environment_gets_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """environment.json: with what, where and when a run was made, and which results are equal elsewhere.
 
 The first process that opens a run folder describes everything. Every process, the first and each that resumes the run,
-adds itself to ``sessions``; what is there is never changed.
+adds itself to ``sessions``; earlier entries are never changed.
 """
 
 import json
@@ -88,8 +88,9 @@ NOT_EQUAL = {
 def write_environment(folder: Path, device: torch.device, command: Sequence[str]) -> None:
     """Write ``environment.json`` of a run, or add this process to the ``sessions`` of the one that is there.
 
-    The file holds no user name, no
-    name of a machine, no password of a database URL, and of the environment only `SHOWN_VARIABLES`.
+    Call it with the folder locked (`open_run_folder`): of two processes that add themselves at once, one would be
+    lost. The file contains no user name, no host name, no password of a database URL, and of the environment variables
+    only `SHOWN_VARIABLES`.
 
     Args:
         folder: the run folder.
