@@ -198,11 +198,11 @@ class Population:
     @classmethod
     def of(cls, table: Table, encoder: TableEncoder, marginals: Marginals, seed: int = 0) -> "Population":
         """The rows of a table as the clients' encoder gives them back."""
-        parts = [
+        sent, others = (
             Rows.of(encoder.project(encoder.encode(frame), clamp=False), encoder.encode_labels(frame))
             for frame in (table.train, table.test)
-        ]
-        return cls(encoder, *parts, marginals, seed)
+        )
+        return cls(encoder, sent, others, marginals, seed)
 
     @property
     def schema(self) -> TableSchema:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -51,13 +51,13 @@ def write_people(config: AuditConfig, experiment: Experiment, units: Sequence[Un
     if not units or not all(people_file(folder, unit.id).is_file() for unit in units):
         return
     population = Population.of(experiment.table, experiment.encoder, experiment.marginals, config.seed)
-    of_steps = "round" if config.protocol.is_fedavg else "step"
+    counted: Literal["step", "round"] = "round" if config.protocol.is_fedavg else "step"
     entries, tables = [], []
     for attack in config.attacks:
         found = [
             Proposed.from_bytes(people_file(folder, unit.id).read_bytes()) for unit in units if unit.attack == attack
         ]
-        entries.append(write_record(people_of(attack, found, population, of_steps)))
+        entries.append(write_record(people_of(attack, found, population, counted)))
         tables.append(table_of(attack, found, population))
     write_whole(folder / SUMMARY_FILE, json.dumps({KEY: entries}, indent=1))
     if not config.redact:
