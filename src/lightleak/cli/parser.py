@@ -127,13 +127,21 @@ def build_parser() -> argparse.ArgumentParser:
     )
     report.set_defaults(run=pages.report, takes_settings=False)
 
-    compare = commands.add_parser("compare", help="compare a method of your own with the attacks of a run")
+    compare = commands.add_parser(
+        "compare", help="compare two runs person by person, or a method of your own with the attacks of a run"
+    )
     compare.add_argument("folder", type=_path, metavar="DIR", help="run folder")
+    compare.add_argument(
+        "after",
+        type=_path,
+        nargs="?",
+        metavar="OTHER",
+        help="another run on the same table, such as one with a defense; both with capture.coverage epoch or rounds",
+    )
     compare.add_argument(
         "--with",
         dest="file",
         type=_path,
-        required=True,
         metavar="FILE",
         help="CSV file with a line for each observation: columns that name it (unit, or keys of results.json such as "
         "seed and batch_index) and columns of scores (cell_accuracy, estimated_fraction, ...)",
