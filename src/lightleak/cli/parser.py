@@ -56,7 +56,20 @@ def build_parser() -> argparse.ArgumentParser:
     tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_in_runs("{config.stem}"))
 
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
-    reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
+    reproduce.add_argument("name", nargs="?", help="a reproduction, such as tableak-table17, or LIST")
+    reproduce.add_argument(
+        "--all",
+        nargs="?",
+        const="*",
+        metavar="PATTERN",
+        help="run every table (or those whose name fits, such as 'provfl-*') within a budget each; rerun to resume",
+    )
+    reproduce.add_argument(
+        "--budget", type=float, help="with --all: minutes of one core (or GPU) for each table (default: 8)"
+    )
+    reproduce.add_argument(
+        "--strongest", action="store_true", help="run this package's strongest attack on the same cells, too"
+    )
     reproduce.add_argument("--dataset", help="only this dataset")
     reproduce.add_argument(
         "--batches", type=int, help="batches or clients per cell (default 50, as TabLeak; 5 under FedAvg)"
@@ -95,7 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
     )
-    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_in_runs("{name}"))
+    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduction_folder)
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
     report.add_argument(
@@ -209,6 +222,10 @@ def _audit_folder(parsed: argparse.Namespace) -> Path:
     if parsed.resume is not None:
         return Path(parsed.resume)
     return parsed.output or RUNS / (parsed.config.stem if parsed.config else "audit")
+
+
+def _reproduction_folder(parsed: argparse.Namespace) -> Path:
+    return _in_runs("{name}" if parsed.all is None else "every-table")(parsed)
 
 
 def _in_runs(name: str) -> Callable[[argparse.Namespace], Path]:
