@@ -198,6 +198,7 @@ class People:
         has_certificates: whether the attack gives any; without them nobody can be proven.
         claims: certified rows over all updates.
         wrong: of these, rows whose claim fits no private row that is left in their update.
+        wrong_cells: of the wrong, rows that are wrong in a category or the label; the others are off in a number.
         rows: rows behind the updates, people counted as often as they were in one.
         unique: people whose row no other row of the table, training or test, equals.
         unit: what a point of the curve counts.
@@ -222,6 +223,7 @@ class People:
     rows: int = json_field(low=0)
     unique: int = json_field(low=0)
     unit: Literal["step", "round"] = json_field()
+    wrong_cells: int = json_field(low=0, default=0)
     curve: tuple[Point, ...] = ()
     groups: tuple[Group, ...] = ()
     singling_out: Risk | None = None
