@@ -100,8 +100,9 @@ def wrong_certificates(
         batch: `match` of the two, where the caller has it; rows are matched again only if it leaves a claim open.
 
     Returns:
-        Certified rows for which no true row of equal categories and label is left, and rows with certified digits for
-        which none is left whose numbers lie within `NUMBERS_WITHIN` as well; (0, 0) without a certificate.
+        Certified rows for which no true row of equal categories (and label, where labels are proven) is left, and rows
+        with certified digits for which none is left whose numbers lie within `NUMBERS_WITHIN` as well; (0, 0) without a
+        certificate.
 
     Raises:
         UsageError: truth and reconstruction are not of the same shape.
@@ -111,8 +112,9 @@ def wrong_certificates(
         return 0, 0
     true, found = checked_pair(encoder, true_rows(truth, encoder).cells, reconstruction.rows)
     pairs = agreement(encoder, Cells(true.codes[:, None], true.numbers[:, None]), found, NUMBERS_WITHIN)
-    label = truth.labels[:, None].cpu() == reconstruction.labels.cpu()
-    categories = pairs[..., categorical_mask(encoder)].all(-1) & label
+    categories = pairs[..., categorical_mask(encoder)].all(-1)
+    if reconstruction.certificate.labels_proven:
+        categories = categories & (truth.labels[:, None].cpu() == reconstruction.labels.cpu())
     status = reconstruction.certificate.status
     claims = (
         (categories, [s == "certified" for s in status]),
