@@ -1,12 +1,11 @@
 """The budget of attacks against the published one: from less, nothing follows about what was not found."""
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from lightleak.core.results import NONE, Row
-from lightleak.report.attacks import WORK, registered, shipped, work
+from lightleak.report.attacks import WORK, known, work
 from lightleak.report.format import attack_title
 
 BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labeled")
@@ -68,16 +67,9 @@ def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(lacking))
 
 
-def _known() -> Iterator[Mapping[str, Any]]:
-    yield shipped()
-    if "lightleak.attacks" in sys.modules:  # else nothing but the shipped attacks can be registered
-        yield registered()
-
-
 def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
     """Where the usual budget of an attack comes from, empty where none is known, and the budget."""
-    sources = ((source, of) for known in _known() for source, of in known.items() if source != "titles")
-    found = ((source, of[attack]) for source, of in sources if attack in of)
+    found = ((source, of[attack]) for one in known() for source, of in one["budgets"].items() if attack in of)
     return next(found, ("", {}))
 
 
