@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lightleak.core.results import NONE, Row
 from lightleak.report.attacks import WORK, known, work
@@ -15,8 +14,8 @@ PROOFS = ("exact", "exact_fedavg")
 """Attacks that need an update exact to rounding: under noise they find nothing where others recover nearly all."""
 
 NOTHING_FOLLOWS = (
-    "That is not the published or default budget of every attack, so no conclusion is drawn about what was not "
-    "recovered, nor about what a defense takes away."
+    "Not every attack had its published or default budget, so no conclusion is drawn about what was not recovered, nor "
+    "about what a defense takes away."
 )
 PROOFS_ALONE = (
     "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is "
@@ -29,13 +28,23 @@ class Budget:
     """What the attacks of a report could spend.
 
     Attributes:
-        sentence: every attack with its budget and the published one; empty where no attack was run.
-        is_weak: whether nothing follows from what was not recovered: an attack had less than its published budget,
-            or one that is not known, or `PROOFS` ran alone.
+        stated: every attack with its budget and the published one; empty where no attack was run.
+        caution: why nothing follows from what was not recovered: an attack had less than its published budget, or one
+            that is not known, or `PROOFS` ran alone; empty where none of these holds.
     """
 
-    sentence: str = ""
-    is_weak: bool = False
+    stated: str = ""
+    caution: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both."""
+        return f"{self.stated} {self.caution}".strip()
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether nothing follows from what was not recovered."""
+        return bool(self.caution)
 
 
 def budget(rows: Iterable[Row]) -> Budget:
@@ -49,11 +58,8 @@ def budget(rows: Iterable[Row]) -> Budget:
             names.add(row.attack)
     if not stated:
         return Budget()
-    sentence = f"Attack budget: {'; '.join(stated)}."
-    is_short, are_proofs = not all(stated.values()), names.issubset(PROOFS)
-    if not is_short and not are_proofs:
-        return Budget(sentence)
-    return Budget(f"{sentence} {NOTHING_FOLLOWS if is_short else PROOFS_ALONE}", is_weak=True)
+    caution = NOTHING_FOLLOWS if not all(stated.values()) else PROOFS_ALONE if names.issubset(PROOFS) else ""
+    return Budget(f"Attack budget: {'; '.join(stated)}.", caution)
 
 
 def fewer(attack: str, options: Mapping[str, str]) -> list[str]:

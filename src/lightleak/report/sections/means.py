@@ -47,7 +47,7 @@ KNOWS: Mapping[Knows, str] = {
 }
 DOES: Mapping[Does, str] = {
     "replaces_own_labels": "trains on the property in place of the labels of the people it knows",
-    "replaces_first_labels": "trains on the property in place of the labels of the first batches, which it could not know",
+    "replaces_first_labels": "trains on the property in place of the first batches' labels, which it could not know",
     "refines_network": "trains its own network for the attack",
     "ignores_gradient": "trains its generator without the model's gradient",
 }

@@ -24,7 +24,7 @@ NOT_TESTED = "Not tested"
 CONTROLLER = "For the controller to answer"
 AIMS: Mapping[Aim, tuple[str, str]] = {
     "membership_inference": ("membership inference", "was a person's record part of the training?"),
-    "attribute_inference": ("attribute inference", "which secret value does a person have?"),
+    "attribute_inference": ("attribute inference", "which private value does a person have?"),
     "model_inversion": ("model inversion", "what do the records of a class look like, by the trained model?"),
     "reconstruction": ("reconstruction", "can whole records be read back?"),
     "extraction": ("extraction", "can records be obtained by asking the model (exfiltration, regurgitation)?"),
@@ -99,7 +99,7 @@ def tested_section(
         "tested",
         "By whom, with what means, and what was tested",
         (
-            *([means, fill("sections", "means", memory_of(runs))] if means else []),
+            *([means, fill("sections", "means", memory_of(runs), budget(rows).sentence)] if means else []),
             _tested_table(statuses),
             *([Details("How to read the figures, and what they do not show", tuple(reading))] if reading else []),
             *_folded_checklist(known),
@@ -132,7 +132,7 @@ def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
     table = table_of("Checklist", columns, groups, css="stack risk")
     n_open = sum(answer == CONTROLLER for _, answer in lines)
     words = fill("sections", "checklist", len(lines), n_open, _link(lines))
-    return (Details(f"Checklist: {len(lines)} questions of regulators, {n_open} of them for the controller", (words, table)),)
+    return (Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table)),)
 
 
 def _link(lines: Iterable[tuple[Item, str]]) -> str:
@@ -147,11 +147,11 @@ def _link(lines: Iterable[tuple[Item, str]]) -> str:
 def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
     """Answers that follow from runs of any kind; what is not known is left out."""
     attacks = [row for row in rows if aims_of(row.attack)]
-    numbers = {name: sorted({value for row in rows if (value := getattr(row, name, None)) is not None})
-               for name in ("epsilon", "delta", "release_epsilon", "seed", "seconds")}
-    defenses = dict.fromkeys(
-        defense_title(row.defense, row.defense_strength) for row in rows if not row.is_undefended
-    )
+    numbers = {
+        name: sorted({value for row in rows if (value := getattr(row, name, None)) is not None})
+        for name in ("epsilon", "delta", "release_epsilon", "seed", "seconds")
+    }
+    defenses = dict.fromkeys(defense_title(row.defense, row.defense_strength) for row in rows if not row.is_undefended)
     versions = dict.fromkeys(
         f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
     )
@@ -162,7 +162,7 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
         "sees": capital(facts_of(attacks, "sees", SEES)),
         "knows": capital(facts_of(attacks, "knows", KNOWS)),
         "cost": f"{duration(spent)} of one core for all {len(attacks)} attacks together" if spent else "",
-        "defense": f"{'; '.join(defenses) or 'None'}" if rows else "",
+        "defense": ("; ".join(defenses) or "No defense") if rows else "",
         "defense_tested": f"Attacked under {'; '.join(defenses)}" if defenses and attacks else "",
         "budget": budget(rows).sentence,
         "recorded": "; ".join(["Settings, seeds and options at the end of this report", *versions]) if rows else "",
