@@ -12,11 +12,15 @@ Synthetic Data, PoPETs 2023, Sec. 3 and 4).
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from lightleak.core.errors import UsageError
 from lightleak.core.records import json_field, quoted, read_record
 from lightleak.core.summary import wilson
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 KEY = "people"
 """Key of ``results.json`` with a list of `People`; absent where no whole epoch or round was captured."""
@@ -82,9 +86,10 @@ class Risk:
 
     Attributes:
         attack: success of the attack on the people in the updates. Singling out: people of whom a proven row (its
-            categories, label and certified numbers) fits nobody else in the table. Linkage: of the people in
-            updates of several rounds, those of whom two proven rows were linked rightly. Inference: people whose
-            secret column was named rightly by who knows all their other columns and the label.
+            categories, label and certified numbers) fits nobody else in the table; of an attack without
+            certificates, proposed rows that fit exactly one person. Linkage: of the people in updates of several
+            epochs or rounds, those of whom two proven rows were linked, and none with a row of somebody else.
+            Inference: people whose secret column was named rightly by who knows all their other columns and the label.
         control: success of the same attack on people of the test rows, who were in no update. Singling out: proven
             rows that fit exactly one of them. Linkage: proven rows that would be linked to one of them. Inference: as
             for the attack.
@@ -243,3 +248,103 @@ def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:
     if not isinstance(entries, list):
         raise UsageError(f"{where}, key {KEY!r}: expected a list, got {quoted(entries)}")
     return tuple(read_record(People, one, f"{where}, {KEY}, entry {i}") for i, one in enumerate(entries))
+
+
+def load_people(folder: Path | str) -> "pd.DataFrame":
+    """Read ``people.csv`` of a run: a line for each attack and person, with the columns of `CSV_COLUMNS`.
+
+    Raises:
+        UsageError: the run has none, or it is no such file.
+    """
+    import pandas as pd  # heavy, and only reading the file needs it
+
+    file = Path(folder) / CSV_FILE
+    if not file.is_file():
+        raise UsageError(
+            f"{folder} holds no {CSV_FILE}: a finished run writes it with capture.coverage epoch or rounds (a redacted "
+            "one keeps counts alone)"
+        )
+    try:
+        numbers: dict[Any, Any] = {"first_seen": "Int64", "first_proven": "Int64"}
+        empty = {name: [""] for name in numbers}  # a category may be called NA
+        found = pd.read_csv(file, dtype={**numbers, "label": str}, keep_default_na=False, na_values=empty)
+    except ValueError as error:
+        raise UsageError(f"{file}: expected a table of people, got {error}") from error
+    if missing := [name for name in CSV_COLUMNS if name not in found.columns]:
+        raise UsageError(f"{file}: columns {missing} are missing")
+    return found
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of the people whom an attack met in two runs, such as without and with a defense.
+
+    Attributes:
+        attack: name of the attack.
+        n: people in updates of both runs.
+        from_to: how many had which verdict before and after, as ``before -> after``.
+    """
+
+    attack: str
+    n: int
+    from_to: Mapping[str, int]
+
+    def count(self, before: Verdict | None, after: Verdict | None) -> int:
+        """People with these verdicts; None stands for any."""
+        verdicts = get_args(Verdict)
+        return sum(
+            self.from_to[f"{one} -> {other}"]
+            for one in ([before] if before else verdicts)
+            for other in ([after] if after else verdicts)
+        )
+
+    @property
+    def become_safe(self) -> int:
+        """People who were proven or recovered, and are neither any more."""
+        return self.count("proven", "not recovered") + self.count("recovered", "not recovered")
+
+    @property
+    def stay_proven(self) -> int:
+        """People who were proven, and are."""
+        return self.count("proven", "proven")
+
+    @property
+    def newly_proven(self) -> int:
+        """People who were not proven, and are."""
+        return self.count(None, "proven") - self.stay_proven
+
+
+def compare_people(before: "pd.DataFrame", after: "pd.DataFrame") -> list[Change]:
+    """Compare two runs on one table, person by person.
+
+    Args:
+        before: people of the first run (`load_people`).
+        after: people of the second.
+
+    Returns:
+        A change for each attack of both runs.
+
+    Raises:
+        UsageError: the runs share no attack or nobody, or a person is another one in the other run.
+    """
+    joined = before.merge(after, on=["attack", "person"], suffixes=("", " after"))
+    if joined.empty:
+        attacks = [sorted(set(run["attack"])) for run in (before, after)]
+        raise UsageError(f"the runs share no attack and person: their attacks are {attacks[0]} and {attacks[1]}")
+    same = [name for name in before.columns if name in ("label", "unique") or name.startswith("sensitive.")]
+    for name in same:
+        if f"{name} after" not in joined or (joined[name] != joined[f"{name} after"]).any():
+            raise UsageError(f"the runs are of different tables or splits: people differ in {name!r}")
+    verdicts = get_args(Verdict)
+    return [
+        Change(
+            str(attack),
+            len(of),
+            {
+                f"{one} -> {other}": int(((of["verdict"] == one) & (of["verdict after"] == other)).sum())
+                for one in verdicts
+                for other in verdicts
+            },
+        )
+        for attack, of in joined.groupby("attack", sort=False)
+    ]

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -15,6 +16,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
 )
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.attacks.gradient_inversion.network.traced import trace
+from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.data.codes import codes_notice
@@ -34,7 +36,7 @@ from lightleak.experiments.probe import (
     probe_training,
     seconds_words,
 )
-from lightleak.experiments.training import rows_of_clients
+from lightleak.experiments.training import data_module, rows_of_clients
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.targets.functional import drops_units, without_dropout
 from lightleak.targets.spec import build_network
@@ -63,6 +65,9 @@ def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.devi
             f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
             f"{protocol.local_batch_of(rows)}"
         )
+    if captured and config.capture.is_whole:
+        kept, size = len(captured) // len(config.attacks), stored_bytes(captured[0])
+        lines["captures"] = f"{kept} updates of {bytes_words(size)}, {bytes_words(kept * size)} on disk"
     if table.possible_codes:
         lines["columns"] = codes_notice(table.possible_codes)
     defense = defense_of(config.defense)
@@ -116,13 +121,29 @@ def monitored_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
 
 def _like_captured(config: AuditConfig, experiment: Experiment) -> list[Unit]:
     rows = rows_of_clients(config, experiment)
-    of_an_epoch = config.capture.per_epoch * _processes(config)
+    of_an_epoch = updates_of_epoch(config, experiment)
     initial = replace(config.initial, batch_sizes=(rows,), batches=of_an_epoch)
     return plan_units(replace(config, initial=initial), experiment, Path(os.devnull))
 
 
+def updates_of_epoch(config: AuditConfig, experiment: Experiment) -> int:
+    """Updates that are captured in one epoch, or round."""
+    if not config.capture.is_whole:
+        return config.capture.per_epoch * _processes(config)
+    if config.protocol.is_fedavg:
+        return config.protocol.updates_of_round
+    return -(-len(data_module(config, experiment).train_indices) // config.training.batch_size)
+
+
 def _processes(config: AuditConfig) -> int:
     return places_of(config.training.trainer, config.device).world
+
+
+def stored_bytes(unit: Unit) -> int:
+    """Disk space of the unit's update with the rows behind it."""
+    with TemporaryDirectory() as folder:
+        save_capture(folder, *unit.observe())
+        return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
 def training_words(epochs: str, cost: TrainingCost, total: float, monitored: bool) -> str:
