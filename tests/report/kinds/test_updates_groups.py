@@ -44,7 +44,7 @@ def test_leakage_is_paired_by_batch() -> None:
 
 def test_equal_results_leave_open_what_so_few_do() -> None:
     """One fact has one interval, wherever it stands: that of `bounded`, which never closes on equal values."""
-    attack, guess = groups_of(
+    attack, _ = groups_of(
         *(row(name, i, value) for name, value in (("tableak", 1.0), ("random", 0.4)) for i in range(6))
     )
     found = attack.mean("cell_accuracy")

@@ -112,7 +112,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         subject=subject_of(runs),
         private=fill(TEMPLATE, "redacted") if redact and scenarios else private,
         sections=[
-            summary_section(scenarios, rows),
+            summary_section(scenarios),
             _tested(runs, rows, scenarios),
             _subject(runs, scenarios),
             _attacks(scenarios, main),
@@ -130,12 +130,12 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     )
 
 
-def summary_section(scenarios: Sequence[Scenario], rows: Sequence[ReleasedRow]) -> Section:
+def summary_section(scenarios: Sequence[Scenario]) -> Section:
     """Summarize in plain language what these runs measured."""
     tried = [group for scenario in scenarios for group in scenario.attacks]
     n_measured = sum(group.value() is not None for group in tried)
-    caution = budget(row for scenario in scenarios for group in scenario.groups for row in group.rows).caution
-    words = fill(TEMPLATE, "summary", most_telling(scenarios), bool(tried), n_measured, caution)
+    rows = [row for scenario in scenarios for group in scenario.groups for row in group.rows]
+    words = fill(TEMPLATE, "summary", most_telling(scenarios), bool(tried), n_measured, budget(rows).caution)
     return first_page((words,), (), untested(rows))
 
 

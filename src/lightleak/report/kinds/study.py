@@ -39,8 +39,6 @@ from lightleak.report.page import (
 from lightleak.report.plot.chart import shorten
 from lightleak.report.read import Run
 from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.summary import first_page
-from lightleak.report.sections.tested import tested_section, untested
 
 MOST_BARS, MOST_BEST = 12, 15
 MOST_LISTED = 300
@@ -108,7 +106,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         subject=subject,
         genre="tuning study",
         sections=[
-            first_page((fill("study", "summary", searches),), (), untested(())),
+            Section("summary", "In plain language", (fill("study", "summary", searches),), "summary"),
             each("held-out", "Held-out comparison", _held_out),
             each("trials", "The front" if front else "All trials", fronts if front else _history, front),
             each("best", f"The {'front' if front else 'best trials'} and the defaults", _best),
@@ -116,7 +114,6 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             each("slices", "Setting by setting", _slices),
             each("accounting", "Every trial accounted for", _accounting),
             each("what", "What was searched", _space),
-            tested_section(runs, (), {}),
             run_section(runs, (), CONTENTS, time=(), is_study=True),
         ],
     )

@@ -75,8 +75,8 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         subject=subject_of(runs),
         private=fill(TEMPLATE, "redacted") if redact else "",
         sections=[
-            summary_section(found, rows),
-            _tested(runs, rows, found),
+            summary_section(found),
+            _tested(runs, found),
             _subject(runs, found.groups),
             None if redact else _shares(measured),
             _errors(measured, redact),
@@ -89,14 +89,17 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     )
 
 
-def summary_section(found: Findings, rows: Sequence[VerticalRow]) -> Section:
+def summary_section(found: Findings) -> Section:
     """Summarize in plain language what these runs measured."""
-    caution = budget(row for group in found.tried for row in group.rows).caution
-    return first_page((fill(TEMPLATE, "summary", found, caution),), (), untested(rows))
+    rows = [row for group in found.tried for row in group.rows]
+    return first_page((fill(TEMPLATE, "summary", found, budget(rows).caution),), (), untested(rows))
 
 
-def _tested(runs: Sequence[Run], rows: Sequence[VerticalRow], found: Findings) -> Section:
-    results: dict[Aim, str] = {"property_inference": fill(TEMPLATE, "found", found.main)} if found.main else {}
+def _tested(runs: Sequence[Run], found: Findings) -> Section:
+    rows = [row for group in found.groups for row in group.rows]
+    results: dict[Aim, str] = (
+        {"property_inference": fill(TEMPLATE, "found", found.main, found.redact)} if found.main else {}
+    )
     reading = (fill(TEMPLATE, "reading_vertical", found),) if found.tried else ()
     return tested_section(runs, rows, results, unit="estimate", title=attack_name, reading=reading)
 

@@ -12,12 +12,21 @@ from lightleak.report.page import Column, Table, table_of
 from lightleak.report.read import Run
 
 WHO: Mapping[Who, str] = {
-    "server": "whoever runs the server, or breaks into it; no participant has to help",
-    "active_party": "the party with the labels (C1), or whoever breaks into it; no other party has to help",
-    "passive_party": "a party without the labels (C2), or whoever breaks into it; no other party has to help",
-    "model_holder": "whoever was given the released model, or may ask it; nobody who trained it has to help",
+    "server": "whoever runs the server or breaks into it",
+    "active_party": "the party with the labels (C1), or whoever breaks into it",
+    "passive_party": "a party without the labels (C2), or whoever breaks into it",
+    "model_holder": "whoever was given the released model or may ask it",
     "nobody": "nobody: a comparison that attacks nothing",
 }
+HELPERS: Mapping[Who, str] = {
+    "server": "No participant has to help.",
+    "active_party": "No other party has to help.",
+    "passive_party": "No other party has to help.",
+    "model_holder": "Nobody who trained it has to help.",
+    "nobody": "",
+}
+"""Who has to collude."""
+
 SEES: Mapping[Sees, str] = {
     "update": "what each participant sends",
     "own_columns": "its own columns",
@@ -95,8 +104,8 @@ def memory_of(runs: Iterable[Run]) -> float | None:
 def _role(threat: Threat | None) -> str:
     if threat is None:
         return EARLIER
-    seen = listed(SEES[one] for one in threat.sees)
-    return capital(f"{WHO[threat.who]}. It sees {seen or 'nothing'}." if threat.who != "nobody" else WHO[threat.who])
+    who, helpers = capital(WHO[threat.who]), HELPERS[threat.who]
+    return f"{who}. {helpers} It sees {listed(SEES[one] for one in threat.sees) or 'nothing'}." if helpers else who
 
 
 def _assumed(title: Callable[[Any], str]) -> Callable[[Row], tuple[object, ...]]:

@@ -49,7 +49,7 @@ def people_figure(people: People) -> Figure:
         for _, style, values in lines
     ]
     guess = people.singling_out.baseline if people.singling_out else None
-    rules = [Rule(guess.share, "guess faint", "guess", along="y")] if guess else []
+    rules = [Rule(guess.share, "guess faint", along="y")] if guess else []
     unit = "steps of the training" if people.unit == "step" else "rounds of the training"
     plot = Plot(
         f"Share of {n} people over the {unit}",

@@ -19,7 +19,7 @@ from lightleak.report.page import render
 from lightleak.report.read import Run, load_run
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = ["summary", "frontier", "what", "run"]
+SECTIONS = ["summary", "frontier", "tested", "what", "run"]
 
 
 def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:

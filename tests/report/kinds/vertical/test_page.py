@@ -19,7 +19,7 @@ from lightleak.report.page import render
 from lightleak.report.read import Run
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = ["summary", "what", "shares", "errors", "kinds", "defenses", "norms", "warnings", "run"]
+SECTIONS = ["summary", "tested", "what", "shares", "errors", "kinds", "defenses", "norms", "warnings", "run"]
 
 DEFENSES = ("none", "laplace scale 0.1", "withdraw ratio 0.5")
 
@@ -165,7 +165,7 @@ def test_the_file_is_self_contained(outline, make_vertical) -> None:
     page = outline(text)
     assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & set(page.tags)
     assert not re.search(r"url\(|@import|src=|https?://|\son\w+=", text)
-    assert set(re.findall(r'href="([^"]*)"', text)) <= {f"#{name}" for name in page.ids}
+    assert set(re.findall(r'href="(?!data:text/csv)([^"]*)"', text)) <= {f"#{name}" for name in page.ids}
     assert "default-src 'none'" in text
 
 
@@ -227,7 +227,7 @@ def test_redaction_leaves_no_share(page_of, make_vertical) -> None:
         ({"truth": False}, "The true shares are not part of this run", ["kinds"]),
         ({"norms": False}, "No record and no value of a record", ["norms"]),
         ({"properties": ("sex=Male",)}, "66.", ["warnings"]),
-        ({"adversaries": ("C2",)}, "a company that does not know the outcomes (C2)", ["kinds"]),
+        ({"adversaries": ("C2",)}, "A party without the labels (C2), or whoever breaks into it.", ["kinds"]),
         ({"without": ("config.yaml",)}, "contains no config.yaml", []),
         ({"without": ("environment.json",)}, "Seeds: 0", []),
         ({"defenses": DEFENSES[1:]}, "7 seeds; laplace scale 0.1.", []),
