@@ -69,7 +69,7 @@ def test_the_first_page_is_about_people(covered, page_of) -> None:
     page = page_of(covered(WITHOUT_PROOF, ALL))
     first = page.text.partition("In plain language")[2].partition("Records in a message")[0]
     for fact in (
-        "Whoever runs the server or breaks into it could prove the records of 684 of 720 people (95 of 100; 23 messages",
+        "Whoever runs the server or breaks into it could prove the records of 684 of 720 people (95 of 100; 23",
         "recover 21 more without proof",
         "proven at least once",
         "guessing without an update",

@@ -45,7 +45,7 @@ from lightleak.report.read import Run
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
-from lightleak.report.sections.tested import tested_section, untested
+from lightleak.report.sections.tested import evidence_section, untested
 
 TEMPLATE = "frontier"
 PADDING = 0.06
@@ -93,7 +93,7 @@ def _tested(runs: Sequence[Run], rows: Sequence[FrontierRow], frontiers: Sequenc
         values = fill(TEMPLATE, "found", plain, main.guess)
         found = {"reconstruction": f"in part: {values}; whole records were not counted", "attribute_inference": values}
     reading = (fill(TEMPLATE, "reading_frontier", main),) if main else ()
-    return tested_section(runs, rows, found, unit="client", title=_work, reading=reading)
+    return evidence_section(runs, rows, found, unit="client", title=_work, reading=reading)
 
 
 def _work(row: FrontierRow) -> str:

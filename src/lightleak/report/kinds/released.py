@@ -53,7 +53,7 @@ from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section
 from lightleak.report.sections.subject import title_of as title_of_runs
 from lightleak.report.sections.summary import first_page
-from lightleak.report.sections.tested import tested_section, untested
+from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "released"
@@ -147,7 +147,7 @@ def _tested(runs: Sequence[Run], rows: Sequence[ReleasedRow], scenarios: Sequenc
         public = scenario.reference.value() if scenario.reference else None
         found["model_inversion"] = fill(TEMPLATE, "found", main.value(), public)
     reading = (fill(TEMPLATE, "reading_released"),) if scenarios else ()
-    return tested_section(runs, rows, found, unit="evaluation", title=title_of, reading=reading)
+    return evidence_section(runs, rows, found, unit="evaluation", title=title_of, reading=reading)
 
 
 def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:

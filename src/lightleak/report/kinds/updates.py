@@ -75,7 +75,7 @@ from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import interval_cell
-from lightleak.report.sections.tested import tested_section
+from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
@@ -94,6 +94,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     batch = typical_batch(runs, [*strongest, *unproven])
     unit = ("update", "updates") if any(group.first.on_fedavg for group in main) else ("batch", "batches")
     rows = [row for group in groups for row in group.rows]
+    found, answers = findings(runs)
     here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
     return Page(
         title=title_of(runs, "Leakage report"),
@@ -104,7 +105,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             risk_section(runs),
             people_section(runs),
             change_section(runs, unit),
-            tested_section(runs, rows, findings(runs), unit=unit[0], reading=(reading(runs),)),
+            evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=(reading(runs),)),
             _subject(runs, main, groups),
             _attacks(groups, main, styles, unit, strongest),
             certificates_section(groups, unit),

@@ -7,9 +7,9 @@ from lightleak.core.people import People
 from lightleak.core.threat_model import Aim
 from lightleak.report.budget import budget, fewer
 from lightleak.report.charts import EstimateRow, bar_chart, series_style
-from lightleak.report.format import joined, listed, of_hundred
+from lightleak.report.format import joined, listed, of_hundred, points, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup
+from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare
 from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
 from lightleak.report.page import Cell, Column, Figure, Section, fill, table_of
 from lightleak.report.read import Run
@@ -73,16 +73,31 @@ def reading(runs: Sequence[Run]) -> str:
     return words("reading_updates", [one for one in measured_runs(runs) if one.lines])
 
 
-def findings(runs: Sequence[Run]) -> Findings:
-    """Return what attacks found, by what they tested."""
+def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
+    """Return what attacks found, by what they tested, and answers to questions of the checklist."""
     found = [one for one in measured_runs(runs) if one.lines]
     if not found:
-        return {}
-    worst, people = found[0].worst.exposure, strongest(found[0].run)
-    results: dict[Aim, str] = {"reconstruction": words("reconstruction", found[0].worst, people)}
+        return {}, {}
+    line, people = found[0].worst, strongest(found[0].run)
+    worst = line.exposure
+    results: dict[Aim, str] = {"reconstruction": words("reconstruction", line, people)}
     if worst.values or (people and people.inference):
         results["attribute_inference"] = words("attribute_inference", worst, people)
-    return results
+    risks = risk_lines(people) if people else _risks(line)
+    names = ("singling_out", "linkage", "inference")
+    known = {name: words("risk", risk) for name, risk in zip(names, risks, strict=True) if risk.attack}
+    whole = risks[0]
+    known |= {
+        "direct": results["reconstruction"],
+        "persons": results["reconstruction"] if people else "",
+        "groups": _worst_of(people) if people and people.groups else "",
+        "baseline": known.get(names[0], "") if whole.baseline else "",
+        "control": known.get(names[0], "") if whole.control else "",
+        "attempts": words("attempts", worst, people),
+        "behind": "; ".join(dict.fromkeys(words("behind", one.first) for one in compare(runs))),
+        "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost),
+    }
+    return results, {name: answer for name, answer in known.items() if answer}
 
 
 def is_weakened(exposure: Exposure) -> bool:

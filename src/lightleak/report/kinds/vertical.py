@@ -44,7 +44,7 @@ from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_sec
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page
-from lightleak.report.sections.tested import tested_section, untested
+from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
@@ -101,7 +101,7 @@ def _tested(runs: Sequence[Run], found: Findings) -> Section:
         {"property_inference": fill(TEMPLATE, "found", found.main, found.redact)} if found.main else {}
     )
     reading = (fill(TEMPLATE, "reading_vertical", found),) if found.tried else ()
-    return tested_section(runs, rows, results, unit="estimate", title=attack_name, reading=reading)
+    return evidence_section(runs, rows, results, unit="estimate", title=attack_name, reading=reading)
 
 
 def _subject(runs: Sequence[Run], groups: Groups) -> Section:

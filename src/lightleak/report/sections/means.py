@@ -9,7 +9,6 @@ from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, capital, duration, listed
 from lightleak.report.intervals import estimate
 from lightleak.report.page import Column, Table, table_of
-from lightleak.report.read import Run
 
 WHO: Mapping[Who, str] = {
     "server": "whoever runs the server or breaks into it",
@@ -93,12 +92,6 @@ def facts_of(rows: Iterable[Row], field: str, names: Mapping[Any, str]) -> str:
     """Return the entries of one field of all threat models in words, each once; empty of earlier files."""
     found = dict.fromkeys(one for row in rows if row.threat for one in getattr(row.threat, field))
     return "; ".join(names[one] for one in found if one in names)
-
-
-def memory_of(runs: Iterable[Run]) -> float | None:
-    """Return the most memory in bytes that a process of the runs took; None where none of them says."""
-    sessions = (one for run in runs for one in run.environment.get("sessions") or ())
-    return max((one["peak_memory_bytes"] for one in sessions if one.get("peak_memory_bytes")), default=None)
 
 
 def _role(threat: Threat | None) -> str:

@@ -17,11 +17,12 @@ from lightleak.report.budget import budget
 from lightleak.report.format import attack_title, capital, defense_title, duration
 from lightleak.report.page import Block, Cell, Column, Details, Section, Table, fill, table_of
 from lightleak.report.read import Run
-from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, memory_of, roles
+from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, roles
 
 FILE_NAME = "checklist.json"
 NOT_TESTED = "Not tested"
 CONTROLLER = "For the controller to answer"
+UNKNOWN = "Not known from this report: for the controller to answer"
 AIMS: Mapping[Aim, tuple[str, str]] = {
     "membership_inference": ("membership inference", "was a person's record part of the training?"),
     "attribute_inference": ("attribute inference", "which private value does a person have?"),
@@ -71,7 +72,7 @@ def untested(rows: Iterable[Row]) -> list[str]:
     return [title for aim, (title, _) in AIMS.items() if aim not in tested]
 
 
-def tested_section(
+def evidence_section(
     runs: Sequence[Run],
     rows: Sequence[Row],
     found: Findings,
@@ -94,17 +95,22 @@ def tested_section(
     """
     statuses = {aim: _status(aim, rows, found) for aim in AIMS}
     means = means_table(rows, unit, title)
-    known = _answers(runs, rows) | dict(statuses) | dict(answers or {})
+    known = {**_answers(runs, rows), **statuses, "queries": statuses["extraction"], **(answers or {})}
     return Section(
         "tested",
         "By whom, with what means, and what was tested",
         (
-            *([means, fill("sections", "means", memory_of(runs), budget(rows).sentence)] if means else []),
+            *([means, fill("sections", "means", _memory(runs), budget(rows).sentence)] if means else []),
             _tested_table(statuses),
             *([Details("How to read the figures, and what they do not show", tuple(reading))] if reading else []),
             *_folded_checklist(known),
         ),
     )
+
+
+def _memory(runs: Sequence[Run]) -> int | None:
+    """Most bytes that an attacking process held, where that was measured."""
+    return max((size for run in runs for one in run.people if (size := one.means.peak_memory)), default=None)
 
 
 def _status(aim: Aim, rows: Sequence[Row], found: Findings) -> str:
@@ -122,7 +128,7 @@ def _tested_table(statuses: Mapping[Aim, str]) -> Table:
 
 
 def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
-    lines = [(item, answers.get(item.answer or "", CONTROLLER)) for item in checklist()]
+    lines = [(item, answers.get(item.answer, UNKNOWN) if item.answer else CONTROLLER) for item in checklist()]
     columns: list[Column[tuple[Item, str]]] = [
         Column("Question", lambda line: Cell(line[0].asks, (line[0].section,))),
         Column("Answer of this report", lambda line: line[1], css="words"),
@@ -130,7 +136,7 @@ def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
     sources = dict.fromkeys(item.source for item, _ in lines)
     groups = [(source, [line for line in lines if line[0].source == source]) for source in sources]
     table = table_of("Checklist", columns, groups, css="stack risk")
-    n_open = sum(answer == CONTROLLER for _, answer in lines)
+    n_open = sum(answer in (CONTROLLER, UNKNOWN) for _, answer in lines)
     words = fill("sections", "checklist", len(lines), n_open, _link(lines))
     return (Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table)),)
 
@@ -168,6 +174,7 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
         "recorded": "; ".join(["Settings, seeds and options at the end of this report", *versions]) if rows else "",
         "epsilon": epsilon and "; ".join([epsilon, *(f"delta {value:g}" for value in numbers["delta"])]),
         "composition": f"{capital(epsilon)} is that of all steps of the training" if epsilon else "",
+        "open_model": NOT_TESTED if attacks and "model_inversion" not in aims_in(attacks) else "",
         "privacy_unit": "One record. A person with several records is protected less" if epsilon else "",
     }
     return {name: words for name, words in found.items() if words}

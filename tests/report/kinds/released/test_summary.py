@@ -79,7 +79,6 @@ def test_recognized_records_are_compared_with_public_real_and_unseen_ones() -> N
         "it recognizes 40 of 100: made-up",
         "Measured on 3 released models, in 3 evaluations of 1,000 records each",
         "They were not compared",
-        "an attacker cannot tell",
     ):
         assert part in found, part
     assert "That may be chance" not in found
