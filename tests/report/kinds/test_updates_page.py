@@ -62,7 +62,7 @@ def test_a_full_run_shows_every_section(page_of, make_run) -> None:
     for words in (
         "Leakage of the census table",
         "FedSGD",
-        "Whoever runs the server, or breaks into it; no participant has to help. It sees what each participant sends.",
+        "Whoever runs the server or breaks into it. No participant has to help. It sees what each participant sends.",
         "number 2 of 3 by accuracy",
         "This file contains private data.",
         "Validation accuracy of the target",

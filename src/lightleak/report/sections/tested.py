@@ -95,17 +95,13 @@ def evidence_section(
     """
     statuses = {aim: _status(aim, rows, found) for aim in AIMS}
     means = means_table(rows, unit, title)
+    blocks: list[Block] = [means, fill("sections", "means", _memory(runs), budget(rows).sentence)] if means else []
+    blocks.append(_tested_table(statuses))
+    if reading:
+        blocks.append(Details("How to read the figures, and what they do not show", tuple(reading)))
     known = {**_answers(runs, rows), **statuses, "queries": statuses["extraction"], **(answers or {})}
-    return Section(
-        "tested",
-        "By whom, with what means, and what was tested",
-        (
-            *([means, fill("sections", "means", _memory(runs), budget(rows).sentence)] if means else []),
-            _tested_table(statuses),
-            *([Details("How to read the figures, and what they do not show", tuple(reading))] if reading else []),
-            *_folded_checklist(known),
-        ),
-    )
+    blocks += _folded_checklist(known)
+    return Section("tested", "By whom, with what means, and what was tested", blocks)
 
 
 def _memory(runs: Sequence[Run]) -> int | None:
