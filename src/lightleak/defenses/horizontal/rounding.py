@@ -127,7 +127,7 @@ class Transport(UpdateDefense):
     """
 
     name: ClassVar[str] = "transport"
-    citation: ClassVar[str] = "IEEE 754-2019 (float16); Kalamkar et al., 2019 (bfloat16)"
+    citation: ClassVar[str] = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
 
     format: str = "float16"
 

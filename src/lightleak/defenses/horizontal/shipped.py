@@ -132,7 +132,7 @@ class NVFlarePercentile(NVFlareFilter):
     """
 
     name: ClassVar[str] = "nvflare_percentile"
-    citation: ClassVar[str] = "NVIDIA FLARE, PercentilePrivacy; Shokri and Shmatikov, CCS 2015"
+    citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: PercentilePrivacy; Shokri and Shmatikov, CCS 2015"
     limits: ClassVar[Mapping[str, Limits]] = {"percentile": Limits(high=100), "gamma": POSITIVE, "scale": POSITIVE}
     varies: ClassVar[str | None] = "percentile"
     module: ClassVar[str] = "percentile_privacy"
@@ -177,7 +177,7 @@ class NVFlareSVT(NVFlareFilter):
     """
 
     name: ClassVar[str] = "nvflare_svt"
-    citation: ClassVar[str] = "NVIDIA FLARE, SVTPrivacy; Li et al., Privacy-preserving Federated Brain Tumour, 2019"
+    citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: SVTPrivacy"
     limits: ClassVar[Mapping[str, Limits]] = {
         **{name: POSITIVE for name in ("epsilon", "noise_var", "gamma", "scale")},
         "fraction": Limits(high=1, open_low=True),
@@ -227,7 +227,7 @@ class NVFlareExclude(NVFlareFilter):
     """
 
     name: ClassVar[str] = "nvflare_exclude"
-    citation: ClassVar[str] = "NVIDIA FLARE, ExcludeVars"
+    citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: ExcludeVars"
     limits: ClassVar[Mapping[str, Limits]] = {"scale": POSITIVE}
     module: ClassVar[str] = "exclude_vars"
     filter_name: ClassVar[str] = "ExcludeVars"
@@ -306,7 +306,7 @@ class FlowerClipping(FlowerMod):
     """
 
     name: ClassVar[str] = "flower_clipping"
-    citation: ClassVar[str] = "Flower, fixedclipping_mod; McMahan et al., ICLR 2018"
+    citation: ClassVar[str] = "Beutel et al., Flower, 2020: fixedclipping_mod"
     limits: ClassVar[Mapping[str, Limits]] = {"clipping_norm": POSITIVE, "scale": POSITIVE}
     varies: ClassVar[str | None] = "clipping_norm"
 
@@ -348,7 +348,7 @@ class FlowerLocalDP(FlowerMod):
     """
 
     name: ClassVar[str] = "flower_local_dp"
-    citation: ClassVar[str] = "Flower, LocalDpMod; Dwork and Roth, 2014, Theorem A.1"
+    citation: ClassVar[str] = "Beutel et al., Flower, 2020: LocalDpMod"
     limits: ClassVar[Mapping[str, Limits]] = {
         **{name: POSITIVE for name in ("epsilon", "clipping_norm", "sensitivity", "scale")},
         "delta": Limits(high=1, open_low=True, open_high=True),

@@ -399,7 +399,10 @@ def trace(
     probes = probes.to(next(module.parameters()).device)
     linears = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
     with torch.no_grad(), watched(module, linears) as calls:
-        logits = module(probes)
+        try:
+            logits = module(probes)
+        except RuntimeError as error:  # a tensor that is no parameter or buffer stays in float32
+            raise UnsupportedError(f"{title} does not compute in float64: {' '.join(str(error).split())}") from error
     with torch.no_grad():
         again, alone = module(probes), module(probes[:1]) if _reads_single_rows(module) else None
     if not same(logits, again):
