@@ -85,7 +85,7 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
         results["attribute_inference"] = words("attribute_inference", worst, people)
     risks = risk_lines(people) if people else _risks(line)
     names = ("singling_out", "linkage", "inference")
-    known = {name: words("risk", risk) for name, risk in zip(names, risks, strict=True) if risk.attack}
+    known: dict[str, str] = {name: words("risk", risk) for name, risk in zip(names, risks, strict=True) if risk.attack}
     whole = risks[0]
     known |= {
         "direct": results["reconstruction"],

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from html import unescape
 from importlib.resources import files
 from typing import Any, get_args
 from urllib.parse import quote
@@ -99,7 +100,8 @@ def evidence_section(
     blocks.append(_tested_table(statuses))
     if reading:
         blocks.append(Details("How to read the figures, and what they do not show", tuple(reading)))
-    known = {**_answers(runs, rows), **statuses, "queries": statuses["extraction"], **(answers or {})}
+    known = _answers(runs, rows) | {"queries": statuses["extraction"]} | {str(aim): statuses[aim] for aim in statuses}
+    known |= answers or {}
     blocks += _folded_checklist(known)
     return Section("tested", "By whom, with what means, and what was tested", blocks)
 
@@ -142,7 +144,7 @@ def _link(lines: Iterable[tuple[Item, str]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(("source", "section", "question", "answer"))
-    writer.writerows((item.source, item.section, item.asks, answer) for item, answer in lines)
+    writer.writerows((item.source, item.section, item.asks, unescape(answer)) for item, answer in lines)
     return f"data:text/csv;charset=utf-8,{quote(text.getvalue())}"
 
 
