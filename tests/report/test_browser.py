@@ -16,8 +16,8 @@ def test_a_report_fits_a_desk_and_a_phone(make_run, browser) -> None:
         assert found["scroll"] <= found["client"], width
         assert found["outside"] == [], width
         assert found["scripts"] == 0
-        assert found["sections"] == 8
-        assert len(found["drawn"]) == 5
+        assert found["sections"] == 10
+        assert len(found["drawn"]) == 6
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
 
 

@@ -9,7 +9,7 @@ import torch
 from lightleak.core.observations import ClientUpdate, UpdateKind
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.registry import Registry
-from lightleak.core.threat_model import ThreatModel
+from lightleak.core.threat_model import Aim, ThreatModel
 
 Progress = Callable[[float], None]
 """Called with the fraction of one update's work done since the last call."""
@@ -24,6 +24,7 @@ class UpdateAttack(ABC):
         threat_model: what the attack is allowed to know.
         title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it guesses without reading the update, so that leakage is measured against it.
+        aims: what it tests a training for; a baseline tests nothing.
         packs_updates: whether one vectorized call on several updates costs less than a call for each. The methods
             about memory below are for these attacks; the defaults suit all others.
     """
@@ -33,6 +34,7 @@ class UpdateAttack(ABC):
     threat_model: ThreatModel
     title: str = ""
     is_baseline: bool = False
+    aims: ClassVar[tuple[Aim, ...]] = ("reconstruction", "attribute_inference")
     packs_updates: ClassVar[bool] = False
 
     @abstractmethod

@@ -32,9 +32,21 @@ Knows = Literal[
 """What it knows besides; ``counted_...`` says on which rows bounds and statistics were counted, ``property_sample``
 that it has rows of which it knows whether they have the property."""
 
+Aim = Literal[
+    "membership_inference",
+    "attribute_inference",
+    "model_inversion",
+    "reconstruction",
+    "extraction",
+    "property_inference",
+]
+"""What an attack on training data aims at: the attacks that EDPB Opinion 28/2024 (paragraph 55) names, exfiltration and
+regurgitation as ``extraction``, and property inference, which it does not name. Each attack declares its own."""
+
 Does = Literal["replaces_own_labels", "replaces_first_labels", "refines_network", "ignores_gradient"]
-"""What it does besides looking closely: it replaces the labels of its auxiliary rows or of the first batches, trains
-its own network for the attack, or trains a generator without the model's gradient."""
+"""How it departs from the agreed procedure: it replaces the labels of its auxiliary rows or of the first batches, or
+trains its own network for the attack. ``ignores_gradient`` is an attack that trains its generator without the model's
+gradient."""
 
 COUNTED_WITH_ATTACKED = "Bounds and statistics were counted on rows that include the attacked ones."
 COUNTED_WITHOUT_ATTACKED = "Bounds and statistics were counted on rows other than the attacked ones."

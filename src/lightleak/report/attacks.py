@@ -1,15 +1,17 @@
-"""What a report knows of attacks without importing them: their titles and their published budgets.
+"""What a report knows of attacks without importing them: their titles, what they test, and their published budgets.
 
 ``attacks.json`` holds them; ``python -m lightleak.cards`` writes it.
 """
 
 import json
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from lightleak.core.results import flat
+from lightleak.core.threat_model import Aim
 
 FILE_NAME = "attacks.json"
 
@@ -25,7 +27,7 @@ def shipped() -> Mapping[str, Any]:
 
 
 def registered() -> dict[str, dict[str, Any]]:
-    """Return the titles of all registered attacks, and their budgets by where they come from; this imports torch.
+    """Return titles and aims of all registered attacks, and their budgets by where they come from; this imports torch.
 
     A budget is how much of each kind of work the defaults do; settings of a stage are ``stage.name``.
     """
@@ -41,8 +43,25 @@ def registered() -> dict[str, dict[str, Any]]:
         for source, registries in sources.items()
     }
     titles = {name: attack.title for of in made.values() for name, attack in of.items()}
+    aims = {name: [] if one.is_baseline else list(one.aims) for of in made.values() for name, one in of.items()}
     budgets = {source: {name: work(flat(one.options())) for name, one in of.items()} for source, of in made.items()}
-    return {"titles": titles | {ShadowModels.name: ShadowModels.title}} | budgets
+    return {"titles": titles | {ShadowModels.name: ShadowModels.title}, "aims": aims, "budgets": budgets}
+
+
+def known() -> Iterator[Mapping[str, Any]]:
+    """Yield what is known of the shipped attacks, then of those that a plug-in registered in this process."""
+    yield shipped()
+    if "lightleak.attacks" in sys.modules:  # else nothing but the shipped attacks can be registered
+        yield registered()
+
+
+def aims_of(attack: str) -> tuple[Aim, ...]:
+    """Return what an attack tests a training for; nothing for a baseline and for an attack that is not registered.
+
+    >>> aims_of("provfl_b"), aims_of("random")
+    (('property_inference',), ())
+    """
+    return next((tuple(of["aims"][attack]) for of in known() if attack in of["aims"]), ())
 
 
 def work(options: Mapping[str, str]) -> dict[str, int]:

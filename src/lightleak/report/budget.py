@@ -1,12 +1,10 @@
 """The budget of attacks against the published one: from less, nothing follows about what was not found."""
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lightleak.core.results import NONE, Row
-from lightleak.report.attacks import WORK, registered, shipped, work
+from lightleak.report.attacks import WORK, known, work
 from lightleak.report.format import attack_title
 
 BASELINES = ("random", "prior", "aia_raw", "aia_raw_adjusted", "public_random", "public_pseudo_labeled")
@@ -16,8 +14,8 @@ PROOFS = ("exact", "exact_fedavg")
 """Attacks that need an update exact to rounding: under noise they find nothing where others recover nearly all."""
 
 NOTHING_FOLLOWS = (
-    "That is not the published or default budget of every attack, so no conclusion is drawn about what was not "
-    "recovered, nor about what a defense takes away."
+    "Not every attack had its published or default budget, so no conclusion is drawn about what was not recovered, nor "
+    "about what a defense takes away."
 )
 PROOFS_ALONE = (
     "Exact inversion alone finds nothing under noise, where attacks by optimization still do, so no conclusion is "
@@ -30,13 +28,23 @@ class Budget:
     """What the attacks of a report could spend.
 
     Attributes:
-        sentence: every attack with its budget and the published one; empty where no attack was run.
-        is_weak: whether nothing follows from what was not recovered: an attack had less than its published budget,
-            or one that is not known, or `PROOFS` ran alone.
+        stated: every attack with its budget and the published one; empty where no attack was run.
+        caution: why nothing follows from what was not recovered: an attack had less than its published budget, or one
+            that is not known, or `PROOFS` ran alone; empty where none of these holds.
     """
 
-    sentence: str = ""
-    is_weak: bool = False
+    stated: str = ""
+    caution: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Both."""
+        return f"{self.stated} {self.caution}".strip()
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether nothing follows from what was not recovered."""
+        return bool(self.caution)
 
 
 def budget(rows: Iterable[Row]) -> Budget:
@@ -50,11 +58,8 @@ def budget(rows: Iterable[Row]) -> Budget:
             names.add(row.attack)
     if not stated:
         return Budget()
-    sentence = f"Attack budget: {'; '.join(stated)}."
-    is_short, are_proofs = not all(stated.values()), names.issubset(PROOFS)
-    if not is_short and not are_proofs:
-        return Budget(sentence)
-    return Budget(f"{sentence} {NOTHING_FOLLOWS if is_short else PROOFS_ALONE}", is_weak=True)
+    caution = NOTHING_FOLLOWS if not all(stated.values()) else PROOFS_ALONE if names.issubset(PROOFS) else ""
+    return Budget(f"Attack budget: {'; '.join(stated)}.", caution)
 
 
 def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
@@ -68,16 +73,9 @@ def fewer(attack: str, options: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(lacking))
 
 
-def _known() -> Iterator[Mapping[str, Any]]:
-    yield shipped()
-    if "lightleak.attacks" in sys.modules:  # else nothing but the shipped attacks can be registered
-        yield registered()
-
-
 def _usual(attack: str) -> tuple[str, Mapping[str, int]]:
     """Where the usual budget of an attack comes from, empty where none is known, and the budget."""
-    sources = ((source, of) for known in _known() for source, of in known.items() if source != "titles")
-    found = ((source, of[attack]) for source, of in sources if attack in of)
+    found = ((source, of[attack]) for one in known() for source, of in one["budgets"].items() if attack in of)
     return next(found, ("", {}))
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from lightleak.core.results import Row
 from lightleak.report.format import attack_title
-from lightleak.report.intervals import Estimate, estimate
+from lightleak.report.intervals import Estimate, bounded, estimate
 
 R = TypeVar("R", bound=Row)
 T = TypeVar("T")
@@ -55,8 +55,8 @@ class Group(Generic[R]):
         return [value for row in self.rows if (value := number_of(row, score)) is not None]
 
     def mean(self, score: Score[R]) -> Estimate | None:
-        """Mean of one number over the rows, with Student's interval; None where no row has it."""
-        return estimate(self.values(score))
+        """Mean of one number over the rows, with its interval (`mean_of`); None where no row has it."""
+        return mean_of(self.first, score, self.values(score))
 
     def by(self, key: Key[R], score: Score[R]) -> dict[Hashable, float]:
         """One number by what names the row; rows of one name are averaged first."""
@@ -78,6 +78,21 @@ class Group(Generic[R]):
 def number_of(row: R, score: Score[R]) -> float | None:
     """A number of a row; None where it is unknown."""
     return row.number(score) if isinstance(score, str) else score(row)
+
+
+def mean_of(row: Row, score: Score[R], values: Sequence[float], is_change: bool = False) -> Estimate | None:
+    """Return the mean of a score: with the interval of `bounded` where the score has bounds, else with Student's.
+
+    Args:
+        row: of the kind that declares the score.
+        score: the score.
+        values: its values.
+        is_change: whether these are differences of two values each.
+    """
+    low, high = type(row).METRICS.get(score, (None, None)) if isinstance(score, str) else (None, None)
+    if low is None or high is None:
+        return estimate(values)
+    return bounded(values, low - high, high - low) if is_change else bounded(values, low, high)
 
 
 def fixed(row: Row, names: Iterable[str]) -> tuple[Any, ...]:
@@ -164,7 +179,7 @@ def paired(group: Group[R], other: Group[R] | None, score: Score[R], key: Key[R]
     mine, theirs = group.by(key, score), other.by(key, score)
     shared = [value - theirs[name] for name, value in mine.items() if name in theirs]
     if shared:
-        return estimate(shared)
+        return mean_of(group.first, score, shared, is_change=True)
     means = group.mean(score), other.mean(score)
     return None if means[0] is None or means[1] is None else Estimate(means[0].mean - means[1].mean, n=0)
 

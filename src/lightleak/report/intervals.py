@@ -11,6 +11,9 @@ from lightleak.core.summary import CONFIDENCE, student, summarize, wilson
 ALLOWED = 1 - CONFIDENCE
 """Chance of an interval that misses its mean."""
 
+ROUNDING = 1e-12
+"""Values that differ by less are equal: they are results of a few operations on numbers of about 1."""
+
 ENOUGH_PAIRS = 5
 """Pairs from which a change from all to none on every one is measurable: (1 / 2) ** 5 is below `ALLOWED`."""
 
@@ -99,7 +102,7 @@ def bounded(
     if n == 1:
         return Estimate(mean)
     alpha = ALLOWED / comparisons
-    if max(known) == min(known):
+    if max(known) - min(known) <= ROUNDING:
         if math.isinf(lowest) or math.isinf(highest):
             return Estimate(mean, n)
         differing = 1 - alpha ** (1 / n)

@@ -13,6 +13,7 @@ import yaml
 
 from lightleak.core.csv_text import without_escape
 from lightleak.core.errors import UsageError
+from lightleak.core.people import People, read_people
 from lightleak.core.records import read_record
 from lightleak.core.results import FILE_NAME, Row, kind_name, read_file, read_rows
 from lightleak.core.yaml_text import read_yaml
@@ -72,6 +73,11 @@ class Run:
     def left_out(self) -> Mapping[str, Any]:
         """Why attacks that were chosen do not apply, by name."""
         return self.raw.get("left_out") or {}
+
+    @cached_property
+    def people(self) -> tuple[People, ...]:
+        """What each attack revealed of every person; none where no whole epoch or round was captured."""
+        return read_people(self.raw, str(self.path / FILE_NAME))
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
         """The rows, all of that class."""

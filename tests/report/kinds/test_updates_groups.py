@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lightleak.core.results import UpdateRow
-from lightleak.report.intervals import Estimate, estimate
+from lightleak.report.intervals import Estimate, bounded, estimate
 from lightleak.report.kinds.updates_groups import UpdateGroup, at_start, compare, leakage, strongest_first
 from lightleak.report.read import Run, load_run
 
@@ -29,17 +29,27 @@ def gain(group: UpdateGroup) -> float:
 
 
 def test_leakage_is_paired_by_batch() -> None:
-    """Batches differ much in how easy they are to guess, the attack adds the same to each: the interval closes."""
+    """Batches differ much in how easy they are to guess, the attack adds about the same to each."""
     guessed = [0.2, 0.5, 0.8]
     found = groups_of(
         *(row("random", i, base) for i, base in enumerate(guessed)),
-        *(row("tableak", i, base + 0.1) for i, base in enumerate(guessed)),
+        *(row("tableak", i, base + 0.1 + 0.01 * (i - 1)) for i, base in enumerate(guessed)),
     )
     attack = next(group for group in found if group.attack == "tableak")
     over, accuracy = leakage(attack), attack.mean("cell_accuracy")
     assert over is not None and accuracy is not None
-    assert (over.mean, over.low, over.high) == pytest.approx((0.1, 0.1, 0.1))
-    assert accuracy.low < 0
+    assert over.mean == pytest.approx(0.1) and 0.2 < 10 * (over.high - over.low) < 1
+    assert (accuracy.low, accuracy.high) == (0.0, 1.0)
+
+
+def test_equal_results_leave_open_what_so_few_do() -> None:
+    """One fact has one interval, wherever it stands: that of `bounded`, which never closes on equal values."""
+    attack, _ = groups_of(
+        *(row(name, i, value) for name, value in (("tableak", 1.0), ("random", 0.4)) for i in range(6))
+    )
+    found = attack.mean("cell_accuracy")
+    assert found == bounded([1.0] * 6) and found.low == pytest.approx(0.607, abs=1e-3)
+    assert leakage(attack) == bounded([0.6] * 6, -1.0, 1.0)
 
 
 def test_without_shared_batches_the_means_are_compared() -> None:

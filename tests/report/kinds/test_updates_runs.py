@@ -24,12 +24,12 @@ def planted(folder: Path) -> Path:
 def test_before_and_after_stand_on_one_page(plain, defended, outline, tmp_path: Path) -> None:
     first = plain(0.85, epochs=2)
     page = outline(build_report([first, defended(first, accuracy=0.80)], tmp_path / "both.html").read_text())
-    assert page.ids[:3] == ["summary", "change", "what"]
+    assert page.ids[:5] == ["summary", "risk", "change", "tested", "what"]
     for words in (
         "In plain language",
         "Gaussian noise 0.01 (noisy) against no defense (plain)",
         "defense.options.scale not set 0.01",
-        "Against whom?",
+        "Whoever runs the server",
         "6 pairs",
         "differences have an interval here",
         "on every pair",  # guessing

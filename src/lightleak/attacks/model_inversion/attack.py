@@ -15,6 +15,7 @@ from lightleak.core.class_samples import ClassSamples
 from lightleak.core.errors import UsageError
 from lightleak.core.registry import Registry
 from lightleak.core.released_model import ReleasedModel
+from lightleak.core.threat_model import Aim
 
 Progress = Callable[[float], None]
 """Called with the fraction of the work done since the last call."""
@@ -99,6 +100,7 @@ class InversionAttack(ABC):
         citation: the paper.
         title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it reads nothing of the released model but its answers to public rows.
+        aims: what it tests a model for; a baseline tests nothing.
         pseudo_labels: which public rows it learns from; those that its figures are compared with are chosen likewise.
         needs_gradients_of_target: whether it cannot work without gradients of the released model.
         has_latent_space: whether its rows are generated from latent vectors, which can be searched.
@@ -110,6 +112,7 @@ class InversionAttack(ABC):
     citation: str
     title: str = ""
     is_baseline: bool = False
+    aims: ClassVar[tuple[Aim, ...]] = ("model_inversion",)
     has_latent_space: ClassVar[bool] = False
     pseudo_labels: PseudoLabelConfig = PseudoLabelConfig()
 

@@ -13,7 +13,7 @@ from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResul
 from lightleak.core.parties import VISIBLE, Adversary
 from lightleak.core.property_estimate import PropertyEstimate
 from lightleak.core.registry import Registry
-from lightleak.core.threat_model import Sees, Threat, Who
+from lightleak.core.threat_model import Aim, Sees, Threat, Who
 
 
 class TrainingPart:
@@ -59,6 +59,7 @@ class PropertyAttack(ABC):
         citation: the paper.
         title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it guesses without reading the intermediate results.
+        aims: what it tests a training for; a baseline tests nothing.
         takes_part_in_training: whether the adversary acts while the target trains; such an attack has a training of
             its own, with the callbacks of `training_part`.
     """
@@ -67,6 +68,7 @@ class PropertyAttack(ABC):
     citation: str
     title: str = ""
     is_baseline: bool = False
+    aims: ClassVar[tuple[Aim, ...]] = ("property_inference",)
     takes_part_in_training: ClassVar[bool] = False
 
     def training_part(self, adversary: Adversary, n_classes: int = 2) -> TrainingPart:

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from lightleak.core.results import NONE, FrontierRow, UpdateRow
+from lightleak.core.results import NONE, FrontierRow
+from lightleak.core.threat_model import Aim
 from lightleak.report.charts import ends_of, series_style
-from lightleak.report.compare import Group, by_key, differing
+from lightleak.report.compare import by_key, differing
 from lightleak.report.format import (
     DASH,
     attack_title,
     capital,
     joined,
-    labels_phrase,
     percent,
     points,
 )
@@ -24,8 +24,7 @@ from lightleak.report.kinds.frontier_points import (
     fullest,
     guarantee,
 )
-from lightleak.report.kinds.updates_groups import BASELINE
-from lightleak.report.kinds.updates_words import attacker, source_phrase, what_travels
+from lightleak.report.kinds.updates_words import source_phrase, what_travels
 from lightleak.report.page import (
     Block,
     Cell,
@@ -45,7 +44,8 @@ from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, d
 from lightleak.report.read import Run
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
-from lightleak.report.sections.summary import interval_cell
+from lightleak.report.sections.summary import first_page, interval_cell
+from lightleak.report.sections.tested import evidence_section, untested
 
 TEMPLATE = "frontier"
 PADDING = 0.06
@@ -71,6 +71,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         sections=[
             summary_section(frontiers),
             _frontiers(frontiers),
+            _tested(runs, rows, frontiers),
             _subject(runs, rows),
             run_section(runs, rows, CONTENTS, unit=("unit", "units"), title=_work),
         ],
@@ -79,17 +80,20 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 
 def summary_section(frontiers: Sequence[Frontier]) -> Section:
     """Summarize in plain language what these runs measured."""
-    found = fullest(frontiers)
-    rows = [row for point in found.points for row in point.rows] if found else []
-    attacks = [row for row in rows if not row.is_training and row.attack != BASELINE]
-    who = attacker([_as_update(row) for row in attacks or rows[:1]]) if found else ()
-    words = fill(TEMPLATE, "summary", found, len(frontiers), attacker=who)
-    return Section("summary", "In plain language", (words,), "summary defenses")
+    rows = [row for one in frontiers for point in one.points for row in point.rows]
+    words = fill(TEMPLATE, "summary", fullest(frontiers), len(frontiers))
+    return first_page((words,), (), untested(rows), "defenses")
 
 
-def _as_update(row: FrontierRow) -> UpdateRow:
-    """The attack as one on an update that was sent before training."""
-    return UpdateRow(attack=row.attack, protocol=row.protocol, threat=row.threat, threat_model=row.threat_model)
+def _tested(runs: Sequence[Run], rows: Sequence[FrontierRow], frontiers: Sequence[Frontier]) -> Section:
+    main = fullest(frontiers)
+    plain = main.none if main else None
+    found: dict[Aim, str] = {}
+    if main and plain and plain.cells:
+        values = fill(TEMPLATE, "found", plain, main.guess)
+        found = {"reconstruction": f"in part: {values}; whole records were not counted", "attribute_inference": values}
+    reading = (fill(TEMPLATE, "reading_frontier", main),) if main else ()
+    return evidence_section(runs, rows, found, unit="client", title=_work, reading=reading)
 
 
 def _work(row: FrontierRow) -> str:
@@ -105,12 +109,10 @@ def _subject(runs: Sequence[Run], rows: Sequence[FrontierRow]) -> Section:
         ("What travels", [what_travels(row.protocol) for row in rows]),
         ("Rows of a client", [str(row.batch_size) for row in attacks if row.batch_size]),
         ("Attacked", [source_phrase("initial") for _ in attacks]),
-        ("Labels", [labels_phrase(row.labels) for row in attacks if row.labels]),
         ("Training", [row.training for row in rows if row.training]),
         ("Defenses", [full_name(row) for row in rows if not row.is_undefended]),
     ]
-    groups = [Group(tuple(same)) for same in by_key(attacks, lambda row: row.attack).values()]
-    return subject_section(runs, facts, groups, before=(fill(TEMPLATE, "setting"),))
+    return subject_section(runs, facts, before=(fill(TEMPLATE, "setting"),))
 
 
 def full_name(row: FrontierRow) -> str:
@@ -169,7 +171,7 @@ def _table(frontier: Frontier) -> Table:
         "Defenses compared",
         columns,
         [("", frontier.points)],
-        css="frontier",
+        css="stack frontier",
         line_css=lambda point: "best" if id(point) in best else "",
     )
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lightleak.core.results import ReleasedRow
+from lightleak.core.threat_model import Aim
 from lightleak.report.budget import budget
 from lightleak.report.charts import BASELINE_STYLE, legend_mark, series_style
 from lightleak.report.compare import by_key
@@ -51,6 +52,8 @@ from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictu
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section
 from lightleak.report.sections.subject import title_of as title_of_runs
+from lightleak.report.sections.summary import first_page
+from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "released"
@@ -110,6 +113,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=fill(TEMPLATE, "redacted") if redact and scenarios else private,
         sections=[
             summary_section(scenarios),
+            _tested(runs, rows, scenarios),
             _subject(runs, scenarios),
             _attacks(scenarios, main),
             _searches(scenarios),
@@ -129,30 +133,33 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(scenarios: Sequence[Scenario]) -> Section:
     """Summarize in plain language what these runs measured."""
     tried = [group for scenario in scenarios for group in scenario.attacks]
-    asks = {group.is_black_box for group in tried}
-    sizes = sorted({n for one in scenarios for entry in one.entries if (n := entry.size("public_rows")) is not None})
-    attacker = {
-        "tried": bool(tried),
-        "measured": sum(group.value() is not None for group in tried),
-        "asks": "none" if True not in asks else "some" if False in asks else "all",
-        "public": " to ".join(dict.fromkeys(map(count, (*sizes[:1], *sizes[-1:])))),
-    }
-    spent = budget(row for scenario in scenarios for group in scenario.groups for row in group.rows)
-    words = fill(TEMPLATE, "summary", most_telling(scenarios), attacker=attacker, budget=spent.sentence)
-    return Section("summary", "In plain language", (words,), "summary")
+    n_measured = sum(group.value() is not None for group in tried)
+    rows = [row for scenario in scenarios for group in scenario.groups for row in group.rows]
+    words = fill(TEMPLATE, "summary", most_telling(scenarios), bool(tried), n_measured, budget(rows).caution)
+    return first_page((words,), (), untested(rows))
+
+
+def _tested(runs: Sequence[Run], rows: Sequence[ReleasedRow], scenarios: Sequence[Scenario]) -> Section:
+    telling = most_telling(scenarios)
+    found: dict[Aim, str] = {}
+    if telling:
+        scenario, main = telling
+        public = scenario.reference.value() if scenario.reference else None
+        found["model_inversion"] = fill(TEMPLATE, "found", main.value(), public)
+    reading = (fill(TEMPLATE, "reading_released"),) if scenarios else ()
+    return evidence_section(runs, rows, found, unit="evaluation", title=title_of, reading=reading)
 
 
 def _subject(runs: Sequence[Run], scenarios: Sequence[Scenario]) -> Section:
     found = [_facts(scenario) for scenario in scenarios]
-    groups = [group for scenario in scenarios for group in scenario.groups]
     before: list[Block] = [fill(TEMPLATE, "setting")]
     if len(found) == 1:
-        return subject_section(runs, found[0].items(), groups, before=before)
+        return subject_section(runs, found[0].items(), before=before)
     names = dict.fromkeys(name for facts in found for name, values in facts.items() if any(values))
     columns = [Column[str]("", str)]
     columns += [_side(one.title, facts) for one, facts in zip(scenarios, found, strict=True)]
-    table = table_of("Settings side by side", columns, [("", names)], css="plain wrap facts-table")
-    return subject_section(runs, (), groups, before=[*before, table])
+    table = table_of("Settings side by side", columns, [("", names)], css="stack plain wrap facts-table")
+    return subject_section(runs, (), before=[*before, table])
 
 
 def _side(title: str, facts: Mapping[str, list[str]]) -> Column[str]:

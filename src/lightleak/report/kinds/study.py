@@ -161,7 +161,7 @@ def _best(search: Search) -> tuple[Block, ...]:
         "The best trials and the defaults",
         columns,
         [("", trials)],
-        css="trials",
+        css="stack trials",
         line_css=lambda one: "reference" if one.is_default else "",
     )
     more = len(search.front) - MOST_BEST

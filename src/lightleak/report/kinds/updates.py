@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from lightleak.report.budget import budget, fewer
+from lightleak.report.budget import fewer
 from lightleak.report.charts import (
     BASELINE_STYLE,
     EstimateRow,
@@ -23,8 +23,6 @@ from lightleak.report.format import (
     capital,
     duration,
     interval,
-    labels_phrase,
-    of_hundred,
     percent,
     points,
     signed,
@@ -32,7 +30,6 @@ from lightleak.report.format import (
 )
 from lightleak.report.intervals import Estimate, bounded
 from lightleak.report.kinds.updates_groups import (
-    Exposure,
     UpdateGroup,
     at_start,
     attacks,
@@ -44,10 +41,10 @@ from lightleak.report.kinds.updates_groups import (
     strongest_first,
 )
 from lightleak.report.kinds.updates_runs import METRICS as COMPARED
-from lightleak.report.kinds.updates_runs import SHARES, ChangedGroup, Line, Measured, Utility, measured_runs, run_title
+from lightleak.report.kinds.updates_runs import SHARES, ChangedGroup, Measured, Utility, measured_runs, run_title
+from lightleak.report.kinds.updates_summary import MOST_NAMED, findings, reading, risk_section, summary_section
 from lightleak.report.kinds.updates_words import (
     FIXED,
-    attacker,
     local_phrase,
     of_rows,
     parts_title,
@@ -73,15 +70,15 @@ from lightleak.report.page import (
 from lightleak.report.read import Run
 from lightleak.report.sections.certificates import certificates_section, share_of, size_of
 from lightleak.report.sections.columns import gains, pair_legend, pairs_by_name
+from lightleak.report.sections.people import people_section
 from lightleak.report.sections.rows import rows_section, typical_batch
 from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import left_out, subject_of, subject_section, title_of
-from lightleak.report.sections.summary import MOST_LINES, MOST_RUNS, interval_cell
+from lightleak.report.sections.subject import subject_of, subject_section, title_of
+from lightleak.report.sections.summary import interval_cell
+from lightleak.report.sections.tested import evidence_section
 from lightleak.report.sections.training import training_section
 
 ACCURACY = "cell_accuracy"
-MOST_NAMED = 3
-"""Columns that are named in a sentence."""
 
 Unit = tuple[str, str]
 words = partial(fill, "updates")
@@ -96,14 +93,19 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     unproven = sorted((group for group in attacks(main) if group not in strongest), key=proven_share, reverse=True)
     batch = typical_batch(runs, [*strongest, *unproven])
     unit = ("update", "updates") if any(group.first.on_fedavg for group in main) else ("batch", "batches")
+    rows = [row for group in groups for row in group.rows]
+    found, answers = findings(runs)
     here = [group for group in attacks(main) if best is None or _place(group) == _place(best)]
     return Page(
         title=title_of(runs, "Leakage report"),
         subject=subject_of(runs),
         private=words("private", redact) if batch else "",
         sections=[
-            summary_section(runs),
+            summary_section(runs, best),
+            risk_section(runs),
+            people_section(runs),
             change_section(runs, unit),
+            evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=(reading(runs),)),
             _subject(runs, main, groups),
             _attacks(groups, main, styles, unit, strongest),
             certificates_section(groups, unit),
@@ -111,57 +113,9 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
             _columns(best) if best else None,
             rows_section(batch, unit, redact),
             _certainty(here),
-            run_section(
-                runs, [row for group in groups for row in group.rows], words("contents", batch, redact, unit), unit=unit
-            ),
+            run_section(runs, rows, words("contents", batch, redact, unit), unit=unit),
         ],
     )
-
-
-def summary_section(runs: Sequence[Run]) -> Section:
-    """Summarize in plain language what is at risk, which defense helps, and what it costs."""
-    found = [one for one in measured_runs(runs) if one.lines]
-    unknown = list(left_out(runs))
-    if not found:
-        return Section("summary", "In plain language", (words("nothing", unknown),), "summary")
-    reference, others = found[0], found[1:]
-    least = sorted(others, key=lambda one: one.worst.exposure.order)[:MOST_RUNS]
-    shown = [one for one in others if one in least]
-    worst = reference.worst.exposure
-    known = [(one, line) for one in others if (line := one.at(worst)) and line.effect and line.effect.helps]
-    rows = [row for one in found for line in one.lines for row in line.exposure.rows]
-    spent = budget(rows)
-    best = None if spent.is_weak else min(known, key=lambda pair: pair[1].exposure.order, default=None)
-    is_short = sum(len(one.lines) for one in (reference, *shown)) > MOST_LINES
-    lines = [(words("run", one), [one.worst] if is_short else one.lines) for one in (reference, *shown)]
-    table = table_of("Records at risk", _RISKS, lines, css="risk stack")
-    is_bound = any(is_weakened(one.worst.exposure) for one in (reference, *shown))
-    drawn = words(
-        "summary",
-        *(found, shown, best, len(known), spent, is_bound, unknown, table, is_short, attacker(rows)),
-    )
-    return Section("summary", "In plain language", (drawn,), "summary")
-
-
-def is_weakened(exposure: Exposure) -> bool:
-    """Return whether a leading attack, or a stage of it, ran with fewer steps or restarts than published."""
-    return any(fewer(row.attack, row.settings) for row in exposure.rows if row.attack in exposure.leading)
-
-
-def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:
-    return interval_cell(value, of_hundred, change)
-
-
-_RISKS: tuple[Column[Line], ...] = (
-    Column(
-        "Records in a message, and when it was sent",
-        lambda line: Cell(str(line.exposure.batch_size or "unknown"), (words("situation", line),)),
-    ),
-    Column("Records at risk, of 100", lambda x: _of_hundred(x.exposure.risk(), x.effect.rows if x.effect else None)),
-    Column("Proven, of 100", lambda line: _of_hundred(line.exposure.certified)),
-    Column("Values recovered, of 100", lambda x: _of_hundred(x.exposure.values, x.effect.values if x.effect else None)),
-    Column("By guessing, of 100", lambda line: _of_hundred(line.exposure.guess)),
-)
 
 
 def change_section(runs: Sequence[Run], unit: Unit) -> Section | None:
@@ -275,11 +229,10 @@ def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[
         ("What travels", [what_the_server_gets(row) for row in rows]),
         ("Rows behind an update" if on_fedavg else "Rows in a client's batch", list(map(str, sizes)) or ["not stated"]),
         ("When", [source_phrase(row.source) for row in rows]),
-        ("Labels", [labels_phrase(row.labels) for row in rows]),
         ("Defense", [words("defended", granted.get((row.defense, row.defense_strength), row)) for row in rows]),
     ]
     servers = dict.fromkeys(words("server", group.first) for group in main if group.first.on_fedavg)
-    return subject_section(runs, facts, main, after=(words("assumed", list(servers)),))
+    return subject_section(runs, facts, after=(*servers, words("assumed")))
 
 
 def _attacks(
@@ -300,7 +253,7 @@ def _attacks(
         "Attacks compared",
         [column for column in _COLUMNS if restored or column.title != "Wrong labels"],
         [(parts_title(same[0].first, apart), same) for same in scenarios],
-        css="dense" if any(group.values("certified_share") for same in scenarios for group in same) else "",
+        css="stack dense" if any(group.values("certified_share") for same in scenarios for group in same) else "stack",
         line_css=lambda group: "baseline" if is_baseline(group) else "best" if group is best else "",
     )
     charts = (words("charted", unit), *figures(drawn)) if drawn else ()
@@ -383,7 +336,7 @@ def _verdict(strongest: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) ->
     others = [name for name in varying(group.first for group in strongest) if name in ("run", "dataset", "target")]
     where = parts_title(row, others)
     wide, later = bounded(reached, comparisons=len(strongest)), _later(best, groups)
-    facts = (where, local_phrase(row), source_phrase(row.source), labels_phrase(row.labels), len(strongest))
+    facts = (where, local_phrase(row), source_phrase(row.source), len(strongest))
     return (
         words("verdict", best, leakage(best), guess, fewer(row.attack, row.settings), len(strongest)),
         words("selection", best, len(reached), *facts, wide, later),

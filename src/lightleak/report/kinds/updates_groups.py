@@ -101,6 +101,7 @@ class Exposure:
         proven: share that is certified with its numbers, by update; empty where no attack certifies.
         cells: share of values recovered, by update; empty where the truth is unknown.
         guesses: the same by guessing; empty where it was not measured.
+        guessed: share of rows that guessing gets right in every value.
     """
 
     run: Run = field(repr=False)
@@ -111,6 +112,7 @@ class Exposure:
     proven: Values = field(repr=False)
     cells: Values = field(repr=False)
     guesses: Values = field(repr=False)
+    guessed: Values = field(repr=False)
 
     @property
     def n(self) -> int:
@@ -162,9 +164,14 @@ class Exposure:
         return bounded(self.guesses.values())
 
     @property
-    def order(self) -> tuple[float, float]:
-        """By how much is at risk: records, then single values."""
-        return self.risk().mean, self.values.mean if self.values else 0.0
+    def guessed_rows(self) -> Estimate | None:
+        """Mean of `guessed`."""
+        return bounded(self.guessed.values())
+
+    @property
+    def order(self) -> tuple[float, float, int]:
+        """By how much is at risk: share of records, share of single values, number of records."""
+        return self.risk().mean, self.values.mean if self.values else 0.0, self.batch_size or 0
 
 
 def exposures(run: Run) -> tuple[Exposure, ...]:
@@ -176,7 +183,8 @@ def exposures(run: Run) -> tuple[Exposure, ...]:
         at_risk, proven = _highest(attacking, AT_RISK), _highest(attacking, AT_RISK[1:])
         cells, guesses = (_highest(some, ("cell_accuracy",)) for some in (attacking, guessing))
         if at_risk:
-            found.append(Exposure(run, size, moment, tuple(attacking), at_risk, proven, cells, guesses))
+            guessed = _highest(guessing, AT_RISK[:1])
+            found.append(Exposure(run, size, moment, tuple(attacking), at_risk, proven, cells, guesses, guessed))
     return tuple(sorted(found, key=lambda one: (one.moment == "during training", one.batch_size or 0)))
 
 

@@ -145,10 +145,22 @@ class Effect:
 
 @dataclass(frozen=True)
 class Line:
-    """One size and moment of one run."""
+    """One size and moment of one run.
+
+    Attributes:
+        exposure: what is at risk there.
+        effect: what changed from the reference; None for the reference itself.
+        situations: sizes and moments of the run, among which the worst one is named.
+    """
 
     exposure: Exposure
-    effect: Effect | None
+    effect: Effect | None = None
+    situations: int = 1
+
+    @property
+    def risk(self) -> Estimate:
+        """Share of records at risk; intervals of all situations of a run hold at once."""
+        return self.exposure.risk(self.situations)
 
     @property
     def has_too_few_pairs(self) -> bool:
@@ -185,11 +197,11 @@ class Measured:
     @cached_property
     def lines(self) -> tuple[Line, ...]:
         """One for each size and moment."""
-        if self.is_reference or not same_table(self.reference, self.run):
-            return tuple(Line(one, None) for one in exposures(self.run))
-        before = {(one.batch_size, one.moment): one for one in exposures(self.reference)}
-        pairs = ((before.get((one.batch_size, one.moment)), one) for one in exposures(self.run))
-        return tuple(Line(one, effect(own, one) if own else None) for own, one in pairs)
+        found, before = exposures(self.run), {}
+        if not self.is_reference and same_table(self.reference, self.run):
+            before = {(one.batch_size, one.moment): one for one in exposures(self.reference)}
+        pairs = [(before.get((one.batch_size, one.moment)), one) for one in found]
+        return tuple(Line(one, effect(own, one) if own else None, len(found)) for own, one in pairs)
 
     @property
     def worst(self) -> Line:

@@ -1,13 +1,12 @@
 """Names of what is fixed in audits of updates: protocol, defense, moment, rows behind an update, threat model."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal
 
 from lightleak.core.results import UpdateRow
 from lightleak.report.compare import differing
 from lightleak.report.format import counted, defense_title, joined, labels_phrase, protocol_title
 from lightleak.report.page import fill
-from lightleak.report.sections.subject import other_assumptions, threat_facts
 
 Moment = Literal["before training", "network as given", "during training"]
 
@@ -27,21 +26,6 @@ _SOURCES = {
     "training": "during training, on updates captured as they were sent",
 }
 _MOMENTS: Mapping[str | None, Moment] = {"training": "during training", "given": "network as given"}
-KNOWLEDGE = {
-    "true_labels": "the outcome of every record that the model learns to predict, such as a diagnosis",
-    "class_counts": "how many records have each outcome that the model learns to predict",
-    "column_bounds": "the smallest and largest possible value of every column",
-    "encoder_statistics": "the average and the spread of every column",
-    "counted_with_attacked": "these were counted on records that include those under attack, which favors the attacker",
-    "counted_without_attacked": "these were counted on other people's records",
-    "marginals": "how often each value occurs among other people",
-    "batch_statistics": "averages that the model computed over the records",
-    "local_training": "how a participant trains, as the server has set it",
-    "batch_labels": "which of a participant's records were used together, by outcome",
-}
-"""What an attacker knows (`core.threat_model.Knows`), in plain words."""
-
-QUESTIONS = ("Who is the attacker?", "What do they see?", "What else do they know?", "What do they not have?", "When?")
 
 
 def moment_of(row: UpdateRow) -> Moment:
@@ -142,13 +126,3 @@ def _amount(number: int | None, one: str, many: str | None = None) -> str:
 
 def _number(value: float | None, name: str, form: str = ".3g") -> str:
     return f"no {name}" if value is None else f"{name} {value:{form}}"
-
-
-def attacker(rows: Sequence[UpdateRow]) -> tuple[tuple[str, str], ...]:
-    """Return the threat model of attacks as questions and answers, without jargon."""
-    names = set(threat_facts(rows, "knows"))
-    knowledge = [words for name, words in KNOWLEDGE.items() if name in names]
-    sources = dict.fromkeys(row.source for row in rows)
-    of_protocol = {row.on_fedavg: row for row in rows}.values()
-    facts = (of_protocol, knowledge, other_assumptions(rows), sources, time_unit(rows[0]))
-    return tuple((question, fill("attacker", "answer", n, *facts)) for n, question in enumerate(QUESTIONS))

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lightleak.core.parties import KINDS
 from lightleak.core.results import VerticalRow
+from lightleak.core.threat_model import Aim
 from lightleak.report.budget import budget
 from lightleak.report.charts import (
     EstimateRow,
@@ -41,7 +42,9 @@ from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.run_facts import run_section
-from lightleak.report.sections.subject import other_assumptions, subject_of, subject_section, title_of
+from lightleak.report.sections.subject import subject_of, subject_section, title_of
+from lightleak.report.sections.summary import first_page
+from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
 TEMPLATE = "vertical"
@@ -73,6 +76,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         private=fill(TEMPLATE, "redacted") if redact else "",
         sections=[
             summary_section(found),
+            _tested(runs, found),
             _subject(runs, found.groups),
             None if redact else _shares(measured),
             _errors(measured, redact),
@@ -88,16 +92,16 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(found: Findings) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for group in found.tried for row in group.rows]
-    samples = sorted({row.threat.sample for row in rows if row.threat and row.threat.sample is not None})
-    bends = [group.manipulates for group in found.tried]
-    attacker = {
-        "adversaries": sorted({row.adversary for row in rows if row.adversary}),
-        "conduct": "all" if all(bends) else "some" if any(bends) else "none",
-        "sample": " to ".join(dict.fromkeys(str(one) for one in (*samples[:1], *samples[-1:]))),
-        "assumptions": other_assumptions(rows),
-    }
-    words = fill(TEMPLATE, "summary", found, attacker=attacker, budget=budget(rows).sentence)
-    return Section("summary", "In plain language", (words,), "summary")
+    return first_page((fill(TEMPLATE, "summary", found, budget(rows).caution),), (), untested(rows))
+
+
+def _tested(runs: Sequence[Run], found: Findings) -> Section:
+    rows = [row for group in found.groups for row in group.rows]
+    results: dict[Aim, str] = (
+        {"property_inference": fill(TEMPLATE, "found", found.main, found.redact)} if found.main else {}
+    )
+    reading = (fill(TEMPLATE, "reading_vertical", found),) if found.tried else ()
+    return evidence_section(runs, rows, results, unit="estimate", title=attack_name, reading=reading)
 
 
 def _subject(runs: Sequence[Run], groups: Groups) -> Section:
@@ -112,7 +116,7 @@ def _subject(runs: Sequence[Run], groups: Groups) -> Section:
         ("Defenses", [group.defense_label for group in groups]),
         *((f"Adversary {name}", [ROLES[name]]) for name in adversaries if name in ROLES),
     ]
-    return subject_section(runs, facts, groups, before=(fill(TEMPLATE, "setting"),))
+    return subject_section(runs, facts, before=(fill(TEMPLATE, "setting"),))
 
 
 def _shares(measured: Sequence[Property]) -> Section | None:

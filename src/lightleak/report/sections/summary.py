@@ -1,16 +1,60 @@
-"""What the summaries of all kinds share: cells with intervals, and how much they show."""
+"""The first page of every report: one sentence, one picture, the three risks, what would help, what was not tested."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from lightleak.report.format import interval, lowest, percent, points, sign_of, with_interval
+from lightleak.report.format import DASH, interval, lowest, of_hundred, percent, points, sign_of, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Cell
-
-MOST_LINES = 5
-"""Lines of the table; with more, only the worst of each group is shown, so that the summary stays one sheet."""
+from lightleak.report.page import Block, Cell, Column, Section, Table, fill, table_of
 
 MOST_RUNS = 2
-"""Runs that are compared with the first one here, for the same reason."""
+"""Runs that are compared with the first one here, so that the summary stays one sheet."""
+
+
+@dataclass(frozen=True)
+class RiskLine:
+    """One of the three risks of WP216: an attack next to what would be achieved anyway; None: not measured.
+
+    Attributes:
+        name: singling out, linkage or inference.
+        meaning: what counts as a success.
+        attack: success of the attack.
+        control: success of the same attack on people who took no part.
+        baseline: success without an update.
+    """
+
+    name: str
+    meaning: str
+    attack: Estimate | None = None
+    control: Estimate | None = None
+    baseline: Estimate | None = None
+
+
+def first_page(
+    blocks: Iterable[Block], facts: Iterable[tuple[str, str]], untested: Sequence[str], css: str = ""
+) -> Section:
+    """Return the first page; facts that have nothing to say are left out.
+
+    Args:
+        blocks: the sentence, the picture, the risks.
+        facts: further facts by name.
+        untested: attacks on training data that were not tested.
+        css: further classes.
+    """
+    known = [(name, words) for name, words in facts if words]
+    known.append(("Not tested", fill("sections", "untested", untested)))
+    return Section("summary", "In plain language", (*blocks, fill("macros", "facts", known)), f"summary {css}".strip())
+
+
+def risks_table(lines: Iterable[RiskLine], of: str) -> Table:
+    """Draw the three risks, of 100 ``of``."""
+    columns: list[Column[RiskLine]] = [
+        Column(f"Of 100 {of}", lambda line: Cell(line.name, (line.meaning,))),
+        Column("By attack", lambda line: _of_hundred(line.attack, "not measured")),
+        Column("Not in the training", lambda line: _of_hundred(line.control), optional=True),
+        Column("By guessing", lambda line: _of_hundred(line.baseline)),
+    ]
+    return table_of("The three risks", columns, [("", list(lines))], css="risk stack")
 
 
 def interval_cell(
@@ -24,3 +68,7 @@ def interval_cell(
     ends = interval(value, lowest(said)) if value and value.has_interval else ""
     changed = f"{sign_of(change)} {with_interval(change, points)}" if change else ""
     return Cell(said(value), tuple(filter(None, (ends, changed))))
+
+
+def _of_hundred(value: Estimate | None, otherwise: str = DASH) -> Cell:
+    return Cell(otherwise) if value is None else interval_cell(value, of_hundred)

@@ -19,7 +19,7 @@ from lightleak.report.page import render
 from lightleak.report.read import Run, load_run
 
 HOSTILE = "<script>alert(1)</script>"
-SECTIONS = ["summary", "frontier", "what", "run"]
+SECTIONS = ["summary", "frontier", "tested", "what", "run"]
 
 
 def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
@@ -31,7 +31,7 @@ def test_a_full_run_shows_every_section(page_of, make_frontier) -> None:
         "beaten by",
         "not distinguishable from",
         "at delta 1e-05",
-        "Guessing: An honest-but-curious server that knows column marginals.",
+        "Guessing how often each value occurs among other people",
         "10 epochs, batches of 32, sgd at 0.01",
         "Gaussian noise of scale 0.001",  # every defense in words
         "lightleak audit config.yaml",

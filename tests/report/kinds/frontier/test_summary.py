@@ -13,9 +13,10 @@ import pytest
 from lightleak.core.results import FrontierRow
 from lightleak.core.threat_model import Threat
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
+from lightleak.report.budget import NOTHING_FOLLOWS
 from lightleak.report.kinds.frontier import page, summary_section
 from lightleak.report.kinds.frontier_points import compare, most_often_right
-from lightleak.report.page import Table, fill
+from lightleak.report.page import Page, Table, fill, render
 from lightleak.report.read import Run, load_run
 
 JARGON = (
@@ -74,12 +75,19 @@ class Said:
 
 def said(*found: Sequence[FrontierRow]) -> Said:
     html = str(summary_section(compare([row for some in found for row in some])).blocks[0])
-    advice = html.partition("Does a defense help")[2].partition("Against whom?")[0]
+    advice = html.partition("Does a defense help")[2]
     return Said(
         text_of(html),
         re.findall(r"</dt><dd>([^<]*)</dd></div>", html),
         [text_of(item) for item in re.findall(r"<li>(.*?)</li>", advice, re.S)],
     )
+
+
+def means(*found: Sequence[FrontierRow]) -> str:
+    """What the section on means and tests says."""
+    rows = tuple(row for some in found for row in some)
+    made = page([Run("r", Path("."), "defense-frontier", rows)], redact=False)
+    return text_of(render(Page("", "", [one for one in made.sections if one and one.id == "tested"])))
 
 
 def lines(*found: Sequence[FrontierRow]) -> dict[str, dict[str, str]]:
@@ -102,7 +110,8 @@ def test_what_is_read_is_compared_with_what_guessing_gets() -> None:
     assert has(found.text, " 50: the message gives away 30.0 points (95% interval 27.4 to 32.6)")
     assert "4 messages" in found.text
     assert found.values == ["80", "50"]
-    assert has(found.text, "such as a diagnosis", "the smallest and largest possible value")
+    assert has(means(NONE), "the true label of every record", "the smallest and largest possible value")
+    assert has(means(NONE), "Tested: in part: 80 of 100 single values read without a defense")
     assert len(found.defenses) == 1 and list(lines(NONE)) == ["no defense"]
 
 
@@ -183,7 +192,7 @@ def test_nothing_to_take_away_and_nothing_taken_away() -> None:
     assert "helped no attack (difference −9.2" in below.text
     useless = said(NONE, rows("sign", OPEN, GOOD), rows("clipping", OPEN, GOOD))
     assert "None of the 2 defenses" in useless.defenses[0] and useless.values == ["80", "50"]
-    assert "An interval without width" in useless.text
+    assert "An interval without width" in means(NONE, rows("sign", OPEN, GOOD), rows("clipping", OPEN, GOOD))
     table = lines(NONE, rows("sign", OPEN, GOOD), rows("clipping", OPEN, GOOD))
     assert table["Sign"]["Cells recovered"] == "80.0% 77.4 to 82.6 ○ 0.0 (0.0 to 0.0)"
 
@@ -215,7 +224,7 @@ def test_no_other_defense_is_cheaper_or_more_protective_than_the_table_says(make
 def test_a_guarantee_is_explained_by_how_often_a_bet_is_won() -> None:
     found = said(NONE, SIGN, PRIVATE)
     assert has(found.defenses[2], "50 times in 100", "DP-SGD 1 (epsilon 1) 73.1 times in 100", "gives no guarantee")
-    assert has(found.text, "1 in 100,000", "epsilon of one message")
+    assert has(means(NONE, SIGN, PRIVATE), "1 in 100,000", "epsilon of one message")
     assert lines(NONE, SIGN, PRIVATE)["Sign"]["Epsilon, training"] == "–"
     assert "gives epsilon 1, one message 4.38." in said(NONE, PRIVATE).defenses[-1]
     loose = rows("dp_sgd", (0.45, 0.46, 0.44, 0.45), (0.81, 0.82, 0.83), 0.1, epsilon=30.0, delta=1e-5)
@@ -287,7 +296,7 @@ def test_nothing_is_concluded_from_less_than_the_published_budget(level: float) 
     cells = tuple(level + one for one in (0.0, 0.01, -0.01, 0.0))
     none, sign = rows("none", cells, GOOD, budget=weak), (0.5, 0.51, 0.49, 0.5)
     found = said(none, guesses(4), rows("sign", sign, GOOD, budget=weak))
-    assert "TabLeak, 100 steps in place of 1500" in found.text
+    assert NOTHING_FOLLOWS in found.text
     assert found.defenses[0].startswith("No conclusion")
     assert "helped no attack" not in found.text and "no leakage was shown" not in found.text
     defended = rows("sign", sign, GOOD)

@@ -78,9 +78,7 @@ def test_recognized_records_are_compared_with_public_real_and_unseen_ones() -> N
         "took public records at random, would have 5.3.",
         "it recognizes 40 of 100: made-up",
         "Measured on 3 released models, in 3 evaluations of 1,000 records each",
-        "5,000 public records",
         "They were not compared",
-        "an attacker cannot tell",
     ):
         assert part in found, part
     assert "That may be chance" not in found
@@ -190,7 +188,6 @@ def test_what_was_not_measured_is_said_to_be() -> None:
     unjudged = [{key: row[key] for key in row if key != "attack_accuracy"} for row in PLGMI]
     for nothing, says in (((), "no attack"), ((BLIND,), "no attack"), ((unjudged,), "No other model judged")):
         assert says in made(*nothing) and not tiles(*nothing)
-    assert "Whoever holds the released model" in made(unjudged)
 
 
 def test_that_no_defense_was_tried_is_said_with_how_good_the_model_is() -> None:
@@ -208,11 +205,10 @@ def test_who_may_only_ask_the_model_does_not_hold_it(threat: dict[str, Any] | No
     attack = "plgmi" if threat else "plgmi_black_box"
     found = made(rows(attack, 0.7, 0.72, latent_search="gradient", threat=threat))
     assert found.startswith("Whoever may ask the released model")
-    assert "What do they see? The model's answers" in found
-    assert "What do they see? The whole model" in made(PLGMI)
+    assert made(PLGMI).startswith("Whoever holds the released model")
 
 
 def test_it_is_free_of_jargon() -> None:
     found = made(PLGMI, PUBLIC, BLIND, rows("gan_without_target", 0.5), entries=(entry("plgmi", 0.5, 0.4, 0.6),))
-    plain = re.sub(r"Attack budget: .*?\. ", "", found)  # the budget names attacks
+    plain = found.partition("Not tested")[0]  # what follows has the terms of regulators
     assert [word for word in JARGON if word.lower() in plain.lower()] == []

@@ -1,0 +1,188 @@
+"""The first page of attacks on updates, and the records at risk in every situation that was measured."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from lightleak.core.people import People
+from lightleak.core.threat_model import Aim
+from lightleak.report.budget import budget, fewer
+from lightleak.report.charts import EstimateRow, bar_chart, series_style
+from lightleak.report.format import joined, listed, of_hundred, points, with_interval
+from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.updates_groups import Exposure, UpdateGroup, compare
+from lightleak.report.kinds.updates_runs import Line, Measured, measured_runs
+from lightleak.report.page import Cell, Column, Figure, Section, fill, table_of
+from lightleak.report.read import Run
+from lightleak.report.sections.columns import gains
+from lightleak.report.sections.means import roles
+from lightleak.report.sections.people import people_figure, risk_lines, strongest, worst_group
+from lightleak.report.sections.subject import left_out
+from lightleak.report.sections.summary import MOST_RUNS, RiskLine, first_page, interval_cell, risks_table
+from lightleak.report.sections.tested import Findings, untested
+
+MOST_BARS = 6
+"""Bars of the picture; with more, each run has one, for its worst situation."""
+
+MOST_NAMED = 3
+"""Columns that are named in a sentence."""
+
+words = partial(fill, "updates")
+
+
+def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None) -> Section:
+    """Summarize in plain language who is at risk, which defense helps, and what it costs.
+
+    Args:
+        runs: the runs of the report.
+        best: the strongest attack, whose columns are named.
+    """
+    found = [one for one in measured_runs(runs) if one.lines]
+    rows = [row for one in found for line in one.lines for row in line.exposure.rows]
+    unknown, not_tested = list(left_out(runs)), untested(rows)
+    if not found:
+        return first_page((words("nothing", unknown),), (), not_tested)
+    reference, people = found[0], strongest(found[0].run)
+    shown = _shown(found)
+    facts = [
+        ("Most exposed", _worst_of(people) if people else words("worst", reference.worst, _columns(best))),
+        ("What would help", words("help", found, shown, budget(rows).is_weak, _best(found), _people_of(found))),
+        ("Limits", words("limits", budget(rows).caution, any(_is_bound(one) for one in (reference, *shown)), unknown)),
+    ]
+    if people:
+        who = roles(rows) or "whoever reads the updates"
+        defense = "" if reference.is_undefended else reference.title
+        first = (fill("people", "lead", people, who, defense), people_figure(people))
+        risks = risks_table(risk_lines(people), "people")
+    else:
+        first = (words("lead", reference), _picture([reference, *shown]))
+        risks = risks_table(_risks(reference.worst), "records")
+    return first_page((*first, risks), facts, not_tested)
+
+
+def risk_section(runs: Sequence[Run]) -> Section | None:
+    """Draw records at risk in every situation of every run; None where nothing was measured."""
+    found = [one for one in measured_runs(runs) if one.lines]
+    if not found:
+        return None
+    table = table_of("Records at risk", _RISKS, [(words("run", one), one.lines) for one in found], css="risk stack")
+    return Section("risk", "Records at risk", (table, words("at_risk", found)))
+
+
+def reading(runs: Sequence[Run]) -> str:
+    """Return how to read the figures."""
+    return words("reading_updates", [one for one in measured_runs(runs) if one.lines])
+
+
+def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
+    """Return what attacks found, by what they tested, and answers to questions of the checklist."""
+    found = [one for one in measured_runs(runs) if one.lines]
+    if not found:
+        return {}, {}
+    line, people = found[0].worst, strongest(found[0].run)
+    worst = line.exposure
+    results: dict[Aim, str] = {"reconstruction": words("reconstruction", line, people)}
+    if worst.values or (people and people.inference):
+        results["attribute_inference"] = words("attribute_inference", worst, people)
+    risks = risk_lines(people) if people else _risks(line)
+    names = ("singling_out", "linkage", "inference")
+    known: dict[str, str] = {name: words("risk", risk) for name, risk in zip(names, risks, strict=True) if risk.attack}
+    whole = risks[0]
+    known |= {
+        "direct": results["reconstruction"],
+        "persons": results["reconstruction"] if people else "",
+        "groups": _worst_of(people) if people and people.groups else "",
+        "baseline": known.get(names[0], "") if whole.baseline else "",
+        "control": known.get(names[0], "") if whole.control else "",
+        "attempts": words("attempts", worst, people),
+        "behind": "; ".join(dict.fromkeys(words("behind", one.first) for one in compare(runs))),
+        "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost),
+    }
+    return results, {name: answer for name, answer in known.items() if answer}
+
+
+def is_weakened(exposure: Exposure) -> bool:
+    """Return whether a leading attack, or a stage of it, ran with fewer steps or restarts than published."""
+    return any(fewer(row.attack, row.settings) for row in exposure.rows if row.attack in exposure.leading)
+
+
+def _is_bound(one: Measured) -> bool:
+    return is_weakened(one.worst.exposure)
+
+
+def _shown(found: Sequence[Measured]) -> list[Measured]:
+    """Return the compared runs that leave least at risk, in their order."""
+    least = sorted(found[1:], key=lambda one: one.worst.exposure.order)[:MOST_RUNS]
+    return [one for one in found[1:] if one in least]
+
+
+def _best(found: Sequence[Measured]) -> tuple[Measured | None, int]:
+    """Return the run that helps most where the reference leaves most at risk, and how many help."""
+    worst = found[0].worst.exposure
+    known = [(one, line) for one in found[1:] if (line := one.at(worst)) and line.effect and line.effect.helps]
+    best = min(known, key=lambda pair: pair[1].exposure.order, default=None)
+    return best and best[0], len(known)
+
+
+def _people_of(found: Sequence[Measured]) -> dict[str, People]:
+    """What the same attack revealed of every person, by title of the run; the reference has it, too."""
+    first = strongest(found[0].run)
+    attack = first.attack if first else ""
+    return {one.title: people for one in found for people in one.run.people if people.attack == attack}
+
+
+def _worst_of(people: People) -> str:
+    group = worst_group(people)
+    if group is None:
+        return "No group of people was compared: no sensitive column of categories."
+    return fill("people", "worst", group, len(people.groups), people.proven / people.n)
+
+
+def _columns(best: UpdateGroup | None) -> str:
+    if best is None or not best.baseline:
+        return ""
+    found = gains(best.means("column_accuracy"), best.baseline.means("column_accuracy"))
+    return listed([name for name in list(found)[:MOST_NAMED] if (found[name] or 0.0) > 0])
+
+
+def _risks(line: Line) -> list[RiskLine]:
+    """Return the three risks as far as single messages show them."""
+    worst = line.exposure
+    return [
+        RiskLine("Singling out", "a whole record", line.risk, None, worst.guessed_rows),
+        RiskLine("Linkage", "two records of one person"),
+        RiskLine("Inference", "a single value", worst.values, None, worst.guess),
+    ]
+
+
+def _picture(shown: Sequence[Measured]) -> Figure:
+    lines = [(one, line) for one in shown for line in one.lines]
+    if len(lines) > MOST_BARS:
+        lines = [(one, one.worst) for one in shown]
+    bars = [
+        EstimateRow(
+            joined(one.title if len(shown) > 1 else "", words("place", line), by=": "),
+            line.risk,
+            series_style(shown.index(one)),
+        )
+        for one, line in lines
+    ]
+    guessed = shown[0].worst.exposure.guessed_rows
+    guess = Estimate(guessed.mean) if guessed else None  # its interval is in the table
+    name = "Share of records at risk, in each situation"
+    return Figure(bar_chart(name, bars, guess), name, plot="bars")
+
+
+def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:
+    return interval_cell(value, of_hundred, change)
+
+
+_RISKS: tuple[Column[Line], ...] = (
+    Column(
+        "Records in a message, and when it was sent",
+        lambda line: Cell(str(line.exposure.batch_size or "unknown"), (words("situation", line),)),
+    ),
+    Column("Records at risk, of 100", lambda x: _of_hundred(x.risk, x.effect.rows if x.effect else None)),
+    Column("Proven, of 100", lambda line: _of_hundred(line.exposure.certified)),
+    Column("Values recovered, of 100", lambda x: _of_hundred(x.exposure.values, x.effect.values if x.effect else None)),
+    Column("By guessing, of 100", lambda line: _of_hundred(line.exposure.guess)),
+)

@@ -1,0 +1,139 @@
+"""Every person of a training: who was proven, over the rounds, by group, and the three risks of WP216."""
+
+from collections.abc import Sequence
+
+from lightleak.core.people import Group, People, Rate, Risk
+from lightleak.report.charts import BASELINE_STYLE, SHARES, VALIDATION_STYLE, legend_mark, series_style
+from lightleak.report.format import DASH, attack_title, count, duration, of_hundred
+from lightleak.report.intervals import Estimate
+from lightleak.report.page import Block, Cell, Column, Figure, Heading, Legend, Section, Table, fill, table_of
+from lightleak.report.plot.axis import axis
+from lightleak.report.plot.chart import Line, Plot, Rule, draw
+from lightleak.report.read import Run
+from lightleak.report.sections.summary import RiskLine, interval_cell
+
+FEWEST = 20
+"""People of a group from which it can be the most exposed one: of fewer, any share may be chance."""
+
+PROVEN, RECOVERED = series_style(0), series_style(1)
+
+
+def strongest(run: Run) -> People | None:
+    """Return what the attack revealed that proved most people; None where no attack was on every person."""
+    return max(run.people, key=lambda one: (one.proven, one.recovered), default=None)
+
+
+def people_section(runs: Sequence[Run]) -> Section | None:
+    """Draw what every attack revealed of every person, and the groups; None where that was not measured."""
+    measured = [(run, one) for run in runs for one in run.people]
+    if not measured:
+        return None
+    blocks: list[Block] = [fill("people", "words", [one for _, one in measured]), _attacks_table(runs)]
+    for run, one in measured:
+        if one.groups:
+            blocks += [Heading(_title(run, one, runs)), _groups_table(one)]
+    return Section("people", "Every person", tuple(blocks))
+
+
+def people_figure(people: People) -> Figure:
+    """Draw the share of people proven over the rounds, next to what guessing gives."""
+    n, points = people.n, people.curve
+    lines = [("people whose record was used so far", VALIDATION_STYLE, [point.seen for point in points])]
+    if people.recovered:
+        both = [point.proven + point.recovered for point in points]
+        lines.append(("proven, or recovered without proof", RECOVERED, both))
+    if people.has_certificates:
+        lines.append(("proven at least once", PROVEN, [point.proven for point in points]))
+    layers = [
+        Line([(point.round, value / n) for point, value in zip(points, values, strict=True)], "link", style.css)
+        for _, style, values in lines
+    ]
+    guess = people.singling_out.baseline if people.singling_out else None
+    rules = [Rule(guess.share, "guess faint", along="y")] if guess else []
+    unit = "steps of the training" if people.unit == "step" else "rounds of the training"
+    plot = Plot(
+        f"Share of {n} people over the {unit}",
+        axis([0, *(point.round for point in points)], ends="exact", whole=True, title=unit),
+        SHARES,
+        layers,
+        rules,
+        grid="y",
+        height=250,
+    )
+    entries = [(legend_mark(style), words) for words, style, _ in reversed(lines)]
+    entries += [(legend_mark(BASELINE_STYLE), "guessing without an update")] if guess else []
+    return Figure(draw(plot), legend=Legend(tuple(entries)))
+
+
+def risk_lines(people: People) -> list[RiskLine]:
+    """Return the three risks; one that was not measured has no number."""
+    column = people.inference.column if people.inference else None
+    named = (
+        ("Singling out", "a proven record that fits nobody else", people.singling_out),
+        ("Linkage", "two proven records of one person", people.linkage),
+        ("Inference", f"a person's {column}" if column else "one private value", people.inference),
+    )
+    return [RiskLine(name, meaning, *_estimates(risk)) for name, meaning, risk in named]
+
+
+def worst_group(people: People) -> Group | None:
+    """Return the group with the largest share proven, small ones apart; None where none is larger than chance."""
+    known = [group for group in people.groups if group.n >= FEWEST]
+    return max(known, key=lambda group: (group.proven / group.n, group.low), default=None)
+
+
+def estimate_of(rate: Rate | None) -> Estimate | None:
+    """Return a rate as the report shows numbers."""
+    return Estimate(rate.share, rate.n, rate.low, rate.high) if rate else None
+
+
+def _estimates(risk: Risk | None) -> tuple[Estimate | None, ...]:
+    rates = (risk.attack, risk.control, risk.baseline) if risk else (None, None, None)
+    return tuple(map(estimate_of, rates))
+
+
+def _title(run: Run, people: People, runs: Sequence[Run]) -> str:
+    return attack_title(people.attack) + (f" ({run.name})" if len(runs) > 1 else "")
+
+
+def _attacks_table(runs: Sequence[Run]) -> Table:
+    columns: list[Column[tuple[str, People]]] = [
+        Column("Attack", lambda line: line[0]),
+        Column("People", lambda line: count(line[1].n)),
+        Column("Proven", lambda line: _part(line[1], line[1].proven) if line[1].has_certificates else DASH),
+        Column("Recovered without proof", lambda line: _part(line[1], line[1].recovered)),
+        Column("Not recovered", lambda line: _part(line[1], line[1].not_recovered)),
+        Column("Wrong proofs", lambda line: Cell(count(line[1].wrong), (f"of {count(line[1].claims)}",))),
+        Column("Processor time", lambda line: duration(line[1].means.cpu_seconds)),
+        Column("Memory", lambda line: memory_words(line[1].means.peak_memory), optional=True),
+    ]
+    lines = [(_title(run, one, runs), one) for run in runs for one in run.people]
+    return table_of("Every person, by attack", columns, [("", lines)], css="risk stack")
+
+
+def _part(people: People, n: int) -> Cell:
+    return Cell(count(n), (f"{of_hundred(n / people.n)} of 100",))
+
+
+def _groups_table(people: People) -> Table:
+    columns: list[Column[Group]] = [
+        Column("Group", lambda group: group.category),
+        Column("People", lambda group: count(group.n)),
+        Column("Proven, of 100", lambda group: interval_cell(_share(group), of_hundred)),
+    ]
+    names = dict.fromkeys(group.column for group in people.groups)
+    groups = [(name, [group for group in people.groups if group.column == name]) for name in names]
+    return table_of("People proven, by group", columns, groups, css="risk stack")
+
+
+def _share(group: Group) -> Estimate:
+    return Estimate(group.proven / group.n, group.n, group.low, group.high)
+
+
+def memory_words(size: float | None) -> str:
+    """Return an amount of memory.
+
+    >>> memory_words(734_003_200), memory_words(None)
+    ('0.7 GB', '–')
+    """
+    return DASH if size is None else f"{size / 1e9:.1f} GB"

@@ -1,0 +1,178 @@
+"""Which attacks on training data were tested and which were not, by whom they can be carried out, and a checklist."""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import unescape
+from importlib.resources import files
+from typing import Any, get_args
+from urllib.parse import quote
+
+from lightleak.core.results import Row
+from lightleak.core.threat_model import Aim
+from lightleak.report.attacks import aims_of
+from lightleak.report.budget import budget
+from lightleak.report.format import attack_title, capital, defense_title, duration
+from lightleak.report.page import Block, Cell, Column, Details, Section, Table, fill, table_of
+from lightleak.report.read import Run
+from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, roles
+
+FILE_NAME = "checklist.json"
+NOT_TESTED = "Not tested"
+CONTROLLER = "For the controller to answer"
+UNKNOWN = "Not known from this report: for the controller to answer"
+AIMS: Mapping[Aim, tuple[str, str]] = {
+    "membership_inference": ("membership inference", "was a person's record part of the training?"),
+    "attribute_inference": ("attribute inference", "which private value does a person have?"),
+    "model_inversion": ("model inversion", "what do the records of a class look like, by the trained model?"),
+    "reconstruction": ("reconstruction", "can whole records be read back?"),
+    "extraction": ("extraction", "can records be obtained by asking the model (exfiltration, regurgitation)?"),
+    "property_inference": ("property inference", "which share of the people has a trait?"),
+}
+
+Findings = Mapping[Aim, str]
+"""What attacks found, by what they tested."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A question of the checklist.
+
+    Attributes:
+        source: the document.
+        section: the part of it.
+        asks: the question, in our own words.
+        answer: name of the fact of a run that answers it; None where no run can.
+    """
+
+    source: str
+    section: str
+    asks: str
+    answer: str | None = None
+
+
+@cache
+def checklist() -> tuple[Item, ...]:
+    """Return the questions."""
+    text = files("lightleak.report").joinpath(FILE_NAME).read_text(encoding="utf-8")
+    return tuple(Item(**one) for one in json.loads(text))
+
+
+def aims_in(rows: Iterable[Row]) -> list[Aim]:
+    """Return what the attacks of these rows test a training for, in the order of `AIMS`."""
+    declared = {aim for attack in {row.attack for row in rows} for aim in aims_of(attack)}
+    return [aim for aim in get_args(Aim) if aim in declared]
+
+
+def untested(rows: Iterable[Row]) -> list[str]:
+    """Return titles of what no attack of these rows tests."""
+    tested = aims_in(rows)
+    return [title for aim, (title, _) in AIMS.items() if aim not in tested]
+
+
+def evidence_section(
+    runs: Sequence[Run],
+    rows: Sequence[Row],
+    found: Findings,
+    *,
+    answers: Mapping[str, str] | None = None,
+    unit: str = "batch",
+    title: Callable[[Any], str] = lambda row: attack_title(row.attack),
+    reading: Sequence[Block] = (),
+) -> Section:
+    """Draw means, what was tested, how to read the figures, and the checklist.
+
+    Args:
+        runs: the runs of the report.
+        rows: rows of attacks and trainings.
+        found: what attacks found, in words.
+        answers: to questions of the checklist, by `Item.answer`, which only this kind of run can give.
+        unit: what the time of a row was spent on, in the singular.
+        title: name of a row's attack.
+        reading: how to read the figures.
+    """
+    statuses = {aim: _status(aim, rows, found) for aim in AIMS}
+    means = means_table(rows, unit, title)
+    blocks: list[Block] = [means, fill("sections", "means", _memory(runs), budget(rows).sentence)] if means else []
+    blocks.append(_tested_table(statuses))
+    if reading:
+        blocks.append(Details("How to read the figures, and what they do not show", tuple(reading)))
+    known = _answers(runs, rows) | {"queries": statuses["extraction"]} | {str(aim): statuses[aim] for aim in statuses}
+    known |= answers or {}
+    blocks += _folded_checklist(known)
+    return Section("tested", "By whom, with what means, and what was tested", blocks)
+
+
+def _memory(runs: Sequence[Run]) -> int | None:
+    """Most bytes that an attacking process held, where that was measured."""
+    return max((size for run in runs for one in run.people if (size := one.means.peak_memory)), default=None)
+
+
+def _status(aim: Aim, rows: Sequence[Row], found: Findings) -> str:
+    if aim not in aims_in(rows):
+        return NOT_TESTED
+    return f"Tested: {found.get(aim, 'no result yet')}"
+
+
+def _tested_table(statuses: Mapping[Aim, str]) -> Table:
+    columns: list[Column[Aim]] = [
+        Column("Attack on training data", lambda aim: Cell(capital(AIMS[aim][0]), (AIMS[aim][1],))),
+        Column("In this report", lambda aim: statuses[aim], css="words"),
+    ]
+    return table_of("What was tested", columns, [("", statuses)], css="stack risk")
+
+
+def _folded_checklist(answers: Mapping[str, str]) -> tuple[Block, ...]:
+    lines = [(item, answers.get(item.answer, UNKNOWN) if item.answer else CONTROLLER) for item in checklist()]
+    columns: list[Column[tuple[Item, str]]] = [
+        Column("Question", lambda line: Cell(line[0].asks, (line[0].section,))),
+        Column("Answer of this report", lambda line: line[1], css="words"),
+    ]
+    sources = dict.fromkeys(item.source for item, _ in lines)
+    groups = [(source, [line for line in lines if line[0].source == source]) for source in sources]
+    table = table_of("Checklist", columns, groups, css="stack risk")
+    n_open = sum(answer in (CONTROLLER, UNKNOWN) for _, answer in lines)
+    words = fill("sections", "checklist", len(lines), n_open, _link(lines))
+    return (Details(f"Checklist: {len(lines)} questions, {n_open} of them for the controller", (words, table)),)
+
+
+def _link(lines: Iterable[tuple[Item, str]]) -> str:
+    """The checklist as a CSV file within a link."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(("source", "section", "question", "answer"))
+    writer.writerows((item.source, item.section, item.asks, unescape(answer)) for item, answer in lines)
+    return f"data:text/csv;charset=utf-8,{quote(text.getvalue())}"
+
+
+def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
+    """Answers that follow from runs of any kind; what is not known is left out."""
+    attacks = [row for row in rows if aims_of(row.attack)]
+    numbers = {
+        name: sorted({value for row in rows if (value := getattr(row, name, None)) is not None})
+        for name in ("epsilon", "delta", "release_epsilon", "seed", "seconds")
+    }
+    defenses = dict.fromkeys(defense_title(row.defense, row.defense_strength) for row in rows if not row.is_undefended)
+    versions = dict.fromkeys(
+        f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
+    )
+    spent = sum(row.seconds or 0.0 for row in attacks)
+    epsilon = "; ".join(f"epsilon {value:.3g}" for value in numbers["epsilon"])
+    found = {
+        "who": capital(roles(attacks)),
+        "sees": capital(facts_of(attacks, "sees", SEES)),
+        "knows": capital(facts_of(attacks, "knows", KNOWS)),
+        "cost": f"{duration(spent)} of one core for all {len(attacks)} attacks together" if spent else "",
+        "defense": ("; ".join(defenses) or "No defense") if rows else "",
+        "defense_tested": f"Attacked under {'; '.join(defenses)}" if defenses and attacks else "",
+        "budget": budget(rows).sentence,
+        "recorded": "; ".join(["Settings, seeds and options at the end of this report", *versions]) if rows else "",
+        "epsilon": epsilon and "; ".join([epsilon, *(f"delta {value:g}" for value in numbers["delta"])]),
+        "composition": f"{capital(epsilon)} is that of all steps of the training" if epsilon else "",
+        "open_model": NOT_TESTED if attacks and "model_inversion" not in aims_in(attacks) else "",
+        "privacy_unit": "One record. A person with several records is protected less" if epsilon else "",
+    }
+    return {name: words for name, words in found.items() if words}
