@@ -31,6 +31,7 @@ CSV_FILE = "people.csv"
 CSV_COLUMNS = (
     "attack",
     "person",
+    "row",
     "label",
     "seen",
     "proven",
@@ -42,9 +43,11 @@ CSV_COLUMNS = (
 )
 """Columns of `CSV_FILE`; the table's sensitive columns stand between ``label`` and ``seen``, as ``sensitive.NAME``.
 
-``person`` is the row's number in the training part of the table (from 0); ``seen``, ``proven`` and ``recovered`` count
-updates; ``first_seen`` and ``first_proven`` are rounds (empty where it never was); ``verdict`` is one of `Verdict`;
-``unique`` says whether no other row of the table, training or test, equals it in every column and the label.
+``person`` is the row's number in the training part of the table (from 0); ``row`` its label in the source: the index of
+a DataFrame, or the line of a file (from 0, below the column names), empty where that is not known. ``seen``, ``proven``
+and ``recovered`` count updates; ``first_seen`` and ``first_proven`` are steps or rounds (from 0; empty where it never
+was); ``verdict`` is one of `Verdict`; ``unique`` says whether no other row of the table, training or test, equals it in
+every column and the label.
 """
 
 Verdict = Literal["proven", "recovered", "not recovered"]
@@ -86,9 +89,10 @@ class Risk:
 
     Attributes:
         attack: success of the attack on the people in the updates. Singling out: people of whom a proven row (its
-            categories, label and certified numbers) fits nobody else in the table. Linkage: of the people in
-            updates of several rounds, those of whom two proven rows were linked rightly. Inference: people whose
-            secret column was named rightly by who knows all their other columns and the label.
+            categories, label and certified numbers) fits nobody else in the table; of an attack without
+            certificates, proposed rows that fit exactly one person. Linkage: of the people in updates of several
+            epochs or rounds, those of whom two proven rows were linked, and none with a row of somebody else.
+            Inference: people whose secret column was named rightly by who knows all their other columns and the label.
         control: success of the same attack on people of the test rows, who were in no update. Singling out: proven
             rows that fit exactly one of them. Linkage: proven rows that would be linked to one of them. Inference: as
             for the attack.

@@ -187,6 +187,7 @@ class Population:
         others: test rows.
         marginals: what a guess is drawn from.
         seed: root seed of guesses and of the split of the test rows.
+        index: labels of the training rows in the source of the table.
     """
 
     encoder: TableEncoder
@@ -194,6 +195,7 @@ class Population:
     others: Rows
     marginals: Marginals
     seed: int = 0
+    index: pd.Index | None = None
 
     @classmethod
     def of(cls, table: Table, encoder: TableEncoder, marginals: Marginals, seed: int = 0) -> "Population":
@@ -202,7 +204,7 @@ class Population:
             Rows.of(encoder.project(encoder.encode(frame), clamp=False), encoder.encode_labels(frame))
             for frame in (table.train, table.test)
         )
-        return cls(encoder, sent, others, marginals, seed)
+        return cls(encoder, sent, others, marginals, seed, table.train_index)
 
     @property
     def schema(self) -> TableSchema:
@@ -322,6 +324,7 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
         {
             "attack": attack,
             "person": ids,
+            "row": None if population.index is None else population.index[ids],
             "label": population.text(schema.label.name, ids),
             **{f"sensitive.{name}": population.text(name, ids) for name in schema.sensitive if name in schema.names},
             "seen": evidence.times(evidence.ids),
