@@ -93,7 +93,7 @@ class OneHotEmbedding(nn.Module):
         routes = self.routes[self.calls]
         self.calls += 1
         embedded = torch.stack([self._product(self.x, route) for route in routes], 1)
-        return embedded.reshape(*codes.shape, -1)
+        return embedded.reshape(*codes.shape, embedded.shape[-1])
 
     def _product(self, x: Tensor, route: _Route) -> Tensor:
         table = self.weight[route.rows.to(self.weight.device)]

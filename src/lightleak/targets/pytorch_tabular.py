@@ -71,8 +71,8 @@ class Model(nn.Module):
             OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
         )
         self.embedding, self.backbone, self.head = made.embedding_layer, made.backbone, made.head
-        if (unused := getattr(self.backbone, "normalizing_batch_norm", None)) is not None:
-            unused.requires_grad_(False)  # FT-Transformer's backbone has a second one, which it never calls
+        if hasattr(self.backbone, "normalizing_batch_norm"):  # FT-Transformer's second one, which it never calls
+            self.backbone.normalizing_batch_norm = nn.Identity()
 
     def forward(self, rows: dict[str, Tensor]) -> Tensor:
         """Columns ``continuous`` and ``categorical`` to logits ``[n, n_classes]``."""

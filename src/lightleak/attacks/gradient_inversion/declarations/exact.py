@@ -29,7 +29,7 @@ _EXACT = Facts(
         _ROW_WISE,
         "Of clients with dropout only the first linear layer is read, in front of which nothing may be dropped: with "
         "ReLU whole batches are proven, with other activations the rows that no others of its row space can replace; "
-        "labels are guessed.",
+        "labels are guessed, and behind embeddings nothing is proven.",
         _AFFINE,
         _ROUNDING,
         "About 8 distinct rows fewer than the narrowest layer has units; beyond that single rows cannot be tested.",

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.network.batch_normalized import BatchNormalizedNetwork, trace_normalized
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names
@@ -28,6 +28,7 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
     module.load_state_dict({**update.parameters, **update.buffers}, strict=False)
     module = module.to(device)
     if update.batch_statistics and update.training_mode and batch_norms(module):
+        _leave_out_unused(module, update)
         require_batch_statistics(update, module)
         return trace_normalized(
             module.double(),
@@ -38,6 +39,14 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
         )
     table = None if is_image_state(update.encoder) else TableEncoder.of(update, device)
     return trace(module, encoded_width(update), update.facts.n_rows, table, update.update)
+
+
+def _leave_out_unused(module: nn.Module, update: ClientUpdate) -> None:
+    """Replace BatchNorm layers that the client never called, as TabNet has one: no statistics, and no gradient."""
+    for name in batch_norms(module):
+        gradients = [update.update[one] for one in (f"{name}.weight", f"{name}.bias") if one in update.update]
+        if f"{name}.mean" not in update.batch_statistics and not any(bool(g.any()) for g in gradients):
+            module.set_submodule(name, nn.Identity())
 
 
 def names_of_layers(update: ClientUpdate, network: RowNetwork) -> Sequence[str]:

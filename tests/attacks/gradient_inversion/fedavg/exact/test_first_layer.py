@@ -153,3 +153,22 @@ class Embedded(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         cells = [table(x[:, block.slice]) for table, block in zip(self.tables, self.blocks, strict=True)]
         return self.rest(torch.cat([*cells, x[:, self.numbers]], 1))
+
+
+def test_a_batch_norm_that_is_never_called_needs_no_statistics(make_batch: Any) -> None:
+    class Unused(nn.Sequential):
+        def __init__(self, width: int) -> None:
+            layers = nn.Linear(width, 40), nn.BatchNorm1d(40), nn.ReLU(), nn.Linear(40, 30), nn.ReLU(), nn.Linear(30, 2)
+            super().__init__(*layers)
+            self.unused = nn.ModuleList([nn.BatchNorm1d(5)])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return nn.Sequential(*list(self)[:6])(x)
+
+    batch = make_batch(6)
+    network = Unused(batch.encoder.width)
+    spec = NetworkSpec(hand_over(network), 2, batch.encoder.layout)
+    x, y = batch.truth.inputs, batch.truth.labels
+    update, _ = fedsgd.client_update(network, spec, batch.encoder, x, y, share_labels=False, share_statistics=True)
+    assert "unused.0.mean" not in update.batch_statistics
+    ATTACKS.get("exact")(batch_statistics=True).check(update)
