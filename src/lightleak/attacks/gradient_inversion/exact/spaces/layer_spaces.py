@@ -26,6 +26,13 @@ accounts for count: rows that a trained network is sure of have parts of the gra
 FLOAT32 = 1e-7
 """Rounding of a float32 gradient relative to its norm."""
 
+LEAST_SCALE = 0.05
+"""Where every row reaches every unit, a unit whose gradient is a smaller part of the median's is small because its
+rows cancel. Their rounding does not: divided by so little it would drown weak rows."""
+
+SATISFIED = 1e-9
+"""Part of the largest singular value up to which an equation holds for every row of a table."""
+
 
 @dataclass(frozen=True)
 class Spaces:
@@ -50,10 +57,21 @@ class Spaces:
     noise: float
 
 
-def unit_scale(gradient: Tensor) -> Tensor:
-    """Norm of every unit's gradient; 1 for units that no row reaches."""
+def unit_scale(gradient: Tensor, least: float = 0.0) -> Tensor:
+    """Norm of every unit's gradient; 1 for units that no row reaches.
+
+    Args:
+        gradient: ``[out, in + 1]``.
+        least: part of the median norm that smaller ones are raised to.
+
+    >>> unit_scale(torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 1.0]]), least=0.5)
+    tensor([5.0000, 1.0000, 1.5000])
+    """
     norms = gradient.norm(dim=1)
-    return torch.where(norms > 0, norms, torch.ones_like(norms))
+    reached = norms > 0
+    if least and bool(reached.any()):
+        norms = norms.clamp_min(least * float(norms[reached].quantile(0.5)))
+    return torch.where(reached, norms, torch.ones_like(norms))
 
 
 def numerical_rank(singular: Tensor, most: int) -> int:
@@ -128,6 +146,25 @@ def whitened(null: Tensor, sample: Tensor, floor: float) -> Tensor:
         sample: vectors of random rows ``[n, in]``.
         floor: eigenvalues of the second moment are raised to this part of the largest.
     """
+    if not null.shape[1]:
+        return null
     projected = sample @ null
     values, vectors = torch.linalg.eigh(projected.T @ projected / len(sample))
     return null @ (vectors / values.clamp_min(floor * float(values[-1])).sqrt())
+
+
+def telling(null: Tensor, sample: Tensor) -> Tensor:
+    """The part of a null basis that tests a row: what every row of a table satisfies is left out.
+
+    Args:
+        null: ``[in, q]``.
+        sample: vectors of random rows ``[n, in]``.
+
+    >>> null, sample = torch.eye(3)[:, :2], torch.tensor([[0.0, 2.0, 1.0], [0.0, 3.0, 1.0]])
+    >>> telling(null, sample).abs()
+    tensor([[0.],
+            [1.],
+            [0.]])
+    """
+    _, singular, right = torch.linalg.svd(sample @ null, full_matrices=False)
+    return null @ right[singular > SATISFIED * singular[:1].sum()].T
