@@ -224,7 +224,9 @@ class Rounds:
             return self.accept(candidates, tolerance, layer, alone)
         passed = passing(verdict, tolerance, alone)
         order = verdict.row_distance.argsort(stable=True)
-        chosen = unlike(cells, order[passed[order]], self.encoder.deviation)[: state.spaces[layer].rank]
+        # Where the first layer is searched, few equations test numbers: rows of equal categories come one at a time.
+        apart = self.encoder.deviation * (1.0 if self.network.searched else torch.inf)
+        chosen = unlike(cells, order[passed[order]], apart)[: state.spaces[layer].rank]
         chosen = chosen[verdict.counts[chosen].sum(-1).cumsum(0) <= state.residual.rows_left]
         if not len(chosen):
             return 0
