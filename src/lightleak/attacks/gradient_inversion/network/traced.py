@@ -407,8 +407,11 @@ def trace(
     probes = torch.randn(PROBES, width, generator=generator(0, "probes"), dtype=torch.float64)
     probes = probes.to(next(module.parameters()).device)
     linears = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
-    with torch.no_grad(), watched(module, linears) as calls:
-        logits = module(probes)
+    try:
+        with torch.no_grad(), watched(module, linears) as calls:
+            logits = module(probes)
+    except RuntimeError as error:
+        raise UnsupportedError(f"{title} does not compute in float64, where exact inversion works: {error}") from error
     with torch.no_grad():
         again, alone = module(probes), module(probes[:1]) if _reads_single_rows(module) else None
     if not same(logits, again):

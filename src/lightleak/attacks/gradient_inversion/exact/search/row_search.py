@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, telling, whitened
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, whitened
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 
@@ -68,13 +68,10 @@ class RowSearch:
         self.space, self.generator, self.device = space, generator, space.encoder.shift.device
         self.exact_view, self.exact_tables = network.view(), space.first_layer(*network.state_map)
         sample = self.exact_tables.of(*space.draw(SAMPLE, generator))
-        vectors, row_null = with_one(self.exact_view.hidden(sample)), spaces.row_null
-        if network.searched == 0:
-            row_null = telling(row_null, vectors)
-        self.row_metric = self._reduced(whitened(row_null, vectors, floor))
-        self.tests_units = (
-            self.exact_view.has_directions and spaces.unit_null.shape[1] > 0 and row_null.shape[1] < ENOUGH
-        )
+        self.row_metric = self._reduced(whitened(spaces.row_null, with_one(self.exact_view.hidden(sample)), floor))
+        # Most null directions of the first layer's row space hold for every row of the table and test none.
+        row_space_is_enough = network.searched > 0 and spaces.row_null.shape[1] >= ENOUGH
+        self.tests_units = self.exact_view.has_directions and spaces.unit_null.shape[1] > 0 and not row_space_is_enough
         if self.tests_units:
             directions = self.exact_view.directions(sample) / spaces.unit_scale
             metric = self._reduced(whitened(spaces.unit_null, directions, floor)) / spaces.unit_scale.unsqueeze(-1)

@@ -30,9 +30,6 @@ LEAST_SCALE = 0.05
 """Where every row reaches every unit, a unit whose gradient is a smaller part of the median's is small because its
 rows cancel. Their rounding does not: divided by so little it would drown weak rows."""
 
-SATISFIED = 1e-9
-"""Part of the largest singular value up to which an equation holds for every row of a table."""
-
 
 @dataclass(frozen=True)
 class Spaces:
@@ -146,25 +143,6 @@ def whitened(null: Tensor, sample: Tensor, floor: float) -> Tensor:
         sample: vectors of random rows ``[n, in]``.
         floor: eigenvalues of the second moment are raised to this part of the largest.
     """
-    if not null.shape[1]:
-        return null
     projected = sample @ null
     values, vectors = torch.linalg.eigh(projected.T @ projected / len(sample))
     return null @ (vectors / values.clamp_min(floor * float(values[-1])).sqrt())
-
-
-def telling(null: Tensor, sample: Tensor) -> Tensor:
-    """The part of a null basis that tests a row: what every row of a table satisfies is left out.
-
-    Args:
-        null: ``[in, q]``.
-        sample: vectors of random rows ``[n, in]``.
-
-    >>> null, sample = torch.eye(3)[:, :2], torch.tensor([[0.0, 2.0, 1.0], [0.0, 3.0, 1.0]])
-    >>> telling(null, sample).abs()
-    tensor([[0.],
-            [1.],
-            [0.]])
-    """
-    _, singular, right = torch.linalg.svd(sample @ null, full_matrices=False)
-    return null @ right[singular > SATISFIED * singular[:1].sum()].T
