@@ -15,10 +15,10 @@ OUTPUT ?= runs/quickstart
 INSTALL := $(BIN)/python -m pip install -q -c constraints.txt $(PIP_ARGS)
 
 .DEFAULT_GOAL := help
-.PHONY: help audit test lint docs examples wheel format clean
+.PHONY: help audit test lint docs examples wheel status format clean
 
 help:
-	@echo "make audit | test | lint | docs | examples | wheel | format | clean"
+	@echo "make audit | test | lint | docs | examples | wheel | status | format | clean"
 
 audit: $(VENV)/.installed
 	$(BIN)/lightleak audit $(CONFIG) --output $(OUTPUT)
@@ -44,6 +44,10 @@ examples: $(VENV)/.installed-dev
 wheel: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 0 tests/packaging
 	$(BIN)/python -m build -q --outdir dist .
+
+# The tables of the papers in RESULTS.md and the documentation, from benchmarks/status.json.
+status: $(VENV)/.installed
+	$(BIN)/python benchmarks/status.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix

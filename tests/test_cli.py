@@ -20,7 +20,7 @@ from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.vertical import VERTICAL_DEFENSES
 from lightleak.experiments import run
 from lightleak.metrics import METRICS
-from lightleak.reproductions import reproduce
+from lightleak.reproductions import every_table, reproduce
 from lightleak.targets import NETWORKS
 from lightleak.targets.classifier import TabularClassifier
 
@@ -113,7 +113,9 @@ AUDIT = ("audit", "config.yaml", "--output", "new")
         (["audit", "--resume"], "--resume"),
         (["attack", "config.yaml"], "--capture"),
         (["attack", "config.yaml", "--capture", "nowhere"], "--capture nowhere holds no captured update"),
-        (["reproduce"], "name"),
+        (["reproduce"], "needs the name of a table or figure, LIST, or --all"),
+        (["reproduce", "tableak-table1", "--all"], "needs the name of a table or figure, LIST, or --all"),
+        (["reproduce", "--all", "--budget", "0"], "--budget must be more than 0 minutes, got 0"),
         (["reproduce", "tableak-tabel17"], "did you mean 'tableak-table17'"),
         (["reproduce", "tableak-table17", "--batches", "0"], "--batches must be at least 1, got 0"),
         (["reproduce", "tableak-table17", "--batches", "two"], "--batches"),
@@ -370,9 +372,9 @@ def test_selection_reaches_the_reproduction(lightleak_command: Command, monkeypa
         ),
     )
     assert (code, err) == (0, "")
-    name, selection, folder, device, workers, command, _, *engine = seen
-    assert engine == ["local", None]
-    assert (name, folder, device, workers) == ("tableak-fig9", Path("runs/tableak-fig9"), "auto", 2)
+    name, selection, folder, where, command, _ = seen
+    assert (name, folder) == ("tableak-fig9", Path("runs/tableak-fig9"))
+    assert (where.device, where.workers, where.engine, where.ray_address) == ("auto", 2, "local", None)
     assert command[:3] == ["lightleak", "reproduce", "tableak-fig9"]
     assert selection == reproduce.Selection(
         "german",
@@ -385,6 +387,16 @@ def test_selection_reaches_the_reproduction(lightleak_command: Command, monkeypa
         settings=("1x1", "10x4"),
         search_restarts=3,
     )
+
+
+def test_every_table_gets_its_budget(lightleak_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(every_table, "run_every_table", lambda *arguments: seen.extend(arguments))
+    code, out, err = lightleak_command("reproduce", "--all", "provfl-*", "--budget", "2.5", "--strongest")
+    assert (code, err) == (0, "") and "runs/every-table/status.html" in out
+    pattern, folder, _, budget, selection, _ = seen
+    assert (pattern, folder, budget) == ("provfl-*", Path("runs/every-table"), 2.5)
+    assert selection == reproduce.Selection(strongest=True)
 
 
 def test_reproduce_list_names_them_all(lightleak_command: Command) -> None:

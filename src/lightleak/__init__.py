@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         prepare,
         run_config,
     )
+    from lightleak.core.people import load_people
     from lightleak.core.results import load_results
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ __all__ = [
     "audit_model",
     "describe_inputs",
     "load_config",
+    "load_people",
     "load_results",
     "prepare",
     "run_config",
@@ -40,8 +42,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in __all__:
         # Reading results needs none of what the other names load.
-        module = "lightleak.core.results" if name == "load_results" else "lightleak.api"
-        return getattr(import_module(module), name)
+        readers = {"load_people": "lightleak.core.people", "load_results": "lightleak.core.results"}
+        return getattr(import_module(readers.get(name, "lightleak.api")), name)
     raise AttributeError(f"module 'lightleak' has no attribute {name!r}")
 
 

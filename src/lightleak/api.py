@@ -18,6 +18,7 @@ from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.people import load_people
 from lightleak.core.private_files import private_files
 from lightleak.core.results import kind_name
 from lightleak.data.column import MissingPolicy
@@ -94,6 +95,15 @@ class Leakage:
     def rows(self) -> pd.DataFrame:
         """One row per attacked update and attack."""
         return pd.DataFrame(self.results["rows"])
+
+    @property
+    def people(self) -> pd.DataFrame:
+        """One row per attack and person of the training: seen and proven how often, first when, and the verdict.
+
+        Raises:
+            UsageError: the run captured no whole epochs or rounds (``capture.coverage``), or is redacted.
+        """
+        return load_people(self.folder)
 
     @property
     def left_out(self) -> Mapping[str, str]:

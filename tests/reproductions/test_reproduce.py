@@ -13,6 +13,7 @@ from scipy.stats import kendalltau
 from lightleak.core.errors import UsageError
 from lightleak.experiments import campaign
 from lightleak.experiments.clients import Federation
+from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import run_pack
 from lightleak.reproductions import reproduce as module
 from lightleak.reproductions.comparison import load_comparison
@@ -57,7 +58,14 @@ def made_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(folder: Path, console: Console, name: str = "tableak-made1", **selection: Any) -> list[Any]:
-    return reproduce(name, Selection(**{"batches": 2, **selection}), folder, "cpu", 1, ["lightleak", "x"], console)
+    return reproduce(
+        name,
+        Selection(**{"batches": 2, **selection}),
+        folder,
+        RunConfig(device="cpu", workers=1),
+        ["lightleak", "x"],
+        console,
+    )
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
@@ -237,4 +245,4 @@ def test_unknown_name_is_refused_with_the_closest(
 ) -> None:
     monkeypatch.undo()
     with pytest.raises(UsageError, match="did you mean 'tableak-table17'"):
-        reproduce("tableak-tabel17", Selection(), tmp_path / "run", console=silent)
+        reproduce("tableak-tabel17", Selection(), tmp_path / "run", RunConfig(), console=silent)

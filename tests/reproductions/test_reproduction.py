@@ -22,7 +22,7 @@ from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.tableak.trainings import NetworkAccuracy
 from lightleak.reproductions.thesis.tables import ReleasedAudits
 
-TABLE = PaperTable("made", "Nobody", "p. 1", "Made", "m", "count", (PaperCell("m", "count", 3.0),), table=1)
+TABLE = PaperTable("thesis-made", "Nobody", "p. 1", "Made", "m", "count", (PaperCell("m", "count", 3.0),), table=1)
 
 
 def square(number: int, at: Place) -> list[dict[str, Any]]:

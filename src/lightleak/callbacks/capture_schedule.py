@@ -12,13 +12,13 @@ class CaptureSchedule:
 
     Attributes:
         epochs: epochs to capture in, for example ``(0, 1, 5)`` or ``range(0, 100, 10)``.
-        per_epoch: number of full steps from the start of each.
+        per_epoch: number of full steps from the start of each; None: all its steps, one with a smaller batch too.
         steps: further optimizer steps to capture.
         max_captures: limit per process.
     """
 
     epochs: Collection[int] = ()
-    per_epoch: int = 1
+    per_epoch: int | None = 1
     steps: Collection[int] = ()
     max_captures: int = 100
 
@@ -30,7 +30,7 @@ class CaptureSchedule:
         """
         if not len(self.epochs) and not len(self.steps):
             raise UsageError("nothing to capture: give epochs, such as (0, 5), or steps, such as (0, 100)")
-        _check_bounds({"per_epoch": self.per_epoch, "max_captures": self.max_captures})
+        _check_bounds({"per_epoch": 1 if self.per_epoch is None else self.per_epoch, "max_captures": self.max_captures})
         _check_numbers({"epochs": self.epochs, "steps": self.steps})
 
     def wants(self, epoch: int, step: int, taken_in_epoch: int) -> bool:
@@ -39,7 +39,12 @@ class CaptureSchedule:
         >>> CaptureSchedule(epochs=(0, 5), per_epoch=2).wants(epoch=5, step=80, taken_in_epoch=1)
         True
         """
-        return step in self.steps or (epoch in self.epochs and taken_in_epoch < self.per_epoch)
+        more = self.per_epoch is None or taken_in_epoch < self.per_epoch
+        return step in self.steps or (epoch in self.epochs and more)
+
+    def takes_partial(self, step: int) -> bool:
+        """Whether a chosen step is captured with a smaller batch too."""
+        return self.per_epoch is None or step in self.steps
 
 
 @dataclass(frozen=True)

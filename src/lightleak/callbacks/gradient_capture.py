@@ -25,6 +25,7 @@ from lightleak.callbacks.step_recorder import StepRecorder
 from lightleak.core.arguments import require_kind
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate, GradientState, ProtocolFacts
+from lightleak.data.datamodule import KnowsRows
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.protocols.local_pass import check_batch
@@ -45,8 +46,9 @@ class GradientCapture(lightning.Callback):
     With accumulated gradients an update is the whole step's: its batch is the union of the micro-batches, its gradient
     the mean of theirs. Mixed precision's loss scale is divided out. Under DDP each rank is a client.
 
-    Only full steps are recorded: every micro-batch there, of the data loader's batch size. A step chosen by number is
-    recorded with a smaller last micro-batch too, or left out with a warning. So is what cannot be recorded (a gradient
+    Only full steps are recorded: every micro-batch there, of the data loader's batch size. Where whole epochs are
+    captured, and where a step is chosen by number, it is recorded with a smaller last micro-batch too, or left out with
+    a warning. So is what cannot be recorded (a gradient
     that overflowed, a step that the gradient scaler skipped); training continues.
 
     Attributes:
@@ -64,7 +66,7 @@ class GradientCapture(lightning.Callback):
         root: Path | str | None = None,
         keep: bool = False,
         epochs: Collection[int] = (),
-        per_epoch: int = 1,
+        per_epoch: int | None = 1,
         steps: Collection[int] = (),
         at: GradientState = "raw",
         max_captures: int = 100,
@@ -165,7 +167,9 @@ class GradientCapture(lightning.Callback):
                 self._drop("its batch has no rows" if self._step in self.schedule.steps else None)
                 return
             check_batch(self._spec, inputs, labels)
-            self._recorder.arm(inputs, labels)
+            data = getattr(trainer, "datamodule", None)
+            ids = data.rows_of(trainer.current_epoch, batch_idx) if isinstance(data, KnowsRows) else None
+            self._recorder.arm(inputs, labels, ids)
 
     def on_before_backward(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule, loss: Tensor
@@ -187,7 +191,7 @@ class GradientCapture(lightning.Callback):
             return
         trouble = self._trouble(trainer, self._recorder)
         if trouble is not None:
-            self._drop(trouble if self._step in self.schedule.steps else None)
+            self._drop(trouble if self.schedule.takes_partial(self._step) else None)
         elif self.at == "raw":
             self._take(trainer, pl_module, self._recorder.gradient(mixed_precision(trainer)[1]))
         else:
@@ -250,7 +254,7 @@ class GradientCapture(lightning.Callback):
             return f"its micro-batches have unequal sizes {sizes}"
         usual = getattr(trainer.train_dataloader, "batch_size", None)
         full = sizes[-1] == (usual if isinstance(usual, int) else sizes[0])
-        return None if full or self._step in self.schedule.steps else f"its batch is not full: {sizes}"
+        return None if full or self.schedule.takes_partial(self._step) else f"its batch is not full: {sizes}"
 
     def _take_from_grad(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Record what lies in ``.grad``, if a wanted step is under way."""

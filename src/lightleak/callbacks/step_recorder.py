@@ -50,17 +50,26 @@ class StepRecorder:
         self.device = next(network.parameters()).device
         self._inputs: list[Tensor] = []
         self._labels: list[Tensor] = []
+        self._ids: list[Tensor] = []
         self._states: list[Tensor] = []
         self._sums: dict[str, Tensor] = {}
         self._loss = torch.zeros((), dtype=torch.float64)
         self._hooks = ExitStack()
 
-    def arm(self, inputs: Tensor, labels: Tensor) -> None:
-        """Set the hooks for one micro-batch: inputs ``[n, d]`` and labels ``[n]`` as the training step gets them."""
+    def arm(self, inputs: Tensor, labels: Tensor, ids: Tensor | None = None) -> None:
+        """Set the hooks for one micro-batch.
+
+        Args:
+            inputs: ``[n, d]`` as the training step gets them.
+            labels: ``[n]``, likewise.
+            ids: ``[n]``, whose rows they are, where that is known.
+        """
         self.armed = True
         self.sizes.append(len(inputs))
         self._inputs.append(_copy(inputs))
         self._labels.append(_copy(labels))
+        if ids is not None:
+            self._ids.append(_copy(ids))
         self._hooks.callback(self.called.register_forward_pre_hook(self._before_forward).remove)
         for name, parameter in self.network.named_parameters():
             self._hooks.callback(parameter.register_hook(self._adder(name)).remove)
@@ -103,6 +112,7 @@ class StepRecorder:
             torch.cat(self._inputs),
             self.labels(),
             float(self._loss) / loss_scale,
+            torch.cat(self._ids) if len(self._ids) == len(self.sizes) else None,
             generator_states=torch.stack(self._states),
             buffers=self.buffers,
             autocast=autocast,

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -142,9 +143,11 @@ class UpdateCapture(lightning.Callback):
 
     def _take(self, module: FederatedAveraging, done: Round, rank: int, positions: tuple[int, ...]) -> None:
         assert module.spec is not None  # a federation is always built from a specification
-        pairs = [
-            observe(done.runs[i], module.spec, self.sharing, epoch=done.number, step=done.number) for i in positions
-        ]
+        data: Any = module.trainer.datamodule  # type: ignore[attr-defined]
+        pairs = []
+        for i in positions:
+            update, truth = observe(done.runs[i], module.spec, self.sharing, epoch=done.number, step=done.number)
+            pairs.append((update, replace(truth, ids=data.rows_of_client(done.clients[i]))))
         if self.aggregate:
             update = aggregate_updates([update for update, _ in pairs])
             capture = Capture(update, RecordedAggregate.of([truth for _, truth in pairs]), rank)

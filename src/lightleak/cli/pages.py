@@ -38,7 +38,12 @@ def report(parsed: argparse.Namespace, console: Console) -> None:
 
 
 def compare(parsed: argparse.Namespace, console: Console) -> None:
-    """Compare the scores of a CSV file with those of a run's attacks, observation by observation."""
+    """Compare the people of two runs, or the scores of a CSV file with those of a run's attacks."""
+    if (parsed.after is None) == (parsed.file is None):
+        raise UsageError("compare needs either another run folder or --with FILE; see lightleak compare --help")
+    if parsed.after is not None:
+        compare_runs(parsed.folder, parsed.after, console)
+        return
     from lightleak.cli.own_method import compare_with, table, write
 
     compared = compare_with(parsed.folder, parsed.file)
@@ -48,6 +53,18 @@ def compare(parsed: argparse.Namespace, console: Console) -> None:
         grid.add_row(*map(escape, line))
     console.print(grid)
     console.print(f"comparison: {write(compared, parsed.folder, parsed.file)}", soft_wrap=True)
+
+
+def compare_runs(before: Path, after: Path, console: Console) -> None:
+    """Print what became of every person of one run in another."""
+    from lightleak.core.people import compare_people, load_people
+
+    grid = Table("attack", "people", "stay proven", "become safe", "newly proven", header_style="bold")
+    for one in compare_people(load_people(before), load_people(after)):
+        counts = (one.n, one.stay_proven, one.become_safe, one.newly_proven)
+        grid.add_row(escape(one.attack), *(f"{count:,}" for count in counts))
+    console.print(grid)
+    console.print("safe: neither proven nor recovered in OTHER", soft_wrap=True)
 
 
 def doctor(parsed: argparse.Namespace, console: Console) -> int:

@@ -56,7 +56,20 @@ def build_parser() -> argparse.ArgumentParser:
     tune.set_defaults(run=runs.tune, takes_settings=True, output_folder=_in_runs("{config.stem}"))
 
     reproduce = commands.add_parser("reproduce", help="run a paper's table and print paper and ours side by side")
-    reproduce.add_argument("name", help="a reproduction, such as tableak-table17, or LIST")
+    reproduce.add_argument("name", nargs="?", help="a reproduction, such as tableak-table17, or LIST")
+    reproduce.add_argument(
+        "--all",
+        nargs="?",
+        const="*",
+        metavar="PATTERN",
+        help="run every table (or those whose name fits, such as 'provfl-*') within a budget each; rerun to resume",
+    )
+    reproduce.add_argument(
+        "--budget", type=float, help="with --all: minutes of one core (or GPU) for each table (default: 8)"
+    )
+    reproduce.add_argument(
+        "--strongest", action="store_true", help="run this package's strongest attack on the same cells, too"
+    )
     reproduce.add_argument("--dataset", help="only this dataset")
     reproduce.add_argument(
         "--batches", type=int, help="batches or clients per cell (default 50, as TabLeak; 5 under FedAvg)"
@@ -95,7 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     reproduce.add_argument(
         "--plan", action="store_true", help="print what would be run and how long it takes; run nothing"
     )
-    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_in_runs("{name}"))
+    reproduce.set_defaults(run=runs.reproduce, takes_settings=False, output_folder=_reproduction_folder)
 
     report = commands.add_parser("report", help="build report.html of one or several run folders")
     report.add_argument(
@@ -114,13 +127,21 @@ def build_parser() -> argparse.ArgumentParser:
     )
     report.set_defaults(run=pages.report, takes_settings=False)
 
-    compare = commands.add_parser("compare", help="compare a method of your own with the attacks of a run")
+    compare = commands.add_parser(
+        "compare", help="compare two runs person by person, or a method of your own with the attacks of a run"
+    )
     compare.add_argument("folder", type=_path, metavar="DIR", help="run folder")
+    compare.add_argument(
+        "after",
+        type=_path,
+        nargs="?",
+        metavar="OTHER",
+        help="another run on the same table, such as one with a defense; both with capture.coverage epoch or rounds",
+    )
     compare.add_argument(
         "--with",
         dest="file",
         type=_path,
-        required=True,
         metavar="FILE",
         help="CSV file with a line for each observation: columns that name it (unit, or keys of results.json such as "
         "seed and batch_index) and columns of scores (cell_accuracy, estimated_fraction, ...)",
@@ -201,6 +222,10 @@ def _audit_folder(parsed: argparse.Namespace) -> Path:
     if parsed.resume is not None:
         return Path(parsed.resume)
     return parsed.output or RUNS / (parsed.config.stem if parsed.config else "audit")
+
+
+def _reproduction_folder(parsed: argparse.Namespace) -> Path:
+    return _in_runs("{name}" if parsed.all is None else "every-table")(parsed)
 
 
 def _in_runs(name: str) -> Callable[[argparse.Namespace], Path]:

@@ -10,9 +10,6 @@ from lightleak.cli.arguments import flag_settings
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import current_name
 
-PROVFL_TRIALS = 10
-"""Default number of root seeds of a ProVFL reproduction: the paper's trials."""
-
 
 def audit(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a config, print its plan, or finish the run of a folder."""
@@ -61,18 +58,23 @@ def tune(parsed: argparse.Namespace, rest: list[str], folder: Path, command: lis
 
 def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command: list[str], console: Console) -> None:
     """Run a paper's table or figure, or list what can be run."""
-    from lightleak.experiments.settings import MOST_SEEDS, at_most
+    from lightleak.experiments.settings import MOST_SEEDS, RunConfig, at_least, at_most
+    from lightleak.reproductions.every_table import MINUTES, run_every_table
     from lightleak.reproductions.plan import describe_reproduction
     from lightleak.reproductions.reproduce import list_reproductions, reproduce
-    from lightleak.reproductions.settings import Selection
+    from lightleak.reproductions.settings import TRIALS, Selection
 
-    if parsed.name.upper() == "LIST":
+    if (parsed.name is None) == (parsed.all is None):
+        raise UsageError("reproduce needs the name of a table or figure, LIST, or --all")
+    if parsed.name is not None and parsed.name.upper() == "LIST":
         list_reproductions(console)
         return
     if parsed.seed < 0:
         raise UsageError(f"--seed must be at least 0, got {parsed.seed}")
     _quiet_lightning()
-    usual = PROVFL_TRIALS if parsed.name.startswith("provfl-") else 1
+    at_least("--workers", parsed.workers, 0)
+    at_most("--workers", parsed.workers)
+    usual = TRIALS if (parsed.name or "").startswith("provfl-") else 1
     seeds = usual if parsed.seeds is None else parsed.seeds
     at_most("--seeds", seeds, MOST_SEEDS)
     selection = Selection(
@@ -87,12 +89,22 @@ def reproduce(parsed: argparse.Namespace, rest: list[str], folder: Path, command
         settings=tuple(parsed.settings.split(",")) if parsed.settings else None,
         iterations=parsed.iterations,
         search_restarts=parsed.search_restarts,
+        strongest=parsed.strongest,
     )
+    where = RunConfig(
+        device=parsed.device, workers=parsed.workers, engine=parsed.engine, ray_address=parsed.ray_address
+    )
+    if parsed.all is not None:
+        budget = MINUTES if parsed.budget is None else parsed.budget
+        if not budget > 0:
+            raise UsageError(f"--budget must be more than 0 minutes, got {budget:g}")
+        run_every_table(parsed.all, folder, where, budget, selection, console)
+        console.print(f"status: {folder / 'status.html'}", soft_wrap=True)
+        return
     if parsed.plan:
         describe_reproduction(parsed.name, selection, parsed.device, parsed.workers, console)
         return
-    where = (parsed.engine, parsed.ray_address)
-    reproduce(parsed.name, selection, folder, parsed.device, parsed.workers, command, console, *where)
+    reproduce(parsed.name, selection, folder, where, command, console)
     console.print(f"comparison: {folder / 'comparison.md'}", soft_wrap=True)
 
 

@@ -19,11 +19,14 @@ class GroundTruth:
         inputs: ``[n, d]`` encoded rows as the network saw them.
         labels: LongTensor ``[n]``.
         loss: training loss on the batch.
+        ids: LongTensor ``[n]``, whose rows these are: their numbers in the training part of the table; None where
+            that was not recorded.
     """
 
     inputs: Tensor
     labels: Tensor
     loss: float | None = None
+    ids: Tensor | None = None
 
     def save(self, folder: Path) -> None:
         """Write ``truth.safetensors`` into ``folder`` (created)."""
@@ -31,6 +34,8 @@ class GroundTruth:
         tensors = {"inputs": self.inputs.detach().cpu().contiguous(), "labels": self.labels.detach().cpu().contiguous()}
         if self.loss is not None:
             tensors["loss"] = torch.tensor(self.loss, dtype=torch.float64)
+        if self.ids is not None:
+            tensors["ids"] = self.ids.detach().cpu().contiguous()
         save_file(tensors, folder / "truth.safetensors")
 
     @classmethod
@@ -47,7 +52,7 @@ class GroundTruth:
         if tensors["labels"].shape != tensors["inputs"].shape[:1]:
             got = f"{tuple(tensors['inputs'].shape)} and {tuple(tensors['labels'].shape)}"
             raise ObservationError(f"inputs must be [n, d] and labels [n], got {got}")
-        return cls(tensors["inputs"], tensors["labels"], loss)
+        return cls(tensors["inputs"], tensors["labels"], loss, tensors.get("ids"))
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ from lightleak.core.certificate import Outcome, RowStatus
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import REGISTERED
 from lightleak.core.parties import KINDS
+from lightleak.core.people import KEY as PEOPLE
+from lightleak.core.people import People
 from lightleak.core.records import in_range, json_field, quoted, read_record, schema_of, to_json, write_record
 from lightleak.core.threat_model import Threat
 
@@ -677,6 +679,11 @@ def results_schema() -> dict[str, Any]:
             "summary": {"type": "array", "description": "Mean, deviation and 95% interval of every score by group."},
             "left_out": {"type": "object", "description": "Why attacks that were chosen do not apply, by name."},
             "study": {"type": "object", "description": "What a tuning study searched."},
+            PEOPLE: {
+                "type": "array",
+                "description": "What each attack revealed of every person, where whole epochs or rounds were captured.",
+                "items": schema_of(People),
+            },
         },
         "$defs": {name: _row_schema(kind) for name, kind in kinds.items()},
     }

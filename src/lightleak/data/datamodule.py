@@ -1,7 +1,7 @@
 """A table as Lightning data: encoded once, served in batches cut from one tensor."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import lightning
 import numpy as np
@@ -49,10 +49,14 @@ class BatchSampler(Sampler[Tensor]):
             return torch.arange(self.n_rows)
         return torch.randperm(self.n_rows, generator=generator(self.seed, "batches", epoch))
 
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The batches of that epoch."""
+        yield from self.order(epoch).split(self.batch_size)[: len(self)]
+
     def __iter__(self) -> Iterator[Tensor]:
-        order = self.order(self.epoch)
+        epoch = self.epoch
         self.epoch += 1
-        yield from order.split(self.batch_size)[: len(self)]
+        yield from self.batches(epoch)
 
 
 class RankSampler(DistributedSampler[Tensor]):
@@ -74,19 +78,19 @@ class RankSampler(DistributedSampler[Tensor]):
     def __init__(self, batches: BatchSampler, rank: int, world: int, whole: bool = False) -> None:
         rows = TensorDataset(torch.arange(batches.n_rows))
         super().__init__(rows, world, rank, shuffle=batches.shuffle, seed=batches.seed)
-        self.batches, self.world, self.whole = batches, world, whole
+        self.of_all, self.world, self.whole = batches, world, whole
         self.batch_size = batches.batch_size
 
     def __len__(self) -> int:
         """Steps of an epoch."""
-        full, left = divmod(self.batches.n_rows, self.batch_size * self.world)
+        full, left = divmod(self.of_all.n_rows, self.batch_size * self.world)
         if self.whole:
             return full + (left > 0)
-        return full + (left >= self.world and not self.batches.drop_last)
+        return full + (left >= self.world and not self.of_all.drop_last)
 
-    def __iter__(self) -> Iterator[Tensor]:
-        order = self.batches.order(self.epoch)
-        self.epoch += 1
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The batches of that epoch."""
+        order = self.of_all.order(epoch)
         if self.whole:
             yield from order.tensor_split(len(self) * self.world)[self.rank :: self.world]
             return
@@ -95,6 +99,45 @@ class RankSampler(DistributedSampler[Tensor]):
         yield from order[:dealt].view(full, self.batch_size)[self.rank :: self.world]
         if len(self) * self.world > full:
             yield order[dealt:].tensor_split(self.world)[self.rank]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        epoch = self.epoch
+        self.epoch += 1
+        yield from self.batches(epoch)
+
+
+class EpochBatches(Protocol):
+    """A sampler whose batches depend on the epoch alone."""
+
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """Row indices of the batches of that epoch, LongTensor ``[batch]`` each."""
+
+
+@runtime_checkable
+class KnowsRows(Protocol):
+    """Data that say whose rows a training batch holds."""
+
+    def rows_of(self, epoch: int, index: int) -> Tensor:
+        """Numbers of the rows of a batch in the training part of the table, LongTensor ``[batch]``."""
+
+
+class BatchRows:
+    """Whose rows the batches of a sampler hold; the batches of the epoch asked for last are kept.
+
+    Args:
+        sampler: the sampler of the training.
+        indices: numbers of its rows in the training part of the table.
+    """
+
+    def __init__(self, sampler: EpochBatches, indices: np.ndarray) -> None:
+        self._sampler, self._indices = sampler, torch.as_tensor(indices)
+        self._epoch, self._batches = -1, list[Tensor]()
+
+    def of(self, epoch: int, index: int) -> Tensor:
+        """See `KnowsRows.rows_of`."""
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, list(self._sampler.batches(epoch))
+        return self._indices[self._batches[index]]
 
 
 def batch_loader(rows: TensorDataset, sampler: Sampler[Tensor]) -> DataLoader[tuple[Tensor, ...]]:
@@ -152,6 +195,7 @@ class TableDataModule(lightning.LightningDataModule):
             bound = "at least 1" if batch_size < 1 else f"at most {len(stay)} (rows of {table.card.name!r})"
             raise DataError(f"batch_size must be {bound}, got {batch_size}")
         self._parts: dict[str, TensorDataset] = {}
+        self._rows: BatchRows
 
     def setup(self, stage: str | None = None) -> None:
         """Encode every part once; later calls do nothing."""
@@ -191,7 +235,13 @@ class TableDataModule(lightning.LightningDataModule):
         """Shuffled batches, in an order that depends on seed and epoch alone."""
         rows = self.part("train")
         batches = BatchSampler(len(rows), self.batch_size, True, derive_seed(self.seed, "train"), self.drop_last)
-        return batch_loader(rows, self._share(batches, whole=False))
+        sampler = self._share(batches, whole=False)
+        self._rows = BatchRows(sampler, self.train_indices)
+        return batch_loader(rows, sampler)
+
+    def rows_of(self, epoch: int, index: int) -> Tensor:
+        """See `KnowsRows.rows_of`; of this process's share, once there are training batches."""
+        return self._rows.of(epoch, index)
 
     def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
         """The validation rows in order; without any, an empty list, which Lightning takes for no validation."""
@@ -205,7 +255,7 @@ class TableDataModule(lightning.LightningDataModule):
         rows = self.part(name)
         return batch_loader(rows, self._share(BatchSampler(len(rows), EVALUATION_BATCH_SIZE), whole=True))
 
-    def _share(self, batches: BatchSampler, whole: bool) -> Sampler[Tensor]:
+    def _share(self, batches: BatchSampler, whole: bool) -> BatchSampler | RankSampler:
         trainer = self.trainer
         if trainer is None or trainer.world_size == 1:
             return batches

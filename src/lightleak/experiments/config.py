@@ -23,6 +23,7 @@ from lightleak.experiments.federation_config import (
 from lightleak.experiments.settings import RunConfig, write_out_labels
 from lightleak.targets.optimizers import OptimizerConfig
 
+Coverage = Literal["first", "epoch", "rounds"]
 LabelSetting = Literal["true", "restored"]
 ClientRows = Literal["all", "validation", "held_out"]
 
@@ -143,6 +144,10 @@ class CaptureConfig(Section):
     Attributes:
         epochs: epochs, or rounds under FedAvg (0-based), at which updates are recorded; none: nothing is.
         per_epoch: updates recorded in each, from its first batch (or its first client) on.
+        coverage: ``first`` records ``per_epoch`` updates of each; ``epoch`` (FedSGD) every batch of these epochs, a
+            smaller last one too, and ``rounds`` (FedAvg) every update of these rounds. With the latter two, results
+            say of every person whether some update gave them away (key ``people`` and file ``people.csv``). An
+            update takes about twice the size of the network on disk.
         at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
             leaves the defense, and ``noised`` may say so.
     """
@@ -151,7 +156,13 @@ class CaptureConfig(Section):
 
     epochs: tuple[int, ...] = bounded((0, 1), ge=0)
     per_epoch: int = bounded(2, ge=1)
+    coverage: Coverage = "first"
     at: Literal["raw", "clipped", "noised"] = "raw"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every update of the chosen epochs or rounds is recorded."""
+        return self.coverage != "first"
 
 
 @dataclass(frozen=True)
@@ -256,6 +267,7 @@ class AuditConfig(RunConfig):
                 f"capture.epochs must name one below {self.rounds} ({self._rounds_setting}; the first is 0), got "
                 f"{list(self.capture.epochs)}"
             )
+        self._check_coverage()
         self._check_defense()
         if self.protocol.is_fedavg:
             self._check_fedavg()
@@ -272,6 +284,18 @@ class AuditConfig(RunConfig):
     @property
     def _rounds_setting(self) -> str:
         return "protocol.rounds" if self.protocol.is_fedavg else "training.epochs"
+
+    def _check_coverage(self) -> None:
+        capture, fitting = self.capture, "rounds" if self.protocol.is_fedavg else "epoch"
+        if not capture.is_whole:
+            return
+        if capture.coverage != fitting:
+            raise UsageError(
+                f"capture.coverage must be first or {fitting} under {self.protocol.name}, got {capture.coverage!r}"
+            )
+        if not self.rounds or not capture.epochs:
+            without = "capture.epochs names no epoch" if self.rounds else f"{self._rounds_setting} is 0"
+            raise UsageError(f"capture.coverage {capture.coverage!r} is about updates of a training, and {without}")
 
     def _check_defense(self) -> None:
         if self.defense.is_none:
@@ -313,8 +337,8 @@ class AuditConfig(RunConfig):
             )
         for size in self.initial.batch_sizes if self.initial.batches else ():
             self.protocol.local_batch_of(size)
-        updates = self.protocol.clients_of_round // self.protocol.aggregate
-        if self.rounds and self.capture.per_epoch > updates:
+        updates = self.protocol.updates_of_round
+        if self.rounds and not self.capture.is_whole and self.capture.per_epoch > updates:
             raise UsageError(
                 f"capture.per_epoch must be at most {updates} (updates of one round), got {self.capture.per_epoch}"
             )

@@ -97,6 +97,11 @@ class ProtocolConfig(Section):
         """Clients that train in one round."""
         return self.clients_per_round or self.clients
 
+    @property
+    def updates_of_round(self) -> int:
+        """Updates that the server receives in one round."""
+        return self.clients_of_round // self.aggregate
+
     def local_batch_of(self, n_rows: int) -> int:
         """Rows per local step of a client with ``n_rows`` rows.
 

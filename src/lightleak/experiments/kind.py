@@ -123,5 +123,9 @@ class Kind(ABC, Generic[C, W]):
         """Rows of results.json, from the rows of the finished units."""
         return rows
 
+    def findings(self, folder: Path) -> Mapping[str, Any]:
+        """Return further keys of results.json, from the files of the run folder."""
+        return {}
+
     def leave(self, folder: Path, rows: Rows) -> None:
         """Write the files of a run folder that the report reads in addition to results.json."""

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import lightning
 import torch
 
-from lightleak.core.devices import one_thread, synchronize
+from lightleak.core.devices import one_thread, resident_bytes, synchronize
 from lightleak.experiments.campaign import pack_key
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
@@ -37,7 +37,6 @@ GROWTH = 4
 
 
 CLEAR_REFS = Path("/proc/self/clear_refs")
-STATUS = Path("/proc/self/status")
 
 
 @dataclass(frozen=True)
@@ -215,7 +214,7 @@ def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
         before = None
 
     def grown() -> int | None:
-        greatest = None if before is None else _resident("VmHWM")
+        greatest = None if before is None else resident_bytes("VmHWM")
         return None if before is None or greatest is None else max(0, greatest - before)
 
     yield grown
@@ -224,15 +223,7 @@ def peak_memory(device: torch.device) -> Iterator[Callable[[], int | None]]:
 @cache
 def _baseline() -> int | None:
     """Resident size before the first probe; what a probe has freed may be kept by the allocator and reused."""
-    return _resident("VmRSS")
-
-
-def _resident(name: str) -> int | None:
-    try:
-        lines = STATUS.read_text().splitlines()
-    except OSError:
-        return None
-    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(f"{name}:")), None)
+    return resident_bytes("VmRSS")
 
 
 def slope(run: Callable[[int], float], steps: int, seconds: float) -> float:

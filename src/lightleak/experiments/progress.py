@@ -11,6 +11,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 LINE_SECONDS = 60.0
 """Between two lines where there is no terminal."""
 
+LEAST_SHARE = 0.01
+"""Share of the work that must be done before the time left is estimated from it."""
+
 
 class Bar:
     """Shows the progress of a number of units; called with work done, in the measure of ``total``.
@@ -79,7 +82,7 @@ class Bar:
     def _print_lines(self) -> None:
         while not self._over.wait(LINE_SECONDS):
             elapsed, share = time.monotonic() - self._began, self.work / self._total if self._total else 1.0
-            left = f"about {clock(elapsed * (1 - share) / share)} left" if share > 0 else "time left unknown"
+            left = f"about {clock(elapsed * (1 - share) / share)} left" if share >= LEAST_SHARE else "time left unknown"
             self._print(f"{self._said} done, {100 * share:.0f}% of the work, {clock(elapsed)} elapsed, {left}")
 
     def _print(self, line: str) -> None:

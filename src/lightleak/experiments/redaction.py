@@ -37,7 +37,7 @@ def redact_run(folder: Path, redact: Redact, private: Sequence[str] = ()) -> Non
         held = sorted(path.name for path in (folder / "captures").glob("*"))
         with private_files():
             write_whole(folder / DROPPED_FILE, json.dumps({"folders": list(ATTACKABLE), "captures": held}))
-    for name in ATTACKABLE:  # also where an earlier process was stopped in between
+    for name in (*ATTACKABLE, *private):  # also where an earlier process was stopped in between
         shutil.rmtree(folder / name, ignore_errors=True)
 
 

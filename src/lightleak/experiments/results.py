@@ -38,6 +38,7 @@ def write_results(
     extra_keys: Sequence[str] = (),
     per: str | None = None,
     left_out: Mapping[str, str] | None = None,
+    findings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Write ``results.json`` and return its content: every row, and mean, deviation, n and 95% interval per group.
 
@@ -47,11 +48,13 @@ def write_results(
         extra_keys: further columns that rows of one group agree on.
         per: see `summarize_rows`.
         left_out: why attacks that were chosen do not apply, by name; the key is there only where there are any.
+        findings: further keys.
     """
     keys = [key for key in (*GROUP_KEYS, *extra_keys) if any(key in row for row in rows)]
     results: dict[str, Any] = without_nan(
         {"schema_version": SCHEMA_VERSION, "rows": list(rows), "summary": summarize_rows(list(rows), keys, per)}
     )
     results |= {"left_out": dict(left_out)} if left_out else {}
+    results |= without_nan(dict(findings or {}))
     write_whole(folder / RESULTS_FILE, json.dumps(results, indent=1))
     return results

@@ -98,7 +98,7 @@ def run_stages(
     finally:
         if ids is not None:
             rows = kind.rows(rows_of(ids, folder))
-            results = write_results(folder, rows, kind.keys, kind.per, left_out)
+            results = write_results(folder, rows, kind.keys, kind.per, left_out, kind.findings(folder))
             kind.leave(folder, rows)
             build_report(folder, redact=bool(config.redact))
     return results

@@ -1,6 +1,7 @@
 """Training the target of an audit: captured, monitored, kept after every epoch, and resumed to the same bits."""
 
 import json
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -229,14 +230,14 @@ def make_capture(config: AuditConfig, experiment: Experiment, root: Path) -> Gra
     return GradientCapture(
         encoder=experiment.encoder,
         epochs=config.capture.epochs,
-        per_epoch=config.capture.per_epoch,
+        per_epoch=None if config.capture.is_whole else config.capture.per_epoch,
         at=config.capture.at if config.defense.is_none else "noised",
         root=root,
         share_labels=shares_labels(config),
         share_statistics=shares_statistics(config),
         marginals=experiment.marginals,
         keep=config.monitor.attack is not None,
-        max_captures=len(config.capture.epochs) * config.capture.per_epoch,
+        max_captures=sys.maxsize if config.capture.is_whole else len(config.capture.epochs) * config.capture.per_epoch,
     )
 
 
@@ -426,6 +427,7 @@ def federated_data(config: AuditConfig, experiment: Experiment) -> FederatedData
         seed=derive_seed(config.seed, "rounds"),
         validation=table.part("validation") if len(table.validation_indices) else None,
         test=table.part("test"),
+        numbers=table.train_indices,
     )
 
 
@@ -449,6 +451,7 @@ def federation(config: AuditConfig, experiment: Experiment) -> FederatedAveragin
 
 def update_capture(config: AuditConfig, experiment: Experiment, root: Path) -> UpdateCapture:
     """What records the updates that the server receives in the rounds to capture."""
+    per_round = config.protocol.updates_of_round if config.capture.is_whole else config.capture.per_epoch
     return UpdateCapture(
         experiment.encoder,
         share_labels=label_sharing(config),
@@ -456,9 +459,9 @@ def update_capture(config: AuditConfig, experiment: Experiment, root: Path) -> U
         root=root,
         keep=config.monitor.attack is not None,
         rounds=config.capture.epochs,
-        per_round=config.capture.per_epoch,
+        per_round=per_round,
         aggregate=config.protocol.aggregate > 1,
-        max_captures=len(config.capture.epochs) * config.capture.per_epoch,
+        max_captures=len(config.capture.epochs) * per_round,
     )
 
 

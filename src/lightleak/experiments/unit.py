@@ -5,6 +5,7 @@ import json
 import math
 import os
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,6 +17,7 @@ import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.core.csv_text import csv_text
+from lightleak.core.devices import resident_bytes
 from lightleak.core.errors import LightLeakError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -26,6 +28,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.observed import Observed as Observed
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.matched_batch import MatchedBatch
+from lightleak.metrics.people import Proposed
 from lightleak.metrics.score import match, matched, score
 
 
@@ -62,6 +65,7 @@ class Unit:
         facts: columns of the results row other than the scores; ``batch_size`` is required.
         seed: root of the unit's random streams.
         stream: name of those streams; empty: the id. Units that are to be compared may share one.
+        keeps_people: keep what the attack proposes for each person behind the update (`people_file`).
     """
 
     id: str
@@ -71,6 +75,7 @@ class Unit:
     facts: dict[str, Any]
     seed: int
     stream: str = ""
+    keeps_people: bool = False
 
     def shipped(self) -> "Unit":
         """Return the unit with its observation loaded, for a machine that may not have its files."""
@@ -152,6 +157,15 @@ def unit_file(folder: Path, unit_id: str) -> Path:
     return folder / "units" / f"{unit_id}.json"
 
 
+PEOPLE = "people"
+"""Folder of a run with what attacks proposed for each person; private."""
+
+
+def people_file(folder: Path, unit_id: str) -> Path:
+    """Where `lightleak.metrics.people.Proposed` of a unit is kept."""
+    return folder / PEOPLE / f"{unit_id}.npz"
+
+
 def finished_files(folder: Path) -> set[str]:
     """Names of the files of finished units, by a fresh listing.
 
@@ -184,6 +198,7 @@ def run_pack(
     attack, cost = pack[0].make_attack(), pack[0].cost
     seeds = [derive_seed(unit.seed, unit.attack, unit.stream or unit.id) for unit in pack]
     updates = [update for update, _ in observed]
+    began = time.process_time()
     try:
         called = attack.on_card(device)  # what one call takes does not depend on what is free there
         found = called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
@@ -193,10 +208,11 @@ def run_pack(
             "them; otherwise remove packs.json from the run folder, so that a number that fits is found again, or set "
             "memory_mb of the attack"
         ) from error
+    cpu_seconds = (time.process_time() - began) / len(pack)
     present = finished_files(folder)
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
         if unit_file(folder, unit.id).name not in present:
-            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept)
+            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept, cpu_seconds)
 
 
 def keep_result(
@@ -207,6 +223,7 @@ def keep_result(
     options: dict[str, Any],
     folder: Path,
     kept: Kept,
+    cpu_seconds: float = math.nan,
 ) -> None:
     """Write the row of a finished unit, and what is kept of its cells.
 
@@ -218,6 +235,7 @@ def keep_result(
         options: settings of the attack.
         folder: the run folder.
         kept: what is kept of each cell.
+        cpu_seconds: processor time of the attack, where it is known.
     """
     encoder = TableEncoder.of(update)
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
@@ -241,6 +259,11 @@ def keep_result(
         file = Path("reconstructions") / f"{unit.id}.csv"
         write_whole(folder / file, csv_text(cells, raw=kept == "raw"))
         row["reconstruction"] = str(file)
+    if unit.keeps_people and truth is not None and batch is not None:
+        took = {"cpu_seconds": cpu_seconds, "peak_memory": resident_bytes("VmHWM") or 0}
+        when = {"epoch": update.facts.epoch, "step": update.facts.step}
+        proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **took)
+        write_whole(people_file(folder, unit.id), proposed.to_bytes())
     write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))
 
 

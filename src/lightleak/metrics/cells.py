@@ -87,7 +87,7 @@ def cell_hits(
 
 def checked_pair(encoder: TableEncoder, truth_rows: Rows, reconstructed_rows: Rows) -> tuple[Cells, Cells]:
     """Both tables as tensors on the CPU; raises what `cell_hits` raises."""
-    truth, reconstructed = _table_cells(encoder, truth_rows), _table_cells(encoder, reconstructed_rows)
+    truth, reconstructed = table_cells(encoder, truth_rows), table_cells(encoder, reconstructed_rows)
     n, got = len(truth.codes), len(reconstructed.codes)
     if n == 0 or n != got:
         raise UsageError(f"as many reconstructed rows as true ones are needed, at least 1; got {got} for {n}")
@@ -155,7 +155,12 @@ def _in_schema_order(encoder: TableEncoder, categorical: Tensor, numerical: Tens
     return joined
 
 
-def _table_cells(encoder: TableEncoder, rows: Rows) -> Cells:
+def table_cells(encoder: TableEncoder, rows: Rows) -> Cells:
+    """Rows as tensors on the CPU.
+
+    Raises:
+        DataError: a column is missing or holds an unknown category or no numbers.
+    """
     if isinstance(rows, tuple):
         return Cells(rows[0].cpu(), rows[1].cpu().double())
     missing = [name for name in encoder.schema.names if name not in rows.columns]

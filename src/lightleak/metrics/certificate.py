@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from lightleak.core.certificate import NUMBERS_WITHIN, Certificate
 from lightleak.core.ground_truth import GroundTruth
@@ -109,14 +110,11 @@ def wrong_certificates(
     """
     if reconstruction.certificate is None:
         return 0, 0
-    true, found = checked_pair(encoder, true_rows(truth, encoder).cells, reconstruction.rows)
-    pairs = agreement(encoder, Cells(true.codes[:, None], true.numbers[:, None]), found, NUMBERS_WITHIN)
-    label = truth.labels[:, None].cpu() == reconstruction.labels.cpu()
-    categories = pairs[..., categorical_mask(encoder)].all(-1) & label
+    categories, everything = _equal_rows(reconstruction, truth, encoder)
     status = reconstruction.certificate.status
     claims = (
         (categories, [s == "certified" for s in status]),
-        (categories & pairs.all(-1), reconstruction.certificate.digits),
+        (everything, reconstruction.certificate.digits),
     )
     wrong = []
     for borne_out, claimed in claims:
@@ -127,3 +125,44 @@ def wrong_certificates(
             upheld = int(fits[rows, match_rows(fits)].sum())
         wrong.append(sum(claimed) - upheld)
     return wrong[0], wrong[1]
+
+
+NO_CLAIM, WRONG = -2, -1
+"""What `proven_rows` says of a row that is not certified, and of one whose claim fits no true row."""
+
+
+def proven_rows(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> Tensor:
+    """Which true row each certified row proves: its categories and label, and its numbers where they are certified.
+
+    Every true row is proven by one certified row at most; of several that fit a claim, one whose numbers lie within
+    `NUMBERS_WITHIN` is preferred. Arguments and errors as for `wrong_certificates`.
+
+    Returns:
+        LongTensor ``[n]`` in the order of the reconstruction: index of a true row, `WRONG` or `NO_CLAIM`.
+    """
+    certificate, n = reconstruction.certificate, len(reconstruction.rows)
+    found = torch.full((n,), NO_CLAIM)
+    if certificate is None:
+        return found
+    claimed = torch.tensor([status == "certified" for status in certificate.status])
+    categories, everything = _equal_rows(reconstruction, truth, encoder)
+    fits = torch.where(torch.tensor(certificate.digits), everything, categories) & claimed
+    # Rows of equal numbers come to at most 1/2 together: they never outweigh a claim.
+    order = match_rows(fits.double() + (fits & everything).double() / (2 * n))
+    borne_out = fits[torch.arange(n), order]
+    found[claimed] = WRONG
+    found[order[borne_out]] = torch.arange(n)[borne_out]
+    return found
+
+
+def _equal_rows(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> tuple[Tensor, Tensor]:
+    """Whether true row i and reconstructed row j are equal: bool ``[n, n]``.
+
+    Returns:
+        Equal in categories and label; and in these and in numbers within `NUMBERS_WITHIN`.
+    """
+    true, found = checked_pair(encoder, true_rows(truth, encoder).cells, reconstruction.rows)
+    pairs = agreement(encoder, Cells(true.codes[:, None], true.numbers[:, None]), found, NUMBERS_WITHIN)
+    label = truth.labels[:, None].cpu() == reconstruction.labels.cpu()
+    categories = pairs[..., categorical_mask(encoder)].all(-1) & label
+    return categories, categories & pairs.all(-1)

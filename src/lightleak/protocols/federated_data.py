@@ -64,6 +64,7 @@ class FederatedData(lightning.LightningDataModule):
         seed: root seed of the draws.
         validation: rows to validate on after every round.
         test: test rows.
+        numbers: numbers of the rows of ``train`` in the training part of the table; by default their own order.
 
     Attributes:
         partition: the rows of each client.
@@ -87,8 +88,10 @@ class FederatedData(lightning.LightningDataModule):
         seed: int,
         validation: TensorDataset | None = None,
         test: TensorDataset | None = None,
+        numbers: Sequence[int] | np.ndarray | None = None,
     ) -> None:
         super().__init__()
+        self._numbers = torch.arange(len(train)) if numbers is None else torch.as_tensor(numbers)
         self.partition = _checked(partition, len(train))
         self.n_sampled = _count(clients_per_round, len(partition))
         self.train = train
@@ -100,6 +103,10 @@ class FederatedData(lightning.LightningDataModule):
     def sizes(self) -> tuple[int, ...]:
         """Rows of each client."""
         return tuple(len(rows) for rows in self.partition)
+
+    def rows_of_client(self, client: int) -> Tensor:
+        """Numbers of a client's rows in the training part of the table, LongTensor ``[n]``."""
+        return self._numbers[self.partition[client]]
 
     def train_dataloader(self) -> DataLoader[list[ClientRows]]:
         """One batch per round."""

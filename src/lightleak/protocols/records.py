@@ -62,6 +62,7 @@ class RecordedBatch(GroundTruth):
                 batch.inputs,
                 batch.labels,
                 batch.loss,
+                batch.ids,
                 generator_states=tensors.pop("generator_states", None),
                 buffers=buffers,
                 autocast=facts["autocast"],
@@ -131,6 +132,7 @@ class RecordedClient(GroundTruth):
                 rows.inputs,
                 rows.labels,
                 rows.loss,
+                rows.ids,
                 order=tensors.pop("order"),
                 training=_training(facts),
                 dropout=int(facts["dropout"]),
@@ -163,7 +165,9 @@ class RecordedAggregate(GroundTruth):
         inputs = torch.cat([client.inputs for client in clients])
         losses = [client.loss * len(client.inputs) for client in clients if client.loss is not None]
         loss = sum(losses) / len(inputs) if len(losses) == len(clients) else None
-        return cls(inputs, torch.cat([client.labels for client in clients]), loss, tuple(clients))
+        ids = [client.ids for client in clients if client.ids is not None]
+        known = torch.cat(ids) if len(ids) == len(clients) else None
+        return cls(inputs, torch.cat([client.labels for client in clients]), loss, known, tuple(clients))
 
     def save(self, folder: Path) -> None:
         """Write ``truth.safetensors``, which `GroundTruth.load` reads too, and a folder per client next to it."""

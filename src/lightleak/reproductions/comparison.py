@@ -3,35 +3,28 @@
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from lightleak.core.results import NONE, SCHEMA_VERSION, ValueRow, read_rows
-from lightleak.core.summary import Summary
+from lightleak.core.summary import CONFIDENCE, Z95, Summary
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 
 COMPARISON_FILE = "comparison.json"
-TOLERANCE_POINTS = 3.0
-PAPER_BATCHES = 50
 FEWEST = 5
 """Measurements below which a cell is not judged: with so few, agreement is a matter of chance."""
-ERROR_TOLERANCE = {"C1": 0.015, "C2": 0.02}
-"""How far apart two mean absolute errors of a fraction may lie and still agree, by adversary.
-
-ProVFL prints means of ten trials on one split and no deviation. Run again with seven seeds, its published code spreads
-by 0.008 to 0.03 (standard deviation) between them, and its means for Adult's three properties lie 0.005, 0.007 and
-0.014 from the printed ones in C1; in C2, where one kind of result is seen instead of four, 0.002, 0.003 and 0.028.
-"""
-UTILITY_TOLERANCE = 0.01
-"""The same for AUC and accuracy on test rows, as fractions; the published code's AUC on Adult is 0.903, the printed
-0.9039."""
-UTILITIES = ("auc", "accuracy")
 NOT_COMPARED = ("correlation", "distance", "seconds")
 """Units without a criterion for agreement: seconds on another machine, distances of histograms whose bins are not
 stated."""
 DECIMALS = {"count": 0, "fraction": 4, "distance": 4}
-"""Decimals of the units that papers print to a fixed number of them."""
+"""Decimals with which numbers of a unit are shown; others by magnitude."""
+PRINTED_DECIMALS = DECIMALS | {"percent": 1}
+"""Decimals that papers print of a unit; of others, those of the number itself."""
+RULE = (
+    "two values agree if their difference is within the combined 95% interval of both means and half a unit of the "
+    "last printed digit; where the paper prints no deviation, its measurements are taken to spread as ours do"
+)
 _HIDDEN = ("metric", "unit", "mean", "std", "protocol", "sigmoid_bounds")
 SHOWN = (*(field.name for field in fields(PaperCell) if field.name not in _HIDDEN), "metric")
 """Coordinates that become columns where a table varies them."""
@@ -48,6 +41,7 @@ class Compared:
         stand_in: what ours was measured on instead, for the heads of the two columns; their difference is left out.
         is_fact: ours was read off a table or a network, not measured on samples: one value is all there is.
         seconds: wall time of the attacks behind ours.
+        measurements: number of measurements behind the paper's mean.
     """
 
     cell: PaperCell
@@ -56,6 +50,7 @@ class Compared:
     stand_in: str | None = None
     is_fact: bool = False
     seconds: float = 0.0
+    measurements: int = 1
 
     @property
     def difference(self) -> float:
@@ -64,21 +59,27 @@ class Compared:
 
     @property
     def agrees(self) -> bool | None:
-        """Within the cell's `tolerance` or the combined 95% interval; where the paper prints no deviation, only ours.
+        """Whether the two values are within `allowed` of each other.
 
         ``None`` where the paper prints no value, ours is missing, nothing says how far it may lie (a correlation,
         another table), or there are `too_few` measurements.
         """
         if not self._is_comparable or self.too_few:
             return None
-        spread = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
-        paper = 1.96 * (self.printed_error or 0.0)
-        return abs(self.difference) <= max(tolerance(self.cell), math.hypot(spread, paper))
+        return abs(self.difference) <= self.allowed
+
+    @property
+    def allowed(self) -> float:
+        """The largest difference that counts as agreement, in the cell's unit: see `RULE`."""
+        ours = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
+        spread = 0.0 if math.isnan(self.ours.std) else self.ours.std
+        paper = spread / math.sqrt(self.measurements) if self.printed_error is None else self.printed_error
+        return math.hypot(ours, Z95 * paper) + rounding(self.cell)
 
     @property
     def printed_error(self) -> float | None:
         """Standard error of the printed mean; None where the paper prints no deviation."""
-        return None if self.cell.std is None else self.cell.std / math.sqrt(PAPER_BATCHES)
+        return None if self.cell.std is None else self.cell.std / math.sqrt(self.measurements)
 
     @property
     def too_few(self) -> bool:
@@ -115,10 +116,10 @@ class Compared:
         )
 
 
-def comparison_json(table: PaperTable, compared: Sequence[Compared]) -> str:
+def comparison_json(table: PaperTable, compared: Sequence[Compared], notes: Sequence[str] = ()) -> str:
     """Return the text of `COMPARISON_FILE`."""
     rows = [one.row(table).to_dict() for one in compared]
-    return json.dumps({"schema_version": SCHEMA_VERSION, "rows": rows}, indent=1)
+    return json.dumps({"schema_version": SCHEMA_VERSION, "notes": [*notes], "rows": rows}, indent=1)
 
 
 def load_comparison(folder: Path) -> tuple[ValueRow, ...]:
@@ -132,39 +133,29 @@ def load_comparison(folder: Path) -> tuple[ValueRow, ...]:
     return tuple(row for row in rows if isinstance(row, ValueRow))
 
 
-def tolerance(cell: PaperCell) -> float:
-    """Return the largest difference from the printed value that counts as agreement, in the cell's unit.
+def rounding(cell: PaperCell) -> float:
+    """Return what rounding hides in the last digit of a printed value, with room for the float's own rounding.
 
-    3 points of percentages; `ERROR_TOLERANCE` of an estimated fraction's error; `UTILITY_TOLERANCE` of a utility as a
-    fraction; of every other number, what rounding hides in its last printed digit.
-
-    >>> tolerance(PaperCell("absolute_error", "fraction", 0.0186, adversary="C1"))
-    0.015
-    """
-    if cell.unit == "percent":
-        return TOLERANCE_POINTS
-    for adversary, distance in ERROR_TOLERANCE.items():
-        if _is_error(cell, adversary):
-            return distance
-    return UTILITY_TOLERANCE if _is_utility(cell) else _half_digit(cell.mean)
-
-
-def _is_error(cell: PaperCell, adversary: str) -> bool:
-    return cell.unit == "fraction" and cell.metric == "absolute_error" and cell.adversary == adversary
-
-
-def _is_utility(cell: PaperCell) -> bool:
-    return cell.unit == "fraction" and cell.metric in UTILITIES
-
-
-def _half_digit(printed: float) -> float:
-    """Return half a unit of the last printed digit, with room for rounding of the float.
-
-    >>> round(_half_digit(4.2), 6), round(_half_digit(33699.0), 6)
+    >>> round(rounding(PaperCell("cell_accuracy", "percent", 79.0)), 6), round(rounding(PaperCell("n", "rows", 339)), 6)
     (0.05, 0.5)
     """
-    _, _, decimals = f"{printed:.12g}".partition(".")
-    return 0.5 * 10.0 ** -len(decimals) + 1e-9
+    _, _, decimals = f"{cell.mean:.12g}".partition(".")
+    return 0.5 * 10.0 ** -PRINTED_DECIMALS.get(cell.unit, len(decimals)) + 1e-9
+
+
+def chance_of_agreement(compared: Sequence[Compared]) -> float | None:
+    """Return the share of the judged cells that would agree if ours were exchanged among cells of the same metric.
+
+    What is not judged is left out; None where no two cells can be exchanged.
+    """
+    judged = [one for one in compared if one.agrees is not None]
+    exchanged = [
+        replace(one, ours=other.ours).agrees
+        for one in judged
+        for other in judged
+        if other is not one and (other.cell.metric, other.cell.unit) == (one.cell.metric, one.cell.unit)
+    ]
+    return sum(map(bool, exchanged)) / len(exchanged) if exchanged else None
 
 
 def markdown(
@@ -211,22 +202,10 @@ def _verdict(compared: Sequence[Compared]) -> str:
         if any(not c.same_data for c in compared):
             return "Measured on another table than the paper's: nothing is judged."
         return "The paper prints no numbers to compare with."
-    cells = [c.cell for c in compared if c.agrees is not None]
-    rules = [
-        (f"{TOLERANCE_POINTS:.0f} points (of percentages)", any(cell.unit == "percent" for cell in cells)),
-        *(
-            (f"{distance} (of errors, {adversary})", any(_is_error(cell, adversary) for cell in cells))
-            for adversary, distance in ERROR_TOLERANCE.items()
-        ),
-        (f"{UTILITY_TOLERANCE} (of AUC and accuracy)", any(_is_utility(cell) for cell in cells)),
-        (
-            f"the combined 95% interval (the paper's from its deviation over {PAPER_BATCHES} batches)",
-            any(cell.std is not None for cell in cells),
-        ),
-        ("our 95% interval (where the paper prints no deviation)", any(cell.std is None for cell in cells)),
-    ]
-    criteria = ", ".join(rule for rule, applies in rules if applies)
-    found = f"{sum(answers)} of {len(answers)} cells agree: within {criteria}, or the last digit of any other number."
+    chance = chance_of_agreement(compared)
+    found = f"{sum(answers)} of {len(answers)} cells agree ({RULE})."
+    if chance is not None:
+        found += f" If nothing differed, {CONFIDENCE:.0%} would; if ours were exchanged among them, {chance:.0%} would."
     return found + (f" {few} more were measured fewer than {FEWEST} times, too few to judge." if few else "")
 
 

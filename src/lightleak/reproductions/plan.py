@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -54,10 +54,23 @@ def describe_reproduction(name: str, selection: Selection, device: str, workers:
     write(f"cells     {', '.join(f'{number} {metric}' for metric, number in metrics.items())}; on {where}")
     for problem in dict.fromkeys(reproduction.problems):
         write(f"left out  {problem}")
-    stages = list(reproduction.stages())
-    share = PROBE_SECONDS / max(1, len(stages))
-    if not stages:
+    if not reproduction.stages():
         write("nothing is run: the cells are read off tables and networks")
+    if any(probed := probe_stages(reproduction, write)):
+        print_probed(Probed(probed), where, 1 if reproduction.one_at_a_time else workers, console)
+
+
+def probe_stages(
+    reproduction: Reproduction, write: Callable[[str], None] = lambda line: None
+) -> list[Sequence[Estimate]]:
+    """Estimate every stage of a reproduction by short probes.
+
+    Args:
+        reproduction: what would be run; a stage that cannot be run is left out.
+        write: called with each line that describes a stage.
+    """
+    stages, where = list(reproduction.stages()), reproduction.device
+    share = PROBE_SECONDS / max(1, len(stages))
     probed: list[Sequence[Estimate]] = []
     audits: dict[str, Iterator[Sequence[Estimate]]] = {}
     for stage in stages:
@@ -73,8 +86,7 @@ def describe_reproduction(name: str, selection: Selection, device: str, workers:
                     probed.append(next(audits[stage.place], ()))
             except LightLeakError as error:
                 write(f"left out  {error}")
-    if any(probed):
-        print_probed(Probed(probed), where, 1 if reproduction.one_at_a_time else workers, console)
+    return probed
 
 
 def _is_part(stage: Stage, stages: Sequence[Stage]) -> bool:

@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from lightleak.core.errors import UsageError
-from lightleak.experiments.engine import open_engine
+from lightleak.experiments.engine import Engine, open_engine
 from lightleak.experiments.environment import write_environment
 from lightleak.experiments.folder import opened_folder
-from lightleak.experiments.settings import EngineName, RunConfig, at_least, at_most
+from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import write_whole
 from lightleak.reproductions.comparison import COMPARISON_FILE, Compared, comparison_json, markdown
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table, paper_tables
@@ -29,13 +29,21 @@ def reproduce(
     name: str,
     selection: Selection,
     folder: Path,
-    device: str = "auto",
-    workers: int = 0,
+    where: RunConfig,
     command: Sequence[str] = (),
     console: Console | None = None,
-    engine: EngineName = "local",
-    ray_address: str | None = None,
 ) -> list[Compared]:
+    """Run a reproduction into ``folder`` and print the comparison; see `run_reproduction`."""
+    console = console or Console()
+    with open_engine(where) as engine:
+        compared, page = run_reproduction(name, selection, folder, engine, command, console.quiet)
+    console.print(Markdown(page))
+    return compared
+
+
+def run_reproduction(
+    name: str, selection: Selection, folder: Path, engine: Engine, command: Sequence[str] = (), quiet: bool = False
+) -> tuple[list[Compared], str]:
     """Run a reproduction into ``folder``: ``results.json``, ``comparison.md`` and ``comparison.json``.
 
     The same call resumes where it stopped; one with more batches, sizes or attacks adds to it.
@@ -44,31 +52,25 @@ def reproduce(
         name: table or figure, such as ``tableak-table17``.
         selection: what of it is run.
         folder: run folder.
-        device: where it runs.
-        workers: packs at once.
+        engine: where packs run.
         command: recorded in the comparison.
-        console: where progress goes.
-        engine: where packs run: ``local`` or ``ray``.
-        ray_address: of a Ray cluster.
+        quiet: no progress bar.
+
+    Returns:
+        The cells with our values, and the text of ``comparison.md``.
 
     Raises:
         UsageError: no such reproduction, nothing selected, or the folder holds another one.
     """
-    console = console or Console()
-    at_least("--workers", workers, 0)
-    at_most("--workers", workers)
-    where = RunConfig(device=device, workers=workers, engine=engine, ray_address=ray_address)
-    with open_engine(where) as running:
-        reproduction = reproduction_of(load_paper_table(name), selection, running.device)
-        with _opened(folder, name, selection):
-            write_environment(folder, running.device, command)
-            compared, _, notes = run_stages(reproduction, folder, running, console.quiet)
+    reproduction = reproduction_of(load_paper_table(name), selection, engine.device)
+    with _opened(folder, name, selection):
+        write_environment(folder, engine.device, command)
+        compared, _, notes = run_stages(reproduction, folder, engine, quiet)
     environment = json.loads((folder / "environment.json").read_text())
     page = markdown(reproduction.table, compared, environment, " ".join(command), notes)
     write_whole(folder / "comparison.md", page)
-    write_whole(folder / COMPARISON_FILE, comparison_json(reproduction.table, compared))
-    console.print(Markdown(page))
-    return compared
+    write_whole(folder / COMPARISON_FILE, comparison_json(reproduction.table, compared, notes))
+    return compared, page
 
 
 def reproduction_of(table: PaperTable, selection: Selection, device: torch.device) -> Reproduction:

@@ -6,11 +6,12 @@ device, workers, resume, progress and interruption are the same for all. A subcl
 """
 
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import lightning
 import torch
@@ -24,10 +25,10 @@ from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.results import write_results
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
-from lightleak.reproductions.comparison import Compared
-from lightleak.reproductions.paper.settings import note
+from lightleak.reproductions.comparison import FEWEST, Compared
+from lightleak.reproductions.paper.settings import measurements, note
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
-from lightleak.reproductions.settings import Selection, selected
+from lightleak.reproductions.settings import Selection, selected, with_seeds
 from lightleak.targets.checkpoints import LastCheckpoint
 
 Row = dict[str, Any]
@@ -42,6 +43,12 @@ AuditPlan = Callable[[Any], Sequence[Pack]]
 """Makes packs from the config of an audit."""
 
 CPU = torch.device("cpu")
+STRETCH = 3
+"""Times its budget that a table may take where less would say nothing."""
+FEWEST_TRAININGS = 2
+COMPARED_WITH_STRONGEST = ("cell_accuracy", "absolute_error", "rmse")
+MOST_TRAININGS = 5
+"""Of a network with a generator; the thesis has one."""
 SUMMARY_KEYS = ("metric", "column", "setting", "epoch_prior", "label", "latent_search", *VerticalKind.keys)
 """Columns of rows that separate the groups of a summary, in addition to those of every audit."""
 
@@ -169,6 +176,14 @@ class Reproduction(Shared, ABC):
     """See `lightleak.core.summary.summarize_rows`."""
     one_at_a_time: ClassVar[bool] = False
     """Packs would disturb each other's measured seconds."""
+    repeats: ClassVar[Literal["batches", "seeds"]] = "batches"
+    """What of a selection says how often a cell is measured."""
+    most: int = 1
+    """Measurements of a cell behind the paper's numbers, as far as they can be had here."""
+    strongest: ClassVar[Mapping[str, str]] = {}
+    """This project's strongest attack, by the name of the paper's own."""
+    iterations: int | None = None
+    """Iterations of the paper's generator, where there is one; a small budget takes fewer."""
 
     def __init__(self, table: PaperTable, selection: Selection, device: torch.device = CPU) -> None:
         self.table, self.selection, self.device = table, selection, device
@@ -177,9 +192,44 @@ class Reproduction(Shared, ABC):
         self.cells = self.choose()
         self.prepare()
 
+    def afforded(self, measurements: float) -> Selection | None:
+        """Return the selection with as many measurements of every cell as a budget allows, but not more than `most`.
+
+        Up to `STRETCH` times the budget is taken where less would not be judged. Where not even `FEWEST_TRAININGS` of
+        the full length are possible, generators are trained for fewer iterations.
+
+        Args:
+            measurements: of every cell, within the budget; may be a fraction.
+
+        Returns:
+            None where one measurement takes more than `STRETCH` times the budget.
+        """
+        times = min(self.most, max(int(measurements), min(FEWEST, int(STRETCH * measurements))))
+        if self.iterations is not None and times < FEWEST_TRAININGS:
+            share = STRETCH * measurements / FEWEST_TRAININGS
+            return replace(with_seeds(self.selection, FEWEST_TRAININGS), iterations=math.ceil(share * self.iterations))
+        if times < 1:
+            return None
+        if self.repeats == "batches":
+            return replace(self.selection, batches=times)
+        return with_seeds(self.selection, times)
+
     def choose(self) -> list[PaperCell]:
         """The cells that are compared."""
-        return selected(self.table, self.table.cells or self.table.drawn, self.selection)
+        return self.with_strongest(selected(self.table, self.table.cells or self.table.drawn, self.selection))
+
+    def with_strongest(self, cells: list[PaperCell]) -> list[PaperCell]:
+        """Return the cells and, if asked for, those of `strongest` in place of the paper's attacks."""
+        if not self.selection.strongest:
+            return cells
+        stronger = (
+            replace(cell, attack=self.strongest[cell.attack], mean=math.nan, std=None)
+            for cell in cells
+            if cell.attack is not None
+            and cell.attack in self.strongest
+            and (cell.variant, cell.pooling, cell.steps, cell.restarts) == (None,) * 4
+        )
+        return list(dict.fromkeys((*cells, *(cell for cell in stronger if cell.metric in COMPARED_WITH_STRONGEST))))
 
     def prepare(self) -> None:
         """Plan the work and raise for anything that would fail in the middle of it; nothing is written yet."""
@@ -250,6 +300,7 @@ class Reproduction(Shared, ABC):
                 self.stand_in(cell),
                 self.is_fact(cell),
                 sum(row.get("seconds") or 0.0 for row in self.behind(cell, rows)),
+                measurements(self.table.paper, cell.metric),
             )
             for cell in self.cells
         ]

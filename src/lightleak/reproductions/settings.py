@@ -1,11 +1,14 @@
 """Select cells of a paper's table by the flags of the command line."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.settings import at_most
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
+
+TRIALS = 10
+"""Root seeds of a ProVFL reproduction: the paper's trials."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Selection:
         settings: these settings only, as `setting_name` names them.
         iterations: iterations of a generator; None: the thesis's.
         search_restarts: restarts of the search for the weight of FedAvg's epoch prior; None: the table's default.
+        strongest: also run this project's strongest attack on every cell of the paper's own.
     """
 
     dataset: str | None = None
@@ -37,6 +41,7 @@ class Selection:
     settings: tuple[str, ...] | None = None
     iterations: int | None = None
     search_restarts: int | None = None
+    strongest: bool = False
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for a value out of range."""
@@ -71,6 +76,15 @@ class Selection:
         """Return whether the selection contains this cell."""
         found = (cell.dataset, cell.batch_size, cell.attack, cell.labels, setting_name(cell))
         return all(of is None or one in (None, *of) for one, of in zip(found, self.allowed.values(), strict=True))
+
+
+def with_seeds(selection: Selection, number: int) -> Selection:
+    """The selection with this many root seeds, counted up from its first.
+
+    >>> with_seeds(Selection(seeds=(3,)), 2).seeds
+    (3, 4)
+    """
+    return replace(selection, seeds=tuple(range(selection.seeds[0], selection.seeds[0] + number)))
 
 
 def setting_name(cell: PaperCell) -> str | None:

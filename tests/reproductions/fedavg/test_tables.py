@@ -13,6 +13,7 @@ from rich.console import Console
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.attack import FedAvgInversion
 from lightleak.core.errors import DataError, UsageError
+from lightleak.experiments.settings import RunConfig
 from lightleak.reproductions.fedavg import clients, tables
 from lightleak.reproductions.fedavg.setting import PRESETS, EachImage, FedAvgPreset
 from lightleak.reproductions.fedavg.tables import DefendedImages, ImageTable
@@ -222,7 +223,7 @@ def test_a_dataset_nobody_holds_is_refused_before_any_work(tmp_path: Path) -> No
 def test_the_command_writes_both_columns_under_their_own_names(tmp_path: Path, silent: Console) -> None:
     folder = tmp_path / "run"
     selection = Selection(batches=2, attacks=("fedavg_shared",), settings=("5x5",))
-    compared = reproduce("fedavg-table1", selection, folder, "cpu", 1, ["lightleak"], silent)
+    compared = reproduce("fedavg-table1", selection, folder, RunConfig(device="cpu", workers=1), ["lightleak"], silent)
     page = (folder / "comparison.md").read_text()
     assert "| paper: femnist | ours: digits (stand-in) |" in page and "nothing is judged" in page
     results = json.loads((folder / "results.json").read_text())

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.experiments.engine import LocalEngine
+from lightleak.experiments.settings import RunConfig
 from lightleak.reproductions.comparison import Compared
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
 from lightleak.reproductions.reproduce import reproduce
@@ -156,7 +157,7 @@ def test_a_table_nobody_holds_is_noted_and_the_others_compared(tmp_path: Path, m
 
 def facts_of(name: str, data_dir: Path, folder: Path, console: Console, dataset: str) -> dict[Any, Compared]:
     selection = Selection(dataset=dataset, data_folder=str(data_dir))
-    compared = reproduce(name, selection, folder, "cpu", 1, ["lightleak"], console)
+    compared = reproduce(name, selection, folder, RunConfig(device="cpu", workers=1), ["lightleak"], console)
     return {one.cell.column or one.cell.metric: one for one in compared}
 
 

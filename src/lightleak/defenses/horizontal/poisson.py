@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Sampler
 
 from lightleak.core.seeds import derive_seed, generator
-from lightleak.data.datamodule import TableDataModule, batch_loader
+from lightleak.data.datamodule import BatchRows, TableDataModule, batch_loader
 
 
 class PoissonSampler(Sampler[Tensor]):
@@ -42,13 +42,18 @@ class PoissonSampler(Sampler[Tensor]):
         """Batches of an epoch: as many as batches of the expected size would need for all rows."""
         return -(-self.n_rows // self.batch_size)
 
-    def __iter__(self) -> Iterator[Tensor]:
-        draws = generator(self.seed, "poisson", self.epoch)
-        self.epoch += 1
+    def batches(self, epoch: int) -> Iterator[Tensor]:
+        """The batches of that epoch."""
+        draws = generator(self.seed, "poisson", epoch)
         for _ in range(len(self)):
             # In float64, whose steps are far below any rate.
             drawn = torch.rand(self.n_rows, generator=draws, dtype=torch.float64) < self.sample_rate
             yield drawn.nonzero().squeeze(1)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        epoch = self.epoch
+        self.epoch += 1
+        yield from self.batches(epoch)
 
 
 class PoissonDataModule(lightning.LightningDataModule):
@@ -63,6 +68,11 @@ class PoissonDataModule(lightning.LightningDataModule):
         super().__init__()
         self.rows = data
         self.sampler = PoissonSampler(len(data.train_indices), data.batch_size, derive_seed(seed, "train"))
+        self._rows = BatchRows(self.sampler, data.train_indices)
+
+    def rows_of(self, epoch: int, index: int) -> Tensor:
+        """See `lightleak.data.datamodule.KnowsRows.rows_of`."""
+        return self._rows.of(epoch, index)
 
     def setup(self, stage: str | None = None) -> None:
         """Encode the rows once."""

@@ -129,6 +129,7 @@ class ImageTable(ImageStudy):
         for cell in self.run:
             self.client_setting(cell).make_defense()
         together = max((cell.n_clients or 1 for cell in self.run), default=1)
+        self.most = min(PAPER_CLIENTS, *(clients.size // together for clients in self.clients))
         for clients in self.clients:
             if self.updates * together > clients.size:
                 raise UsageError(

@@ -12,7 +12,7 @@ def paper_settings(paper: str) -> dict[str, Any]:
     """Return the content of a paper's file, read once per process; callers must not change it.
 
     >>> sorted(paper_settings("fedavg"))
-    ['notes', 'presets']
+    ['measurements', 'notes', 'presets']
     """
     text = files(__package__).joinpath(f"{paper}.yaml").read_text(encoding="utf-8")
     content: dict[str, Any] = read_yaml(text)
@@ -27,3 +27,13 @@ def note(paper: str, name: str, **values: object) -> str:
     """
     text: str = paper_settings(paper)["notes"][name]
     return text.format(**values)
+
+
+def measurements(paper: str, metric: str) -> int:
+    """Return the number of measurements behind a printed mean.
+
+    >>> measurements("tableak", "cell_accuracy"), measurements("tableak", "test_accuracy")
+    (50, 5)
+    """
+    known: dict[str, int] = paper_settings(paper)["measurements"]
+    return known.get(metric, known["all"])

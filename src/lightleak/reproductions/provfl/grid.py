@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from lightleak.core.errors import LightLeakError, UnsupportedError
 from lightleak.data.datasets.nus_wide import IMAGE_COLUMNS, TEXT_COLUMNS
@@ -19,6 +19,7 @@ from lightleak.experiments.kinds.vertical.world import load_whole
 from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of
+from lightleak.reproductions.settings import TRIALS
 from lightleak.targets.optimizers import OptimizerConfig
 
 
@@ -202,6 +203,10 @@ TEXAS_FRACTIONS: dict[str, float] = paper_settings("provfl")["texas_fractions"]
 
 class SplitTrainings(Reproduction):
     """Trainings with all attacks that the cells need, each training once."""
+
+    repeats = "seeds"
+    most = TRIALS
+    strongest: ClassVar[Mapping[str, str]] = {"provfl_b": "aia_adjusted"}
 
     def prepare(self) -> None:
         """Plan the audits; what cannot be run here becomes a problem, and the other cells are still compared."""

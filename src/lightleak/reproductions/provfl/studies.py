@@ -25,7 +25,7 @@ from lightleak.report.sections.bound import bound_page
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.provfl.grid import audit_of, training_of
 from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Work
-from lightleak.reproductions.settings import Selection
+from lightleak.reproductions.settings import TRIALS, Selection
 
 STUDY = PaperCell("absolute_error", "fraction", math.nan, dataset="adult", property_name="sex=Male", adversary="C1")
 """The case that is studied; the paper names it for Figure 4 only."""
@@ -37,6 +37,8 @@ class NormStudy(Reproduction):
     """Norms of what one training exchanges, seed by seed."""
 
     noun = "trainings"
+    repeats = "seeds"
+    most = TRIALS
 
     def choose(self) -> list[PaperCell]:
         """All cells: they name nothing that a selection narrows."""
@@ -131,6 +133,8 @@ class TwoWorlds(Reproduction):
     """Table VII: SM-PIA and ProVFL-B name the one of two fractions a target was trained at."""
 
     noun = "trainings"
+    repeats = "seeds"
+    most = TRIALS
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One game per pair of worlds, seed and world that is true."""

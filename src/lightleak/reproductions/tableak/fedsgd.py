@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from scipy.stats import kendalltau
@@ -38,7 +38,12 @@ BATCHES = 50  # TabLeak App. B: 50 independent runs on 50 batches
 NETWORK = "mlp-100-100"
 """The network of cells that name none."""
 SYNTHETIC_C5 = {"n_discrete": 125, "n_continuous": 125, "max_categories": 16, "encoded_width": 1231}
-ON_UPDATES = {"tableak": "tableak_fedavg", "inverting_gradients": "inverting_gradients_fedavg", "random": "random"}
+ON_UPDATES = {
+    "tableak": "tableak_fedavg",
+    "inverting_gradients": "inverting_gradients_fedavg",
+    "random": "random",
+    "audit_max": "audit_max",
+}
 """What attacks FedAvg updates, by the name of the paper's cells."""
 BATCHES_KNOWN = {"labels": "true", "label_order": "batches"}
 """What every attack on a FedAvg update knows of its labels."""
@@ -236,6 +241,8 @@ class UpdateAttacks(Reproduction):
     """Attacks on the updates of clients, one setting after the other."""
 
     columns = ROW_METRICS
+    most = BATCHES
+    strongest: ClassVar[Mapping[str, str]] = {"tableak": "audit_max"}
 
     @abstractmethod
     def setting(self, cell: PaperCell) -> Setting:
@@ -308,7 +315,7 @@ def gradient_setting_of(cell: PaperCell) -> Setting:
     """The experiment whose result a cell about a gradient prints."""
     options: dict[str, Any] = {}
     if cell.labels == "restored":
-        options["labels"] = "geng"
+        options["labels"] = "restored" if cell.attack == "audit_max" else "geng"
     if cell.pooling is not None:
         options["pooling"] = cell.pooling
     if cell.sigmoid_bounds is False:
@@ -346,6 +353,7 @@ class RestartSpread(Reproduction):
     """Fig. 13: deviation of the accuracy within one batch, over 30 restarts and over their small ensembles."""
 
     noun = "batches"
+    most = BATCHES
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One attack per table, seed and batch."""

@@ -24,6 +24,8 @@ from lightleak.reproductions.tableak.fedsgd import Setting, UpdateAttacks, optio
 
 CLIENTS = 5
 """Clients per cell by default; the paper has 50."""
+WITHOUT_PRIOR = ("random", "audit_max")
+"""Attacks without a weight to choose."""
 PRIOR_WEIGHTS = (0.0, 0.5, 0.1, 0.05, 0.01, 0.005, 0.001)
 """lambda_inv of the published runs (``epoch_prior_params``)."""
 VALIDATION_RESTARTS = 5
@@ -141,7 +143,7 @@ def local_setting_of(cell: PaperCell) -> Setting:
 
 def has_prior(setting: Setting) -> bool:
     """Return whether there are several epochs for a prior to tie together; the baseline has none."""
-    return setting.protocol is not None and setting.protocol.local_epochs > 1 and setting.attack != "random"
+    return setting.protocol is not None and setting.protocol.local_epochs > 1 and setting.attack not in WITHOUT_PRIOR
 
 
 def weighted(setting: Setting, weight: float | None) -> Setting:
@@ -157,7 +159,7 @@ def chosen_weights(settings: Sequence[Setting], search: Rows) -> dict[Setting, f
     for setting in settings:
         runs = [row for row in search if _row_coordinates(row) == _coordinates(setting)]
         best = max(runs, key=lambda row: row["cell_accuracy"], default={"epoch_prior": 0.0})
-        chosen[setting] = None if setting.attack == "random" else best["epoch_prior"]
+        chosen[setting] = None if setting.attack in WITHOUT_PRIOR else best["epoch_prior"]
     return chosen
 
 

@@ -79,6 +79,7 @@ class NetworkAccuracy(Reproduction):
     """Table 9 and Fig. 10: test accuracy of six networks over 50 epochs of Adam, five initializations each."""
 
     noun = "trainings"
+    most = INITIALIZATIONS
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One training per cell, seed and initialization."""

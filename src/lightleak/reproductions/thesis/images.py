@@ -37,7 +37,7 @@ from lightleak.metrics.inversion.image_distances import frechet_distance, knn_di
 from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Place, Reproduction, Row, Rows, Stage, Work
+from lightleak.reproductions.reproduction import MOST_TRAININGS, Place, Reproduction, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import selected
 from lightleak.reproductions.thesis.image_models import (
     ImageStudy,
@@ -271,6 +271,8 @@ class ImageTargets(Reproduction):
     """Tables 5.1 and A.1: test accuracy of both targets."""
 
     noun = "networks trained"
+    repeats = "seeds"
+    most = MOST_TRAININGS
 
     def choose(self) -> list[PaperCell]:
         """All of CelebA's cells, whichever dataset is compared with them."""
@@ -318,6 +320,7 @@ class ImageInversions(ImageTargets):
     def choose(self) -> list[PaperCell]:
         """The selected cells, and those of the other searches and of the baselines without a printed value."""
         cells = super().choose()
+        self.iterations = self.study.attack.gan.iterations
         everywhere = replace(self.selection, dataset=None)
         added = [
             PaperCell(metric, unit, math.nan, dataset=cells[0].dataset, network=network, attack=attack, variant=variant)

@@ -18,7 +18,7 @@ from lightleak.experiments.kinds.released.rows import ALL
 from lightleak.experiments.pack import Pack
 from lightleak.reproductions.paper.settings import paper_settings
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.reproduction import Reproduction, Row, Rows, Stage, plan_of, scale
+from lightleak.reproductions.reproduction import MOST_TRAININGS, Reproduction, Row, Rows, Stage, plan_of, scale
 from lightleak.reproductions.settings import selected
 
 THESIS = paper_settings("thesis")
@@ -75,6 +75,9 @@ class ReleasedAudits(Reproduction):
     """Audits of released models in one or several settings of the thesis, each in its own folder."""
 
     per = "seed"  # evaluations of one training are not trainings
+    repeats = "seeds"
+    most = MOST_TRAININGS
+    iterations = THESIS["published"]["iterations"]
 
     def choose(self) -> list[PaperCell]:
         """The selected cells; another dataset than the one there is, is refused."""
@@ -146,6 +149,8 @@ class ReleasedAudits(Reproduction):
 
 class TargetQuality(ReleasedAudits):
     """Table 5.3: training and test accuracy of the targets."""
+
+    iterations = None
 
     def make_audits(self) -> dict[str, ReleasedConfig]:
         """Every setting of a cell; generators are not trained."""

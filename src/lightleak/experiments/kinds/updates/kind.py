@@ -19,6 +19,7 @@ from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Captured, Checked, Kind, Stage
+from lightleak.experiments.kinds.updates.people import PRIVATE, read_summary, require_ids, write_people
 from lightleak.experiments.kinds.updates.plan import (
     check_served,
     load_capture,
@@ -42,6 +43,7 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
 
     name = "updates"
     config = AuditConfig
+    private = PRIVATE
 
     def check(self, config: AuditConfig, pass_over: bool = False) -> Checked[AuditConfig, Experiment]:
         """See `Kind.check`."""
@@ -69,7 +71,10 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
         for unit in units:
             if unit.facts["source"] == "training" and unit_file(folder, unit.id).name not in present:
                 unit.observe()  # a capture that its batch does not reproduce is refused before any attack
+                if unit.keeps_people:
+                    require_ids(unit, experiment)
         yield attack_stage(units, config, folder, engine.device)
+        write_people(config, experiment, units, folder)
 
     def captured(self, config: AuditConfig, root: Path, pass_over: bool = False) -> Captured:
         """See `Kind.captured`."""
@@ -78,6 +83,10 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
     def plan(self, checked: Checked[AuditConfig, Experiment], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
         return plan_updates(checked.config, checked.world, device)
+
+    def findings(self, folder: Path) -> Mapping[str, Any]:
+        """See `Kind.findings`."""
+        return read_summary(folder)
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:
         """See `Kind.tables`."""

@@ -66,7 +66,15 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
             "labels": label_setting(config, options),
         }
         units += [
-            Unit(f"{attack}-{where}", attack, options, observe, common | facts, config.seed)
+            Unit(
+                f"{attack}-{where}",
+                attack,
+                options,
+                observe,
+                common | facts,
+                config.seed,
+                keeps_people=config.capture.is_whole and isinstance(observe, StoredUpdate),
+            )
             for where, observe, facts in observed
         ]
     return units

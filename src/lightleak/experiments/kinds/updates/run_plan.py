@@ -34,7 +34,7 @@ from lightleak.experiments.probe import (
     probe_training,
     seconds_words,
 )
-from lightleak.experiments.training import rows_of_clients
+from lightleak.experiments.training import data_module, rows_of_clients
 from lightleak.experiments.unit import Unit, kept_cells
 from lightleak.targets.functional import drops_units, without_dropout
 from lightleak.targets.spec import build_network
@@ -63,6 +63,10 @@ def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.devi
             f"{protocol.clients} clients with {rows} rows, {protocol.local_epochs} local epochs in batches of "
             f"{protocol.local_batch_of(rows)}"
         )
+    if captured and config.capture.is_whole:
+        kept = len(captured) // len(config.attacks)
+        size = update_bytes(config, experiment)
+        lines["captures"] = f"{kept} updates of {bytes_words(size)}, {bytes_words(kept * size)} on disk"
     if table.possible_codes:
         lines["columns"] = codes_notice(table.possible_codes)
     defense = defense_of(config.defense)
@@ -116,13 +120,29 @@ def monitored_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
 
 def _like_captured(config: AuditConfig, experiment: Experiment) -> list[Unit]:
     rows = rows_of_clients(config, experiment)
-    of_an_epoch = config.capture.per_epoch * _processes(config)
+    of_an_epoch = updates_of_epoch(config, experiment)
     initial = replace(config.initial, batch_sizes=(rows,), batches=of_an_epoch)
     return plan_units(replace(config, initial=initial), experiment, Path(os.devnull))
 
 
+def updates_of_epoch(config: AuditConfig, experiment: Experiment) -> int:
+    """Updates that are captured in one epoch, or round."""
+    if not config.capture.is_whole:
+        return config.capture.per_epoch * _processes(config)
+    if config.protocol.is_fedavg:
+        return config.protocol.updates_of_round
+    return -(-len(data_module(config, experiment).train_indices) // config.training.batch_size)
+
+
 def _processes(config: AuditConfig) -> int:
     return places_of(config.training.trainer, config.device).world
+
+
+def update_bytes(config: AuditConfig, experiment: Experiment) -> int:
+    """About what an update of the training run takes on disk: weights, gradient or delta, and rows in float32."""
+    weights = sum(value.numel() for value in build_network(experiment.spec, seed=0).parameters())
+    rows = rows_of_clients(config, experiment) * config.protocol.aggregate
+    return 4 * (2 * weights + rows * experiment.encoder.width)
 
 
 def training_words(epochs: str, cost: TrainingCost, total: float, monitored: bool) -> str:

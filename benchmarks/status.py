@@ -1,0 +1,49 @@
+"""Writes the tables of the papers into RESULTS.md and docs/reproduction-status.md, from benchmarks/status.json.
+
+make status                       # both pages, from the status file that is kept here
+python benchmarks/status.py DIR   # first take over the tables of DIR/status.json (`lightleak reproduce --all`)
+"""
+
+import sys
+from pathlib import Path
+
+from lightleak.reproductions.reproduce import reproductions
+from lightleak.reproductions.status import STATUS_FILE, Status
+from lightleak.reproductions.status_page import status_markdown
+
+HERE = Path(__file__).parent
+KEPT = HERE / STATUS_FILE
+RESULTS, PAGE = HERE / "RESULTS.md", HERE.parent / "docs" / "reproduction-status.md"
+BEGIN, END = "<!-- made by make status from benchmarks/status.json -->", "<!-- end of what make status makes -->"
+HEAD = """# Where the papers' numbers stand
+
+Every table and figure of the four papers, as far as their data can be had here: how many of its cells agree with ours
+under one rule that was stated before they were run. `lightleak reproduce --all` makes this list
+([how](reproduce.md#every-table)); every cell with both values, n, interval, difference and verdict is in
+`benchmarks/status.json`.
+
+"""
+
+
+def merged(kept: Status, added: Status) -> Status:
+    """Return the kept status with the tables of another in place of its own."""
+    for table in added.tables:
+        kept = kept.updated(table, reproductions())
+    return kept
+
+
+def pages(status: Status) -> dict[Path, str]:
+    """Return the text of every page that shows a status."""
+    text, results = status_markdown(status), RESULTS.read_text(encoding="utf-8")
+    before, _, rest = results.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return {RESULTS: f"{before}{BEGIN}\n\n{text}\n{END}{after}", PAGE: HEAD + text.rstrip() + "\n"}
+
+
+if __name__ == "__main__":
+    status = Status.load(KEPT)
+    for folder in sys.argv[1:]:
+        status = merged(status, Status.load(Path(folder) / STATUS_FILE))
+    status.save(KEPT)
+    for file, text in pages(status).items():
+        file.write_text(text, encoding="utf-8")

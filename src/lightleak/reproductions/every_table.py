@@ -1,0 +1,204 @@
+"""``lightleak reproduce --all``: every table that its data allow, each within a budget, and where all of them stand."""
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from fnmatch import fnmatch
+from functools import partial
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lightleak.core.errors import LightLeakError, UsageError, close_match
+from lightleak.core.private_files import private_files
+from lightleak.experiments.campaign import UpdatePack
+from lightleak.experiments.engine import Engine, Watch, open_engine
+from lightleak.experiments.pack import Files, Finished, Pack
+from lightleak.experiments.settings import RunConfig
+from lightleak.experiments.unit import Unit, unit_file, without_nan
+from lightleak.reproductions.comparison import chance_of_agreement
+from lightleak.reproductions.paper.values import PaperTable, load_paper_table
+from lightleak.reproductions.plan import probe_stages
+from lightleak.reproductions.reproduce import reproduction_of, reproductions, run_reproduction
+from lightleak.reproductions.reproduction import STRETCH
+from lightleak.reproductions.settings import Selection
+from lightleak.reproductions.status import STATUS_FILE, Status, TableStatus
+from lightleak.reproductions.status_page import measured as measured_words
+from lightleak.reproductions.status_page import write_status_page
+
+MINUTES = 8.0
+"""Budget of a table unless another is asked for, in minutes of one core."""
+
+
+def run_every_table(
+    pattern: str,
+    folder: Path,
+    where: RunConfig,
+    budget: float = MINUTES,
+    selection: Selection | None = None,
+    console: Console | None = None,
+) -> Status:
+    """Run every table whose name fits a pattern, and write ``status.json`` and ``status.html`` after each.
+
+    How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`). A table
+    is run into a folder of its own; attacks that an earlier table has run with the same settings on the same batches
+    are taken from there. Tables that have been run with the same or a larger budget are not run again.
+
+    Args:
+        pattern: names of tables, with ``*`` for any characters.
+        folder: of all tables.
+        where: device, workers and engine.
+        budget: minutes of one core (or GPU) for each table.
+        selection: what is the same for all tables, such as the folder of the data.
+        console: where progress goes.
+
+    Raises:
+        UsageError: no table fits the pattern.
+        KeyboardInterrupt: passed on; what is finished is kept.
+    """
+    console, known = console or Console(), reproductions()
+    names = [name for name in known if fnmatch(name, pattern)]
+    if not names:
+        raise UsageError(f"no table or figure is called {pattern!r}{close_match(pattern, known)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    status = Status.load(folder / STATUS_FILE)
+    with open_engine(where) as engine:
+        for name in names:
+            before = status.of(name)
+            if before is None or (before.budget or 0.0) < budget:
+                found = run_table(load_paper_table(name), folder, engine, budget, selection or Selection(), console)
+                seconds = found.seconds + (before.seconds if before else 0.0)
+                status = status.updated(replace(found, seconds=seconds), known)
+                with private_files():
+                    status.save(folder / STATUS_FILE)
+                    write_status_page(status, folder)
+            said = status.of(name)
+            assert said is not None
+            console.print(f"{name:20}{summary_line(said)}", soft_wrap=True, highlight=False, markup=False)
+    return status
+
+
+def summary_line(table: TableStatus) -> str:
+    """One line on a table."""
+    if table.state == "not run":
+        return f"not run: {table.why}"
+    measured = f"{measured_words(table)}, {table.seconds / 60:.1f} min"
+    return f"{table.agreeing} of {table.judged} judged cells agree ({len(table.cells)} cells, {measured})"
+
+
+def run_table(
+    table: PaperTable, folder: Path, engine: Engine, budget: float, selection: Selection, console: Console
+) -> TableStatus:
+    """Run one table within its budget."""
+    number = f"Table {table.table}" if table.table is not None else f"Figure {table.figure}"
+    status = partial(
+        TableStatus,
+        name=table.name,
+        title=table.title,
+        source=table.source,
+        place=f"{number}, {table.page}",
+        budget=budget,
+    )
+    began = time.monotonic()
+    try:
+        reproduction = reproduction_of(table, selection, engine.device)
+        once = reproduction_of(table, replace(selection, batches=1), engine.device)
+        cost = sum(seconds for stage in probe_stages(once) for one in stage for seconds in one.durations)
+        chosen = reproduction.afforded(60 * budget / cost if cost else float(reproduction.most))
+        if chosen is None:
+            return status(
+                state="not run",
+                why=f"one measurement of its cells takes about {cost / 60:.0f} min of one core, more than {STRETCH} "
+                f"times the budget of {budget:g}",
+            )
+        place = folder / table.name
+        command = command_of(table.name, chosen)
+        within = _Budget(engine, time.monotonic() + STRETCH * 60 * budget / engine.slots, folder)
+        compared, _ = run_reproduction(table.name, chosen, place, within, command.split(), console.quiet)
+    except LightLeakError as error:
+        return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
+    ran = any(one.ours.n for one in compared)
+    made = json.loads((place / "environment.json").read_text())
+    comparison = json.loads((place / "comparison.json").read_text())
+    return status(
+        state="run" if ran else "not run",
+        why="" if ran else "; ".join(comparison["notes"]),
+        measurements=None if reproduction.most == 1 else len(chosen.seeds) * (chosen.batches or 1),
+        counted=reproduction.repeats,
+        iterations=chosen.iterations,
+        seconds=time.monotonic() - began,
+        workers=engine.slots,
+        command=command,
+        date=made["sessions"][-1]["date"],
+        versions={"python": made["python"], **{name: made["packages"][name] for name in ("torch", "lightleak")}},
+        cores=made["cores"],
+        device=made["device"],
+        chance=chance_of_agreement(compared),
+        notes=tuple(comparison["notes"]),
+        rows=tuple(comparison["rows"]),
+    )
+
+
+def command_of(name: str, selection: Selection) -> str:
+    """Return the command that runs a table as it was run here, but for the budget."""
+    words = ["lightleak", "reproduce", name, "--seeds", str(len(selection.seeds))]
+    words += [] if selection.batches is None else ["--batches", str(selection.batches)]
+    words += [] if selection.iterations is None else ["--iterations", str(selection.iterations)]
+    words += ["--strongest"] if selection.strongest else []
+    return " ".join(words)
+
+
+class _Budget(Engine):
+    """Takes over what other tables have run, and begins no pack after a moment.
+
+    Args:
+        engine: runs the others.
+        end: the moment, in seconds of `time.monotonic`.
+        pool: folder of all tables.
+    """
+
+    def __init__(self, engine: Engine, end: float, pool: Path) -> None:
+        self.device, self._engine, self._end = engine.device, engine, end
+        self._known = {file.name: file for file in pool.glob("*/units/*.json")}
+
+    @property
+    def slots(self) -> int:
+        """See `Engine.slots`."""
+        return self._engine.slots
+
+    def run(self, packs: Iterable[Pack], folder: Path, watch: Watch = lambda pack, work: None) -> Iterator[Finished]:
+        """See `Engine.run`."""
+        left = []
+        for pack in packs:
+            if files := self._taken_over(pack):
+                yield Finished(pack, files)
+            else:
+                left.append(pack)
+        yield from self._engine.run(takewhile(lambda pack: time.monotonic() < self._end, left), folder, watch)
+
+    def _taken_over(self, pack: Pack) -> Files | None:
+        """The files of a pack whose units have all been run before, with the same settings on the same updates."""
+        if not isinstance(pack, UpdatePack):
+            return None
+        found: Files = {}
+        for unit in pack.units:
+            file = self._known.get(unit_file(Path(), unit.id).name)
+            if file is None or not _is_of(unit, json.loads(content := file.read_bytes())):
+                return None
+            found[str(unit_file(Path(), unit.id))] = content
+        return found
+
+    def close(self) -> None:
+        """Leave the workers to the engine."""
+
+
+def _is_of(unit: Unit, row: Mapping[str, Any]) -> bool:
+    """Whether a row is what this unit would give."""
+    wanted = {**unit.facts, "unit": unit.id, "attack": unit.attack, "seed": unit.seed}
+    options = unit.make_attack().options()
+    return all(row.get(key) == value for key, value in without_nan(wanted).items()) and all(
+        row["options"].get(key) == value for key, value in json.loads(json.dumps(without_nan(options))).items()
+    )

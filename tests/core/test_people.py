@@ -1,0 +1,116 @@
+"""The record of every person in results.json, the file with a line for each, and two runs compared."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from lightleak.core.errors import UsageError
+from lightleak.core.people import (
+    CSV_COLUMNS,
+    CSV_FILE,
+    Links,
+    Means,
+    People,
+    Point,
+    Rate,
+    Risk,
+    compare_people,
+    load_people,
+    read_people,
+)
+from lightleak.core.records import write_record
+
+
+def people(**changes: Any) -> pd.DataFrame:
+    frame = pd.DataFrame(
+        {
+            "attack": "exact",
+            "person": [0, 1, 2, 3],
+            "label": ["no", "no", "NA", "yes"],
+            "sensitive.sex": ["F", "M", "None", "M"],
+            "seen": 1,
+            "proven": 1,
+            "first_seen": [0, 0, 1, 1],
+            "first_proven": pd.array([0, None, 1, 1], dtype="Int64"),
+            "recovered": 1,
+            "verdict": ["proven", "recovered", "proven", "not recovered"],
+            "unique": [True, True, True, False],
+        }
+    )
+    return frame.assign(**changes)
+
+
+def test_a_record_survives_its_file() -> None:
+    written = People(
+        "exact",
+        n=4,
+        proven=2,
+        proven_numbers=1,
+        recovered=1,
+        not_recovered=1,
+        has_certificates=True,
+        claims=3,
+        wrong=1,
+        rows=8,
+        unique=3,
+        unit="round",
+        curve=(Point(1, 4, 2, 1),),
+        singling_out=Risk(Rate.of(2, 4), Rate.of(0, 3), None),
+        links=Links(2, 1, 1),
+        means=Means(2, (0, 1), 1.0, None, 5),
+    )
+    assert read_people({"people": [write_record(written)]}, "results.json") == (written,)
+    assert written.proven_rate == Rate.of(2, 4)
+    with pytest.raises(UsageError, match="people, entry 0, key 'n': expected at least 1"):
+        read_people({"people": [{**write_record(written), "n": 0}]}, "results.json")
+    with pytest.raises(UsageError, match="expected a list"):
+        read_people({"people": {}}, "results.json")
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 7), (7, 7), (3, 7)])
+def test_a_rate_lies_in_its_interval(successes: int, n: int) -> None:
+    rate = Rate.of(successes, n)
+    assert rate is not None and 0 <= rate.low <= rate.share <= rate.high <= 1
+
+
+def test_a_table_of_people_is_read_as_it_was_written(tmp_path: Path) -> None:
+    people().to_csv(tmp_path / CSV_FILE, index=False)
+    read = load_people(tmp_path)
+    pd.testing.assert_frame_equal(read, people(), check_dtype=False)
+    assert read["first_proven"].isna().tolist() == [False, True, False, False]
+
+
+def test_a_run_without_people_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"capture\.coverage"):
+        load_people(tmp_path)
+    (tmp_path / CSV_FILE).write_text("attack,person\nexact,0\n")
+    with pytest.raises(UsageError, match="verdict"):
+        load_people(tmp_path)
+    assert "verdict" in CSV_COLUMNS
+
+
+def test_two_runs_are_compared_person_by_person() -> None:
+    after = people(verdict=["not recovered", "not recovered", "proven", "proven"])
+    (change,) = compare_people(people(), after)
+    assert (change.n, change.stay_proven, change.become_safe, change.newly_proven) == (4, 1, 2, 1)
+    assert change.count("proven", None) == 2 and change.count(None, None) == 4
+
+
+def test_people_of_one_run_alone_are_left_out() -> None:
+    (change,) = compare_people(people(), people().iloc[2:])
+    assert (change.n, change.stay_proven) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"attack": "random"}, r"their attacks are \['exact'\] and \['random'\]"),
+        ({"sensitive.sex": ["F", "F", "None", "M"]}, "different tables or splits"),
+        ({"label": "no"}, "'label'"),
+    ],
+)
+def test_runs_that_cannot_be_compared_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compare_people(people(), people(**changes))

@@ -1,0 +1,190 @@
+"""Whole epochs and rounds: every batch is captured, every row is somebody's, and redaction leaves counts alone."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from rich.console import Console
+
+import lightleak
+from lightleak.callbacks.capture_store import Capture, list_captures
+from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.people import CSV_FILE, read_people
+from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.kinds.updates.kind import UpdatesKind
+from lightleak.experiments.kinds.updates.people import require_ids
+from lightleak.experiments.kinds.updates.plan import plan_units
+from lightleak.experiments.run import resume_audit, run_audit
+
+Config = Callable[..., AuditConfig]
+
+WHOLE: dict[str, Any] = {
+    "data__options": {"n_discrete": 2, "n_continuous": 1, "n_rows": 60},
+    "training__epochs": 1,
+    "capture__epochs": [0],
+    "capture__coverage": "epoch",
+    "initial__batches": 0,
+    "attacks": {"exact": {"patience": 1, "chains": 4, "sweeps": 2}, "random": {}},
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, tiny: Config, silent: Console) -> Path:
+    """The folder of a run; tests only read it."""
+    folder = tmp_path_factory.mktemp("people") / "run"
+    run_audit(tiny(**WHOLE), folder, console=silent)
+    return folder
+
+
+def captured(folder: Path) -> list[Capture]:
+    return [Capture.load(path) for path in list_captures(folder / "captures")]
+
+
+def ids_of(folder: Path) -> list[int]:
+    found = [one.truth.ids for one in captured(folder)]
+    return [row for ids in found if ids is not None for row in ids.tolist()]
+
+
+def results_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "results.json").read_text())
+    return found
+
+
+def same_people(truth: Any, experiment: Any) -> bool:
+    rows = experiment.table.train.iloc[truth.ids.tolist()]
+    return bool(torch.allclose(experiment.encoder.encode(rows), truth.inputs)) and bool(
+        experiment.encoder.encode_labels(rows).equal(truth.labels)
+    )
+
+
+def test_every_row_of_an_epoch_is_in_one_update_and_known(run: Path, tiny: Config) -> None:
+    experiment = prepare_experiment(tiny(**WHOLE))
+    sizes = [len(one.truth.labels) for one in captured(run)]
+    n_rows = len(experiment.table.train) - round(0.1 * len(experiment.table.train))
+    assert sum(sizes) == n_rows and set(sizes[:-1]) == {8} and 0 < sizes[-1] < 8  # a smaller last batch too
+    assert set(Counter(ids_of(run)).values()) == {1}
+    assert all(same_people(one.truth, experiment) for one in captured(run))
+
+
+def test_results_hold_one_entry_per_attack_that_covers_everybody(run: Path) -> None:
+    exact, random = read_people(results_of(run), "results.json")
+    assert [exact.attack, random.attack] == ["exact", "random"]
+    for entry in (exact, random):
+        assert entry.n == entry.rows == len(ids_of(run))
+        assert entry.proven + entry.recovered + entry.not_recovered == entry.n
+        assert (entry.unit, entry.means.updates, entry.means.epochs) == ("step", len(captured(run)), (0,))
+        assert entry.means.cpu_seconds is not None and entry.means.peak_memory is not None
+        assert entry.curve[-1].seen == entry.n and entry.curve[-1].proven == entry.proven
+    assert exact.has_certificates and not random.has_certificates and random.proven == 0
+
+
+def test_counts_are_those_of_the_rows_of_results(run: Path) -> None:
+    rows = [row for row in results_of(run)["rows"] if row["attack"] == "exact"]
+    (exact,) = (one for one in read_people(results_of(run), "") if one.attack == "exact")
+    assert exact.claims == sum(row["certified_rows"] for row in rows)
+    assert exact.proven == exact.claims - exact.wrong  # everybody is in one update
+
+
+def test_the_table_has_a_line_for_each_attack_and_person(run: Path) -> None:
+    table = lightleak.load_people(run)
+    assert table.groupby("attack")["person"].apply(sorted).to_dict() == {
+        name: sorted(ids_of(run)) for name in ("exact", "random")
+    }
+    entries = {one.attack: one for one in read_people(results_of(run), "")}
+    for attack, of in table.groupby("attack"):
+        verdicts = of["verdict"].value_counts()
+        assert verdicts.get("proven", 0) == entries[str(attack)].proven
+        assert verdicts.get("recovered", 0) == entries[str(attack)].recovered
+
+
+def test_a_capture_of_other_people_is_refused(run: Path, tiny: Config) -> None:
+    config = tiny(**WHOLE)
+    experiment = prepare_experiment(config)
+    unit = plan_units(config, experiment, run)[0]
+    update, truth = unit.observe()
+    assert truth is not None and truth.ids is not None
+    require_ids(unit, experiment)
+    for ids in (truth.ids.roll(1), None):
+        other = replace(unit, observe=partial(returned, update, replace(truth, ids=ids)))
+        with pytest.raises(ObservationError, match=r"whose rows|people whom"):
+            require_ids(other, experiment)
+
+
+def returned(*observed: Any) -> Any:
+    return observed
+
+
+@pytest.mark.parametrize("redact", [True, "all"])
+def test_a_redacted_run_keeps_counts_and_nobody(tmp_path: Path, tiny: Config, run: Path, redact: Any) -> None:
+    folder = tmp_path / "run"
+    run_audit(tiny(**WHOLE, redact=redact), folder, console=Console(quiet=True))
+    assert not (folder / CSV_FILE).exists() and not (folder / "people").exists()
+    kept, plain = (read_people(results_of(one), "") for one in (folder, run))
+    assert [(one.n, one.proven, one.wrong, one.curve) for one in kept] == [
+        (one.n, one.proven, one.wrong, one.curve) for one in plain
+    ]
+    before = results_of(folder)
+    resume_audit(folder, console=Console(quiet=True))
+    assert results_of(folder) == before
+    with pytest.raises(UsageError, match="redacted"):
+        lightleak.load_people(folder)
+
+
+def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, tiny: Config, run: Path, silent: Console) -> None:
+    folder = tmp_path / "run"
+    run_audit(tiny(**WHOLE), folder, console=silent)
+    gone = sorted((folder / "units").glob("exact-*"))[0]
+    gone.unlink()
+    (folder / "people" / f"{gone.stem}.npz").unlink()
+    resume_audit(folder, console=silent)
+    pd.testing.assert_frame_equal(lightleak.load_people(folder), lightleak.load_people(run))
+
+
+def test_without_whole_epochs_there_are_no_people(finished: Path) -> None:
+    assert "people" not in results_of(finished) and not (finished / "people").exists()
+
+
+@pytest.mark.parametrize("aggregate", [1, 2])
+def test_rounds_of_a_federation_cover_all_their_clients(
+    tmp_path: Path, tiny_fedavg: Config, silent: Console, aggregate: int
+) -> None:
+    config = tiny_fedavg(
+        **{"capture": {"epochs": [0, 2], "coverage": "rounds"}, "initial__batches": 0, "attacks": {"random": {}}},
+        protocol__aggregate=aggregate,
+    )
+    run_audit(config, tmp_path / "run", console=silent)
+    experiment = prepare_experiment(config)
+    taken = captured(tmp_path / "run")
+    assert Counter(one.update.facts.epoch for one in taken) == {0: 4 // aggregate, 2: 4 // aggregate}
+    assert all(same_people(one.truth, experiment) for one in taken)
+    (entry,) = read_people(results_of(tmp_path / "run"), "")
+    assert (entry.unit, entry.rows, entry.n) == ("round", 48, len(set(ids_of(tmp_path / "run"))))
+    assert [point.round for point in entry.curve] == [1, 3]
+
+
+def test_micro_batches_and_poisson_batches_know_their_rows(tmp_path: Path, tiny: Config, silent: Console) -> None:
+    for name, changes in {
+        "accumulated": {"training__trainer": {"accumulate_grad_batches": 2}},
+        "poisson": {"defense": {"name": "dp_sgd", "options": {"noise_multiplier": 0.1}}},
+    }.items():
+        config = tiny(**{**WHOLE, "attacks": {"random": {}}, **changes})
+        run_audit(config, tmp_path / name, console=silent)
+        experiment = prepare_experiment(config)
+        assert captured(tmp_path / name) and all(
+            same_people(one.truth, experiment) for one in captured(tmp_path / name)
+        )
+
+
+def test_the_plan_counts_updates_and_what_they_take_on_disk(run: Path, tiny: Config) -> None:
+    kind = UpdatesKind()
+    lines = dict(kind.plan(kind.check(tiny(**WHOLE)), torch.device("cpu")).lines)
+    assert lines["captures"].startswith(f"{len(captured(run))} updates of ")
+    assert f"{2 * len(captured(run))} on the training run" in lines["units"]

@@ -1,0 +1,275 @@
+"""From rows to people on tables small enough to count by hand: verdicts, wrong proofs, and the three risks."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from lightleak.core.certificate import Certificate, Feasibility, RowStatus
+from lightleak.core.errors import UsageError
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.people import CSV_COLUMNS, Links, Point
+from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.threat_model import ThreatModel
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.marginals import Marginals
+from lightleak.data.schema import Column, TableSchema
+from lightleak.data.table import DatasetCard, Table
+from lightleak.metrics.certificate import NO_CLAIM, WRONG
+from lightleak.metrics.people import CURVE_POINTS, Population, Proposed, RowIndex, people_of, table_of
+from lightleak.metrics.score import match
+
+COLUMNS = Column.integer("age", 0, 100), Column.categorical("sex", ["F", "M"]), Column.categorical("job", list("abc"))
+SCHEMA = TableSchema(COLUMNS, Column.categorical("ill", ["no", "yes"]), ("sex", "age"))
+SENT = pd.DataFrame(
+    {
+        "age": [20, 20, 40, 60, 80, 33],
+        "sex": ["F", "F", "M", "M", "F", "M"],
+        "job": ["a", "a", "b", "c", "c", "b"],
+        "ill": ["no", "no", "yes", "no", "yes", "no"],
+    }
+)
+"""People 0 and 1 are equal."""
+OTHERS = pd.DataFrame(
+    {
+        "age": [20, 50, 60, 70, 25, 35, 45, 55],
+        "sex": ["F", "M", "M", "F", "F", "M", "F", "M"],
+        "job": ["a", "b", "c", "a", "b", "c", "a", "b"],
+        "ill": ["no", "yes", "no", "no", "yes", "no", "yes", "no"],
+    }
+)
+"""The first equals people 0 and 1, the third person 3."""
+PLANNED = Feasibility((4,), (9,), (8,), 0.0, "exact", "enough")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> TableEncoder:
+    return TableEncoder(SCHEMA).fit(SENT)
+
+
+@pytest.fixture(scope="module")
+def population(encoder: TableEncoder) -> Population:
+    card = DatasetCard("toy", "Toy", (), ())
+    return Population.of(Table(card, SCHEMA, SENT, OTHERS), encoder, Marginals.of(SCHEMA, OTHERS))
+
+
+def proposed(
+    encoder: TableEncoder,
+    people: Sequence[int],
+    found: pd.DataFrame,
+    status: Sequence[RowStatus] | None,
+    digits: Sequence[bool] | None = None,
+    epoch: int = 0,
+    step: int = 0,
+) -> Proposed:
+    """What an attack proposed for an update of these people."""
+    behind = SENT.iloc[list(people)]
+    truth = GroundTruth(encoder.encode(behind), encoder.encode_labels(behind), ids=torch.tensor(people))
+    n, rows = len(found), found.reset_index(drop=True)
+    sure = tuple(one == "certified" for one in status or ()) if digits is None else tuple(digits)
+    reconstruction = Reconstruction(
+        "x",
+        ThreatModel(labels="restored"),
+        rows[list(SCHEMA.names)],
+        encoder.encode_labels(rows),
+        encoder.encode(rows),
+        pd.DataFrame(float("nan"), index=range(n), columns=list(SCHEMA.names)),
+        0.0,
+        1.5,
+        certificate=None if status is None else Certificate(0.0, tuple(status), sure, (1,) * n, PLANNED),
+    )
+    batch = match(reconstruction, truth, encoder)
+    return Proposed.of(reconstruction, truth, encoder, batch, epoch=epoch, step=step, cpu_seconds=2.0, peak_memory=9)
+
+
+def changed(row: int, **cells: Any) -> pd.DataFrame:
+    return SENT.iloc[[row]].assign(**cells)
+
+
+def test_a_proof_names_its_person_wherever_it_stands(encoder: TableEncoder) -> None:
+    found = proposed(encoder, [2, 3, 4], SENT.iloc[[4, 2, 3]], ["certified", "likely", "certified"])
+    assert found.person.tolist() == [4, NO_CLAIM, 3]
+    assert found.recovered.tolist() == [True, True, True]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "digits"),
+    [
+        ({"job": "a"}, [False]),  # no such row in the update
+        ({"ill": "no"}, [False]),  # the label is part of the claim
+        ({"age": 42}, [True]),  # 0.09 deviations off, and the numbers are certified
+    ],
+)
+def test_a_proof_that_no_row_bears_out_is_wrong(
+    encoder: TableEncoder, population: Population, wrong: dict[str, Any], digits: list[bool]
+) -> None:
+    found = proposed(encoder, [2], changed(2, **wrong), ["certified"], digits)
+    assert found.person.tolist() == [WRONG]
+    people = people_of("x", [found], population, "step")
+    assert (people.claims, people.wrong, people.proven) == (1, 1, 0)
+
+
+def test_numbers_that_are_not_certified_are_not_claimed(encoder: TableEncoder) -> None:
+    found = proposed(encoder, [2], changed(2, age=42), ["certified"], [False])
+    assert found.person.tolist() == [2]
+
+
+def test_two_proofs_of_one_row_are_one_wrong_proof(encoder: TableEncoder) -> None:
+    found = proposed(encoder, [2, 3], SENT.iloc[[2, 2]], ["certified"] * 2)
+    assert sorted(found.person.tolist()) == [WRONG, 2]
+
+
+def test_of_two_people_with_equal_categories_the_numbers_decide(encoder: TableEncoder) -> None:
+    both = pd.concat([changed(5), changed(2, ill="no")])  # ages 33 and 40
+    assert proposed(encoder, [5, 2], SENT.iloc[[2, 5]], ["certified"] * 2, [False] * 2).person.tolist() == [2, 5]
+    only = proposed(encoder, [5], both.iloc[[1]], ["certified"], [False])
+    assert only.person.tolist() == [5]
+
+
+def test_what_does_not_say_whose_rows_it_holds_is_refused(encoder: TableEncoder) -> None:
+    behind = SENT.iloc[[2]]
+    truth = GroundTruth(encoder.encode(behind), encoder.encode_labels(behind))
+    made = Reconstruction("x", ThreatModel(labels="none"), behind, truth.labels, truth.inputs, pd.DataFrame(), 0.0, 0.0)
+    with pytest.raises(UsageError, match="ids"):
+        Proposed.of(made, truth, encoder, None, epoch=0, step=0)  # type: ignore[arg-type]
+
+
+def test_a_file_gives_back_what_was_written(encoder: TableEncoder) -> None:
+    written = proposed(encoder, [2, 3], SENT.iloc[[3, 2]], ["certified", "likely"], epoch=1, step=7)
+    read = Proposed.from_bytes(written.to_bytes())
+    assert (read.epoch, read.step, read.has_certificate, read.seconds) == (1, 7, True, 1.5)
+    for name in ("ids", "recovered", "person", "digits", "codes", "numbers", "labels"):
+        assert np.array_equal(getattr(read, name), getattr(written, name)), name
+
+
+@pytest.fixture(scope="module")
+def training(encoder: TableEncoder) -> list[Proposed]:
+    """Two epochs over people 0 to 4; person 5 was in no update.
+
+    Epoch 0 proves 0 and 2 and names a wrong row, epoch 1 proves 1, 2 and 3 and recovers 4 without proof.
+    """
+    return [
+        proposed(encoder, [0, 2], SENT.iloc[[0, 2]], ["certified", "certified"], step=0),
+        proposed(
+            encoder,
+            [1, 3, 4],
+            pd.concat([changed(1, job="b"), changed(3, age=90, job="a"), changed(4, sex="M")]),
+            ["likely", "certified", "likely"],
+            step=1,
+        ),
+        proposed(encoder, [2, 4], SENT.iloc[[4, 2]], ["likely", "certified"], epoch=1, step=2),
+        proposed(encoder, [1, 3], SENT.iloc[[1, 3]], ["certified", "certified"], epoch=1, step=3),
+    ]
+
+
+def test_every_person_gets_the_strongest_verdict(training: list[Proposed], population: Population) -> None:
+    people = people_of("x", training, population, "step")
+    assert (people.n, people.rows, people.unique) == (5, 9, 2)  # 0, 1 and 3 have equals
+    assert (people.proven, people.recovered, people.not_recovered) == (4, 1, 0)
+    assert (people.claims, people.wrong, people.has_certificates) == (6, 1, True)
+    table = table_of("x", training, population).set_index("person")
+    assert table["verdict"].to_dict() == {0: "proven", 1: "proven", 2: "proven", 3: "proven", 4: "recovered"}
+    assert table["proven"].to_dict() == {0: 1, 1: 1, 2: 2, 3: 1, 4: 0}
+    assert table["first_proven"].dropna().to_dict() == {0: 0, 1: 3, 2: 0, 3: 3}
+    assert table["first_seen"].to_dict() == {0: 0, 1: 1, 2: 0, 3: 1, 4: 1}
+    assert table["seen"].tolist() == [1, 2, 2, 2, 2]
+    assert table["recovered"].to_dict() == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
+    assert table["unique"].to_dict() == {0: False, 1: False, 2: True, 3: False, 4: True}
+    assert table["label"].to_dict() == {0: "no", 1: "no", 2: "yes", 3: "no", 4: "yes"}
+    assert table["sensitive.age"].tolist() == ["20", "20", "40", "60", "80"]
+    assert set(CSV_COLUMNS) <= {*table.columns, "person"}
+
+
+def test_the_curve_counts_people_and_ends_at_the_verdicts(training: list[Proposed], population: Population) -> None:
+    assert people_of("x", training, population, "step").curve == (
+        Point(1, 2, 2, 0),
+        Point(2, 5, 2, 0),
+        Point(3, 5, 2, 1),
+        Point(4, 5, 4, 1),
+    )
+    assert people_of("x", training[::-1], population, "step").curve[-1] == Point(4, 5, 4, 1)
+
+
+def test_a_long_curve_is_thinned_to_its_end(training: list[Proposed], population: Population) -> None:
+    long = [replace(training[0], step=step) for step in range(3 * CURVE_POINTS)]
+    curve = people_of("x", long, population, "step").curve
+    assert len(curve) == CURVE_POINTS and (curve[0].round, curve[-1].round) == (1, 3 * CURVE_POINTS)
+
+
+def test_groups_are_the_categories_of_sensitive_columns(training: list[Proposed], population: Population) -> None:
+    groups = people_of("x", training, population, "step").groups
+    assert [(one.column, one.category, one.n, one.proven) for one in groups] == [("sex", "F", 3, 2), ("sex", "M", 2, 2)]
+
+
+def test_who_has_an_equal_is_not_singled_out(training: list[Proposed], population: Population) -> None:
+    risk = people_of("x", training, population, "step").singling_out
+    assert risk is not None and risk.attack is not None and risk.control is not None and risk.baseline is not None
+    assert (risk.attack.share, risk.attack.n) == (1 / 5, 5)  # person 2 alone
+    # Of five right proofs those of 0 and 1 fit the first test row, that of 3 the third.
+    assert (risk.control.share, risk.control.n) == (3 / 5, 5)
+    assert risk.baseline.n == 5
+
+
+def test_links_are_right_only_within_a_person(training: list[Proposed], population: Population) -> None:
+    people = people_of("x", training, population, "step")
+    # Proven in both epochs: 2. Equal and proven in different epochs: 0 and 1.
+    assert people.links == Links(possible=4, correct=1, wrong=1)
+    assert people.linkage is not None and people.linkage.attack is not None and people.linkage.baseline is not None
+    assert (people.linkage.attack.share, people.linkage.attack.n) == (1 / 4, 4)
+    assert people.linkage.control is not None
+    assert (people.linkage.control.share, people.linkage.control.n) == (3 / 4, 4)  # 0, 1 and 3 have equals
+    assert people.linkage.baseline.share == pytest.approx(1 / 4.5)
+
+
+def test_a_link_with_a_wrong_proof_is_wrong(encoder: TableEncoder, population: Population) -> None:
+    row = changed(3, age=90, job="a")
+    updates = [proposed(encoder, [3], row, ["certified"], epoch=epoch, step=epoch) for epoch in (0, 1)]
+    people = people_of("x", updates, population, "round")
+    assert people.links == Links(possible=1, correct=0, wrong=1) and people.wrong == 2
+
+
+def test_within_one_epoch_nothing_is_linked(training: list[Proposed], population: Population) -> None:
+    people = people_of("x", training[:2], population, "step")
+    assert people.links is None and people.linkage is None
+
+
+def test_a_secret_is_read_off_proven_rows(training: list[Proposed], population: Population) -> None:
+    risk = people_of("x", training, population, "step").inference
+    assert risk is not None and risk.column == "sex" and risk.attack is not None and risk.baseline is not None
+    assert risk.attack.n == risk.baseline.n == 5
+    # All four proven people have their sex in a row that agrees in everything else; 4 is guessed.
+    assert risk.attack.share >= 4 / 5 and risk.attack.share >= risk.baseline.share
+    assert risk.control is not None and risk.control.n == 4
+
+
+def test_an_attack_without_certificates_recovers_and_proves_nobody(
+    encoder: TableEncoder, population: Population
+) -> None:
+    found = proposed(encoder, [2, 3], pd.concat([changed(2), changed(3, job="a")]), None)
+    people = people_of("x", [found], population, "step")
+    assert (people.proven, people.recovered, people.not_recovered, people.claims) == (0, 1, 1, 0)
+    assert not people.has_certificates and people.linkage is None
+    assert people.singling_out is not None and people.singling_out.attack is not None
+    assert people.singling_out.attack.n == 2
+
+
+def test_means_add_up(training: list[Proposed], population: Population) -> None:
+    means = people_of("x", training, population, "step").means
+    assert (means.updates, means.epochs, means.seconds, means.cpu_seconds, means.peak_memory) == (4, (0, 1), 6, 8, 9)
+    unknown = [replace(training[0], cpu_seconds=float("nan"), peak_memory=0)]
+    means = people_of("x", unknown, population, "step").means
+    assert means.cpu_seconds is None and means.peak_memory is None
+
+
+def test_an_index_finds_what_fits(population: Population) -> None:
+    index = RowIndex(population.sent, population.deviation)
+    assert [found.tolist() for found in index.fitting(population.sent[[0, 2]])] == [[0, 1], [2]]
+    shifted = replace(population.sent[[2]], numbers=population.sent.numbers[[2]] + 1)
+    assert [len(found) for found in index.fitting(shifted)] == [0]
+    assert [len(found) for found in index.fitting(shifted, np.array([False]))] == [1]
+    without_sex = RowIndex(population.sent, population.deviation, without=0)
+    assert [found.tolist() for found in without_sex.fitting(population.sent[[5]])] == [[5]]

@@ -1,0 +1,185 @@
+"""Every table within a budget: what is run, taken over, left out and resumed, and the status page."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from lightleak.core.errors import UsageError
+from lightleak.core.results import ValueRow
+from lightleak.experiments import campaign
+from lightleak.experiments.settings import RunConfig
+from lightleak.reproductions import every_table as module
+from lightleak.reproductions import reproduce
+from lightleak.reproductions.every_table import command_of, run_every_table
+from lightleak.reproductions.paper.values import PaperCell, PaperTable
+from lightleak.reproductions.settings import Selection
+from lightleak.reproductions.status import Status, TableStatus, verdict
+from lightleak.reproductions.status_page import status_markdown
+from lightleak.reproductions.tableak.fedsgd import UpdateAttacks
+
+HERE = RunConfig(device="cpu", workers=1)
+COMMON: dict[str, Any] = {"dataset": "synthetic-d1-c1", "network": "mlp-3", "labels": "true"}
+
+
+def cell(attack: str, batch_size: int, **more: Any) -> PaperCell:
+    return PaperCell("cell_accuracy", "percent", 60.0, 5.0, attack=attack, batch_size=batch_size, **COMMON | more)
+
+
+def table(name: str, *cells: PaperCell, **changes: Any) -> PaperTable:
+    made = PaperTable(name, "Nobody, 2026", "p. 1", f"Made {name}", "cell_accuracy", "percent", cells, table=1)
+    return replace(made, run="tableak.fedsgd.GradientAttacks", **changes)
+
+
+SHORT: dict[str, Any] = {"restarts": 2, "steps": 5}
+TABLES = {
+    one.name: one
+    for one in (
+        table("tableak-made1", cell("tableak", 2, **SHORT), cell("random", 2)),
+        table("tableak-made2", cell("tableak", 2, **SHORT), cell("random", 3)),
+        table("tableak-missing", cell("random", 2, dataset="health-heritage")),
+    )
+}
+
+
+@pytest.fixture(autouse=True)
+def made_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "reproductions", lambda: tuple(TABLES))
+    monkeypatch.setattr(module, "load_paper_table", TABLES.__getitem__)
+    monkeypatch.setattr(reproduce, "load_paper_table", TABLES.__getitem__)
+    monkeypatch.setattr(UpdateAttacks, "most", 6)
+
+
+@pytest.fixture
+def attacked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Ids of the units that are run, in their order."""
+    ids: list[str] = []
+    run_pack = campaign.run_pack
+
+    def counted(pack: Any, *rest: Any) -> None:
+        ids.extend(unit.id for unit in pack)
+        run_pack(pack, *rest)
+
+    monkeypatch.setattr(campaign, "run_pack", counted)
+    return ids
+
+
+@pytest.fixture
+def at_a_cost(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets what a probe says that one measurement of all cells takes, in seconds."""
+
+    def cost(seconds: float) -> None:
+        estimate = type("Estimate", (), {"durations": [seconds]})()
+        monkeypatch.setattr(module, "probe_stages", lambda reproduction: [[estimate]])
+
+    return cost
+
+
+def test_every_table_is_run_once_and_shares_its_attacks(
+    tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any
+) -> None:
+    at_a_cost(0.01)
+    status = run_every_table("*", tmp_path, HERE, 1.0, console=silent)
+    first, second, missing = status.tables
+    assert (first.state, first.measurements, first.counted) == ("run", 6, "batches")
+    assert [row.n for row in first.cells] == [6, 6] == [row.n for row in second.cells]
+    assert sorted(attacked) == sorted(set(attacked)) and len(attacked) == 18  # 2 cells, then only the other baseline
+    assert first.cells[0].value == second.cells[0].value
+    assert missing.state == "not run" and "health-heritage" in missing.why
+    assert Status.load(tmp_path / "status.json") == status
+    assert "Made tableak-made1" in (tmp_path / "status.html").read_text()
+    assert (tmp_path / "status.html").stat().st_mode & 0o077 == 0
+
+    del attacked[:]
+    assert run_every_table("*", tmp_path, HERE, 1.0, console=silent).tables[:2] == (first, second)
+    assert attacked == []
+
+
+def test_a_larger_budget_adds_measurements(tmp_path: Path, silent: Console, at_a_cost: Any) -> None:
+    at_a_cost(60.0)
+    few = run_every_table("tableak-made1", tmp_path, HERE, 1.0, console=silent).tables[0]
+    assert few.measurements == 3  # three times the budget, and still not judged
+    assert few.judged == 0 and verdict(few.cells[0]) == "not judged"
+    more = run_every_table("tableak-made1", tmp_path, HERE, 6.0, console=silent).tables[0]
+    assert more.measurements == 6 and more.seconds > few.seconds
+    assert more.command == "lightleak reproduce tableak-made1 --seeds 1 --batches 6"
+
+
+def test_what_is_beyond_the_budget_is_not_run_and_says_so(
+    tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any
+) -> None:
+    at_a_cost(600.0)
+    table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, console=silent).tables[0]
+    assert table.state == "not run" and "about 10 min" in table.why and attacked == []
+    assert "about 10 min" in (tmp_path / "status.html").read_text()
+
+
+def test_no_pack_begins_after_three_budgets(
+    tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_a_cost(0.01)
+    monkeypatch.setattr(module.time, "monotonic", iter(range(0, 10**6, 200)).__next__)
+    table = run_every_table("tableak-made1", tmp_path, HERE, 1.0, console=silent).tables[0]
+    assert attacked == [] and table.state == "not run"
+
+
+def test_our_strongest_attack_stands_beside_the_papers(tmp_path: Path, silent: Console, at_a_cost: Any) -> None:
+    at_a_cost(0.01)
+    monkey = table("tableak-made1", cell("tableak", 2))
+    selection = Selection(strongest=True, attacks=("random",))
+    assert [c.attack for c in _cells(monkey, Selection(strongest=True))] == ["tableak", "audit_max"]
+    assert command_of("t", selection).endswith("--strongest")
+    made = TABLES["tableak-made1"]
+    assert [c.attack for c in _cells(made, Selection(strongest=True))] == ["tableak", "random"]  # another ensemble
+
+
+def _cells(made: PaperTable, selection: Selection) -> list[PaperCell]:
+    from lightleak.reproductions.tableak.fedsgd import GradientAttacks
+
+    return GradientAttacks(made, replace(selection, batches=1)).cells
+
+
+def test_unknown_names_are_refused(tmp_path: Path, silent: Console) -> None:
+    with pytest.raises(UsageError, match=r"'tableak-mode1' \(did you mean 'tableak-made1'"):
+        run_every_table("tableak-mode1", tmp_path, HERE, console=silent)
+
+
+def test_a_damaged_status_is_named(tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"status\.json: expected the status of reproductions"):
+        Status.load(tmp_path / "status.json")
+
+
+def test_verdicts_and_the_text_of_results() -> None:
+    def row(**facts: Any) -> ValueRow:
+        return ValueRow(metric="cell_accuracy", value_unit="percent", printed=79.3, **facts)
+
+    rows = [
+        row(value=79.0, n=9, agrees=True),
+        row(value=75.0, n=9, agrees=False),
+        row(value=75.0, n=1),
+        row(value=75.0, n=9, measured_on="digits"),
+        row(n=0),
+    ]
+    assert [verdict(one) for one in rows] == ["agrees", "differs by -4.3", "not judged", "stand-in", "not run"]
+    made = TableStatus(
+        name="tableak-table1",
+        title="Cells",
+        source="Somebody, 2023",
+        place="Table 1, p. 2",
+        state="run",
+        measurements=9,
+        chance=0.25,
+        seconds=120.0,
+        workers=2,
+        command="lightleak reproduce x",
+        date="2026-01-02T03:04:05+00:00",
+        rows=tuple(json.loads(json.dumps(one.to_dict())) for one in rows),
+    )
+    text = status_markdown(Status((made, replace(made, name="tableak-table2", state="not run", why="too long"))))
+    assert "1 of 2 tables and figures were run, in 4 minutes of one core. Of their 5 cells, 2 can be judged" in text
+    assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | 9 batches | 2.0 |" in text
+    assert "| not run | " in text and "too long" in text
