@@ -250,3 +250,17 @@ def test_column_order_of_the_frame_does_not_matter(table: Table, encoder: TableE
     pd.testing.assert_index_equal(turned.train.columns, table.train.columns[::-1])
     a, b = (TableDataModule(t, encoder, batch_size=8).part("train").tensors[0] for t in (table, turned))
     assert torch.equal(a, b)
+
+
+def test_it_says_whose_rows_a_batch_holds(table: Table, encoder: TableEncoder) -> None:
+    data = TableDataModule(table, encoder, batch_size=7, validation_fraction=0.2, seed=4)
+    assert data.rows_of(0, 0) is None  # no batches yet
+    loader = data.train_dataloader()
+    for epoch in (0, 1):
+        batches = list(loader)
+        for index, (inputs, labels) in enumerate(batches):
+            rows = data.rows_of(epoch, index)
+            assert rows is not None
+            people = table.train.iloc[rows.tolist()]
+            assert torch.equal(encoder.encode(people), inputs) and torch.equal(encoder.encode_labels(people), labels)
+        assert data.rows_of(epoch, len(batches)) is None

@@ -15,6 +15,7 @@ from rich.console import Console
 
 import lightleak
 from lightleak.callbacks.capture_store import Capture, list_captures
+from lightleak.cli import main
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.people import CSV_FILE, read_people
 from lightleak.experiments.config import AuditConfig
@@ -146,6 +147,28 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, tiny: Config
     (folder / "people" / f"{gone.stem}.npz").unlink()
     resume_audit(folder, console=silent)
     pd.testing.assert_frame_equal(lightleak.load_people(folder), lightleak.load_people(run))
+
+
+def test_python_and_the_command_read_the_people(tmp_path: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    frame = pd.DataFrame({"age": range(20, 60), "sex": ["f", "m"] * 20, "ill": ["no", "no", "yes", "yes"] * 10})
+    settings = {"capture.coverage": "epoch", "capture.epochs": [0], "training.optimizer.learning_rate": 0.01}
+    leakage = lightleak.audit_model(
+        frame,
+        label="ill",
+        output=tmp_path / "own",
+        attacks="random",
+        batch_size=8,
+        batches=0,
+        epochs=1,
+        settings=settings,
+    )
+    assert leakage.people["verdict"].isin(["recovered", "not recovered"]).all() and leakage.people["seen"].eq(1).all()
+    capsys.readouterr()
+    assert main(["compare", str(run), str(run)]) == 0
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    proven = sum(lightleak.load_people(run).query("attack == 'exact'")["verdict"] == "proven")
+    (of_exact,) = (line for line in printed if "exact" in line)
+    assert [word for word in of_exact if word.isdigit()] == [str(len(ids_of(run))), str(proven), "0", "0"]
 
 
 def test_without_whole_epochs_there_are_no_people(finished: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lightleak.core import devices
 from lightleak.experiments import probe
 from lightleak.experiments.campaign import plan_packs
 from lightleak.experiments.experiment import prepare_experiment
@@ -173,7 +174,7 @@ def test_a_pack_is_measured_by_packs_of_few_steps(
 
 def test_the_growth_of_the_process_is_its_peak_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     status = tmp_path / "status"
-    monkeypatch.setattr(probe, "STATUS", status)
+    monkeypatch.setattr(devices, "STATUS", status)
     monkeypatch.setattr(probe, "CLEAR_REFS", tmp_path / "clear_refs")
     probe._baseline.cache_clear()
     status.write_text("Name:\tpython\nVmHWM:\t   900 kB\nVmRSS:\t   500 kB\n")

@@ -68,7 +68,7 @@ class StepRecorder:
         self.sizes.append(len(inputs))
         self._inputs.append(_copy(inputs))
         self._labels.append(_copy(labels))
-        if ids is not None:
+        if ids is not None and len(ids) == len(inputs):
             self._ids.append(_copy(ids))
         self._hooks.callback(self.called.register_forward_pre_hook(self._before_forward).remove)
         for name, parameter in self.network.named_parameters():

@@ -86,9 +86,10 @@ class Risk:
 
     Attributes:
         attack: success of the attack on the people in the updates. Singling out: people of whom a proven row (its
-            categories, label and certified numbers) fits nobody else in the table. Linkage: of the people in
-            updates of several rounds, those of whom two proven rows were linked rightly. Inference: people whose
-            secret column was named rightly by who knows all their other columns and the label.
+            categories, label and certified numbers) fits nobody else in the table; of an attack without
+            certificates, proposed rows that fit exactly one person. Linkage: of the people in updates of several
+            epochs or rounds, those of whom two proven rows were linked, and none with a row of somebody else.
+            Inference: people whose secret column was named rightly by who knows all their other columns and the label.
         control: success of the same attack on people of the test rows, who were in no update. Singling out: proven
             rows that fit exactly one of them. Linkage: proven rows that would be linked to one of them. Inference: as
             for the attack.

@@ -117,8 +117,8 @@ class EpochBatches(Protocol):
 class KnowsRows(Protocol):
     """Data that say whose rows a training batch holds."""
 
-    def rows_of(self, epoch: int, index: int) -> Tensor:
-        """Numbers of the rows of a batch in the training part of the table, LongTensor ``[batch]``."""
+    def rows_of(self, epoch: int, index: int) -> Tensor | None:
+        """Numbers of the rows of a batch in the training part of the table, LongTensor ``[batch]``; None if unknown."""
 
 
 class BatchRows:
@@ -133,11 +133,11 @@ class BatchRows:
         self._sampler, self._indices = sampler, torch.as_tensor(indices)
         self._epoch, self._batches = -1, list[Tensor]()
 
-    def of(self, epoch: int, index: int) -> Tensor:
+    def of(self, epoch: int, index: int) -> Tensor | None:
         """See `KnowsRows.rows_of`."""
         if epoch != self._epoch:
             self._epoch, self._batches = epoch, list(self._sampler.batches(epoch))
-        return self._indices[self._batches[index]]
+        return self._indices[self._batches[index]] if index < len(self._batches) else None
 
 
 def batch_loader(rows: TensorDataset, sampler: Sampler[Tensor]) -> DataLoader[tuple[Tensor, ...]]:
@@ -195,7 +195,7 @@ class TableDataModule(lightning.LightningDataModule):
             bound = "at least 1" if batch_size < 1 else f"at most {len(stay)} (rows of {table.card.name!r})"
             raise DataError(f"batch_size must be {bound}, got {batch_size}")
         self._parts: dict[str, TensorDataset] = {}
-        self._rows: BatchRows
+        self._rows: BatchRows | None = None
 
     def setup(self, stage: str | None = None) -> None:
         """Encode every part once; later calls do nothing."""
@@ -239,9 +239,9 @@ class TableDataModule(lightning.LightningDataModule):
         self._rows = BatchRows(sampler, self.train_indices)
         return batch_loader(rows, sampler)
 
-    def rows_of(self, epoch: int, index: int) -> Tensor:
-        """See `KnowsRows.rows_of`; of this process's share, once there are training batches."""
-        return self._rows.of(epoch, index)
+    def rows_of(self, epoch: int, index: int) -> Tensor | None:
+        """See `KnowsRows.rows_of`; of this process's share, of the batches that `train_dataloader` serves."""
+        return None if self._rows is None else self._rows.of(epoch, index)
 
     def val_dataloader(self) -> DataLoader[tuple[Tensor, ...]] | list[DataLoader[tuple[Tensor, ...]]]:
         """The validation rows in order; without any, an empty list, which Lightning takes for no validation."""

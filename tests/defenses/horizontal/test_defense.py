@@ -13,21 +13,32 @@ from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES, Up
 
 NAMES = (
     "clipping",
+    "flower_clipping",
+    "flower_local_dp",
     "gaussian_noise",
     "gradient_compression",
     "laplacian_noise",
     "none",
+    "nvflare_exclude",
+    "nvflare_percentile",
+    "nvflare_svt",
     "quantization",
     "random_pruning",
     "sign",
+    "transport",
 )
-RANDOM = {"gaussian_noise", "laplacian_noise", "quantization", "random_pruning"}
+BY_TENSOR = {"gaussian_noise", "laplacian_noise", "quantization", "random_pruning"}
+"""Those whose draws for a tensor do not depend on the other tensors."""
+RANDOM = BY_TENSOR | {"flower_local_dp", "nvflare_svt"}
 HARMLESS: dict[str, dict[str, Any]] = {
     "clipping": {"max_norm": 1e6},
     "gaussian_noise": {"scale": 0.0},
     "gradient_compression": {"keep": 1.0},
     "laplacian_noise": {"scale": 0.0},
+    "flower_clipping": {"clipping_norm": 1e6},
     "none": {},
+    "nvflare_exclude": {"exclude": "nothing is called so"},
+    "nvflare_percentile": {"percentile": 0, "gamma": 1e6},
     "random_pruning": {"probability": 0.0},
 }
 
@@ -97,7 +108,7 @@ def test_the_order_of_tensors_is_of_no_effect(name: str, gradient: dict[str, Ten
         torch.testing.assert_close(first[key], other[key], rtol=1e-6 if name == "clipping" else 0, atol=0)
 
 
-@pytest.mark.parametrize("name", sorted(RANDOM))
+@pytest.mark.parametrize("name", sorted(BY_TENSOR))
 def test_noise_of_a_tensor_does_not_depend_on_the_others(name: str, gradient: dict[str, Tensor]) -> None:
     alone = make(name).apply({"weight": gradient["weight"]}, generator(0))
     assert torch.equal(alone["weight"], make(name).apply(gradient, generator(0))["weight"])
@@ -126,6 +137,11 @@ def test_zero_strength_is_the_identity(name: str, gradient: dict[str, Tensor]) -
         ("quantization", {"bits": 2.5}, "got 2.5"),
         ("gradient_compression", {"keep": 0.0}, "gradient_compression: keep .* above 0 and at most 1, got 0.0"),
         ("gradient_compression", {"keep": 1.01}, "got 1.01"),
+        ("transport", {"format": "float8"}, "transport: format must be one of float16, bfloat16, int8, got 'float8'"),
+        ("nvflare_percentile", {"percentile": 101}, "nvflare_percentile: percentile .* at most 100, got 101"),
+        ("nvflare_svt", {"gamma": 0}, "nvflare_svt: gamma must be a finite number above 0, got 0"),
+        ("nvflare_exclude", {"exclude": ""}, "nvflare_exclude: exclude must be a regular expression"),
+        ("flower_local_dp", {"delta": 1}, "flower_local_dp: delta .* above 0 and below 1, got 1"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(name: str, options: dict[str, Any], message: str) -> None:

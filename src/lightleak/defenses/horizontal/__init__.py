@@ -4,6 +4,7 @@ from lightleak.defenses.horizontal import (  # noqa: F401  registers
     dp_sgd,
     noise,
     rounding,
+    shipped,
     sparsification,
 )
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, HorizontalDefense, UpdateDefense

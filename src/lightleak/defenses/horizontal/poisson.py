@@ -70,7 +70,7 @@ class PoissonDataModule(lightning.LightningDataModule):
         self.sampler = PoissonSampler(len(data.train_indices), data.batch_size, derive_seed(seed, "train"))
         self._rows = BatchRows(self.sampler, data.train_indices)
 
-    def rows_of(self, epoch: int, index: int) -> Tensor:
+    def rows_of(self, epoch: int, index: int) -> Tensor | None:
         """See `lightleak.data.datamodule.KnowsRows.rows_of`."""
         return self._rows.of(epoch, index)
 

@@ -16,6 +16,10 @@ MAX_BITS = 16
 """More change less than float32 rounds in a sum of a few hundred rows."""
 
 
+TYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+"""Types that torch converts to."""
+
+
 @UPDATE_DEFENSES.register(
     "clipping",
     Facts(
@@ -104,6 +108,47 @@ class Quantization(UpdateDefense):
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
         return f"stochastic quantization to {self.bits} bits"
+
+
+@UPDATE_DEFENSES.register(
+    "transport", Facts(needs=("It gives no guarantee: it is how numbers travel, and is measured as one.",))
+)
+@dataclass(frozen=True)
+class Transport(UpdateDefense):
+    """Send every entry in a shorter type, rounded to the nearest value, and read it as what it was.
+
+    ``int8`` has 255 levels between the largest magnitude of a tensor and its negative, as 8-bit transports do.
+
+    Attributes:
+        format: ``float16``, ``bfloat16`` or ``int8``.
+
+    Raises:
+        UsageError: an unknown type.
+    """
+
+    name: ClassVar[str] = "transport"
+    citation: ClassVar[str] = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
+
+    format: str = "float16"
+
+    def __post_init__(self) -> None:
+        if self.format not in (*TYPES, "int8"):
+            raise UsageError(f"transport: format must be one of {', '.join(TYPES)}, int8, got {self.format!r}")
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`."""
+        return {name: self._sent(g) for name, g in gradient.items()}
+
+    def _sent(self, gradient: Tensor) -> Tensor:
+        if self.format in TYPES:
+            return gradient.to(TYPES[self.format]).to(gradient.dtype)
+        g = gradient.to(torch.promote_types(gradient.dtype, torch.float32))
+        step = g.abs().max() / 127
+        return ((g / torch.where(step > 0, step, 1.0)).round() * step).to(gradient.dtype)
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"sent as {self.format}"
 
 
 @UPDATE_DEFENSES.register(

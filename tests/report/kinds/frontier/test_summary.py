@@ -255,6 +255,8 @@ def test_of_several_situations_the_one_with_most_points_is_summarized() -> None:
 OPTIONS = {
     "gaussian_noise": "scale", "laplacian_noise": "scale", "random_pruning": "probability", "clipping": "max_norm",
     "sign": None, "quantization": "bits", "gradient_compression": "keep", "dp_sgd": "noise_multiplier",
+    "transport": None, "nvflare_percentile": "percentile", "nvflare_svt": "noise_var", "nvflare_exclude": None,
+    "flower_clipping": "clipping_norm", "flower_local_dp": "epsilon",
 }  # fmt: skip
 
 

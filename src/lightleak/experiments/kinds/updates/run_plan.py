@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
@@ -15,6 +16,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
 )
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.attacks.gradient_inversion.network.traced import trace
+from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import UnsupportedError
 from lightleak.data.codes import codes_notice
@@ -64,8 +66,7 @@ def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.devi
             f"{protocol.local_batch_of(rows)}"
         )
     if captured and config.capture.is_whole:
-        kept = len(captured) // len(config.attacks)
-        size = update_bytes(config, experiment)
+        kept, size = len(captured) // len(config.attacks), stored_bytes(captured[0])
         lines["captures"] = f"{kept} updates of {bytes_words(size)}, {bytes_words(kept * size)} on disk"
     if table.possible_codes:
         lines["columns"] = codes_notice(table.possible_codes)
@@ -138,11 +139,11 @@ def _processes(config: AuditConfig) -> int:
     return places_of(config.training.trainer, config.device).world
 
 
-def update_bytes(config: AuditConfig, experiment: Experiment) -> int:
-    """About what an update of the training run takes on disk: weights, gradient or delta, and rows in float32."""
-    weights = sum(value.numel() for value in build_network(experiment.spec, seed=0).parameters())
-    rows = rows_of_clients(config, experiment) * config.protocol.aggregate
-    return 4 * (2 * weights + rows * experiment.encoder.width)
+def stored_bytes(unit: Unit) -> int:
+    """Disk space of the unit's update with the rows behind it."""
+    with TemporaryDirectory() as folder:
+        save_capture(folder, *unit.observe())
+        return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
 
 
 def training_words(epochs: str, cost: TrainingCost, total: float, monitored: bool) -> str:

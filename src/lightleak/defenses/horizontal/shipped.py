@@ -1,0 +1,370 @@
+"""What federated learning frameworks ship against leakage, run by the frameworks' own code.
+
+NVFlare's filters and Flower's mods act on the change of weights that a client sends. An update has the scale of a mean
+gradient here; ``scale`` says what it is multiplied by to become that change.
+"""
+
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lightleak.core.errors import UsageError
+from lightleak.core.facts import Facts
+from lightleak.core.optional import import_optional
+from lightleak.defenses.defense import POSITIVE, Limits
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
+
+Change = dict[str, np.ndarray]
+"""Change of weights by parameter name, float32."""
+
+
+class FrameworkFilter(UpdateDefense):
+    """Base of what a framework's own code does to the change of weights.
+
+    Attributes:
+        extra: the extra of this package that installs the framework.
+        package: import name of the framework, and name of its logger.
+        scale: factor from a mean gradient to the change of weights that the client sends: its learning rate times its
+            local steps. Bounds that a filter states in weights depend on it.
+    """
+
+    extra: ClassVar[str]
+    package: ClassVar[str]
+    scale: float
+
+    @abstractmethod
+    def filtered(self, change: Change) -> Change:
+        """What the framework sends in place of a change; tensors that it leaves out may be missing.
+
+        Raises:
+            UnsupportedError: the framework is not installed.
+        """
+
+    def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
+        """See `UpdateDefense.apply`; a tensor that the framework leaves out is zero."""
+        change = {name: (-self.scale * gradient[name].float()).cpu().numpy() for name in sorted(gradient)}
+        import_optional(self.package, f"{self.name} runs the framework's own code", self.extra)
+        with _quiet(self.package), _numpy_draws(draws):
+            sent = self.filtered(change)
+        zero = np.zeros((), np.float32)
+        return {
+            name: (torch.as_tensor(sent.get(name, zero)) / -self.scale).to(g).expand(g.shape).clone()
+            for name, g in gradient.items()
+        }
+
+
+@contextmanager
+def _numpy_draws(draws: torch.Generator) -> Iterator[None]:
+    """Seed numpy's global generator, from which frameworks draw, and restore it afterwards."""
+    state = np.random.get_state()
+    np.random.seed(int(torch.randint(2**32 - 1, (), generator=draws)))
+    try:
+        yield
+    finally:
+        np.random.set_state(state)
+
+
+@contextmanager
+def _quiet(framework: str) -> Iterator[None]:
+    """Hide the line that a framework logs for every update."""
+    logger = logging.getLogger(framework)
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+class NVFlareFilter(FrameworkFilter):
+    """A filter of NVFlare on what a client sends (``task_result_filters``)."""
+
+    extra: ClassVar[str] = "nvflare"
+    package: ClassVar[str] = "nvflare"
+    module: ClassVar[str]
+    filter_name: ClassVar[str]
+
+    @abstractmethod
+    def arguments(self) -> dict[str, Any]:
+        """Arguments of the filter's class."""
+
+    def filtered(self, change: Change) -> Change:
+        """See `FrameworkFilter.filtered`."""
+        need = f"{self.name} runs NVFlare's own filter (nvflare)"
+        made = getattr(import_optional(f"nvflare.app_common.filters.{self.module}", need, self.extra), self.filter_name)
+        dxo = import_optional("nvflare.apis.dxo", need, self.extra)
+        context = import_optional("nvflare.apis.fl_context", need, self.extra).FLContext()
+        shareable = import_optional("nvflare.apis.shareable", need, self.extra).Shareable()
+        sent = dxo.DXO(dxo.DataKind.WEIGHT_DIFF, data={name: part.copy() for name, part in change.items()})
+        found = made(**self.arguments()).process_dxo(sent, shareable, context)
+        return dict((sent if found is None else found).data)
+
+
+@UPDATE_DEFENSES.register(
+    "nvflare_percentile",
+    Facts(
+        needs=(
+            "It gives no guarantee. What stays is exact unless it is beyond gamma.",
+            "The cut is a percentile of all entries. Updates of one-hot columns have so many zeros that the default "
+            "leaves nearly all others.",
+        )
+    ),
+)
+@dataclass(frozen=True)
+class NVFlarePercentile(NVFlareFilter):
+    """NVFlare's ``PercentilePrivacy``: send the largest changes, clipped entry by entry.
+
+    Attributes:
+        percentile: entries whose magnitude is below this percentile become zero.
+        gamma: largest magnitude of an entry that is sent.
+        scale: see `FrameworkFilter`.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    name: ClassVar[str] = "nvflare_percentile"
+    citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: PercentilePrivacy; Shokri and Shmatikov, CCS 2015"
+    limits: ClassVar[Mapping[str, Limits]] = {"percentile": Limits(high=100), "gamma": POSITIVE, "scale": POSITIVE}
+    varies: ClassVar[str | None] = "percentile"
+    module: ClassVar[str] = "percentile_privacy"
+    filter_name: ClassVar[str] = "PercentilePrivacy"
+
+    percentile: float = 10
+    gamma: float = 0.01
+    scale: float = 1.0
+
+    def arguments(self) -> dict[str, Any]:
+        """See `NVFlareFilter.arguments`."""
+        return {"percentile": self.percentile, "gamma": self.gamma}
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"NVFlare PercentilePrivacy({self.percentile:g}, {self.gamma:g})"
+
+
+@UPDATE_DEFENSES.register(
+    "nvflare_svt",
+    Facts(
+        needs=(
+            "The filter counts epsilon per entry that it releases: with its defaults a model of a few thousand "
+            "parameters spends hundreds in every round.",
+        )
+    ),
+)
+@dataclass(frozen=True)
+class NVFlareSVT(NVFlareFilter):
+    """NVFlare's ``SVTPrivacy``: send entries that pass a noisy threshold, clipped and with Laplace noise.
+
+    Attributes:
+        noise_var: budget of each entry that is sent.
+        fraction: share of the entries that are sent.
+        epsilon: budget of choosing them.
+        gamma: largest magnitude of an entry that is sent.
+        tau: threshold.
+        scale: see `FrameworkFilter`.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    name: ClassVar[str] = "nvflare_svt"
+    citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: SVTPrivacy"
+    limits: ClassVar[Mapping[str, Limits]] = {
+        **{name: POSITIVE for name in ("epsilon", "noise_var", "gamma", "scale")},
+        "fraction": Limits(high=1, open_low=True),
+        "tau": Limits(),
+    }
+    varies: ClassVar[str | None] = "noise_var"
+    module: ClassVar[str] = "svt_privacy"
+    filter_name: ClassVar[str] = "SVTPrivacy"
+
+    noise_var: float = 0.1
+    fraction: float = 0.1
+    epsilon: float = 0.1
+    gamma: float = 1e-5
+    tau: float = 1e-6
+    scale: float = 1.0
+
+    def arguments(self) -> dict[str, Any]:
+        """See `NVFlareFilter.arguments`."""
+        return {name: getattr(self, name) for name in ("fraction", "epsilon", "noise_var", "gamma", "tau")}
+
+    def spent(self, n_parameters: int) -> float:
+        """Epsilon of one update, as the filter itself counts it: of the choice, and of every entry that is sent.
+
+        >>> round(NVFlareSVT().spent(21_000), 1)
+        210.1
+        """
+        return self.epsilon + math.ceil(self.fraction * n_parameters) * self.noise_var
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"NVFlare SVTPrivacy(fraction {self.fraction:g}, noise_var {self.noise_var:g}, gamma {self.gamma:g})"
+
+
+@UPDATE_DEFENSES.register(
+    "nvflare_exclude", Facts(needs=("It gives no guarantee: the tensors that are sent are exact.",))
+)
+@dataclass(frozen=True)
+class NVFlareExclude(NVFlareFilter):
+    """NVFlare's ``ExcludeVars``: tensors whose names fit an expression are not sent.
+
+    Attributes:
+        exclude: regular expression of the names.
+        scale: see `FrameworkFilter`; of no effect here.
+
+    Raises:
+        UsageError: the expression is empty.
+    """
+
+    name: ClassVar[str] = "nvflare_exclude"
+    citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: ExcludeVars"
+    limits: ClassVar[Mapping[str, Limits]] = {"scale": POSITIVE}
+    module: ClassVar[str] = "exclude_vars"
+    filter_name: ClassVar[str] = "ExcludeVars"
+
+    exclude: str = "bias"
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.exclude:
+            raise UsageError("nvflare_exclude: exclude must be a regular expression of parameter names, got ''")
+        super().__post_init__()
+
+    def arguments(self) -> dict[str, Any]:
+        """See `NVFlareFilter.arguments`."""
+        return {"exclude_vars": self.exclude}
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"NVFlare ExcludeVars({self.exclude})"
+
+
+class FlowerMod(FrameworkFilter):
+    """A mod of Flower's client app, called with the messages that it would see in a round."""
+
+    extra: ClassVar[str] = "flower"
+    package: ClassVar[str] = "flwr"
+
+    @abstractmethod
+    def mod(self, mods: Any) -> Any:
+        """The mod, of the module ``flwr.clientapp.mod``."""
+
+    def filtered(self, change: Change) -> Change:
+        """See `FrameworkFilter.filtered`: the server sends zero weights, and the client answers with the change."""
+        need = f"{self.name} runs Flower's own mod (flwr)"
+        app = import_optional("flwr.app", need, self.extra)
+        mods = import_optional("flwr.clientapp.mod", need, self.extra)
+        bounds = app.ConfigRecord({"clipping_norm": float(getattr(self, "clipping_norm", 1.0))})
+        zeros = app.ArrayRecord({name: app.Array(np.zeros_like(part)) for name, part in change.items()})
+        weights = app.ArrayRecord({name: app.Array(part) for name, part in change.items()})
+        asked = _Message(app.RecordDict({"arrays": zeros, "config": bounds}))
+        answer = self.mod(mods)(asked, None, lambda message, context: _Message(app.RecordDict({"arrays": weights})))
+        return {name: array.numpy() for name, array in answer.content["arrays"].items()}
+
+
+@dataclass(frozen=True)
+class _Message:
+    """What a mod reads and changes of a message; Flower's own can be made within a run of Flower only."""
+
+    content: Any
+
+    def has_error(self) -> bool:
+        return False
+
+
+@UPDATE_DEFENSES.register(
+    "flower_clipping",
+    Facts(
+        needs=(
+            "Flower's server adds noise after it has received the clipped update: a server that reads updates sees "
+            "them without noise.",
+        )
+    ),
+)
+@dataclass(frozen=True)
+class FlowerClipping(FlowerMod):
+    """Flower's ``fixedclipping_mod``, the client's part of central differential privacy: clip the whole update.
+
+    The adaptive mod does the same, with a norm that the server changes from round to round.
+
+    Attributes:
+        clipping_norm: largest Euclidean norm of the change.
+        scale: see `FrameworkFilter`.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    name: ClassVar[str] = "flower_clipping"
+    citation: ClassVar[str] = "Beutel et al., Flower, 2020: fixedclipping_mod"
+    limits: ClassVar[Mapping[str, Limits]] = {"clipping_norm": POSITIVE, "scale": POSITIVE}
+    varies: ClassVar[str | None] = "clipping_norm"
+
+    clipping_norm: float = 1.0
+    scale: float = 1.0
+
+    def mod(self, mods: Any) -> Any:
+        """See `FlowerMod.mod`."""
+        return mods.fixedclipping_mod
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"Flower fixed clipping to norm {self.clipping_norm:g}"
+
+
+@UPDATE_DEFENSES.register(
+    "flower_local_dp",
+    Facts(
+        needs=(
+            "The unit is the client: the update as a whole is protected, in every round anew.",
+            "Its formula for the noise holds for epsilon up to 1; sensitivity is taken from the user and not compared "
+            "with the norm.",
+        )
+    ),
+)
+@dataclass(frozen=True)
+class FlowerLocalDP(FlowerMod):
+    """Flower's ``LocalDpMod``: clip the whole update and add Gaussian noise at the client.
+
+    Attributes:
+        epsilon: that the mod is told to grant for one round.
+        clipping_norm: largest Euclidean norm of the change.
+        sensitivity: that the noise is made for.
+        delta: the probability with which it may fail.
+        scale: see `FrameworkFilter`.
+
+    Raises:
+        UsageError: a value out of range.
+    """
+
+    name: ClassVar[str] = "flower_local_dp"
+    citation: ClassVar[str] = "Beutel et al., Flower, 2020: LocalDpMod"
+    limits: ClassVar[Mapping[str, Limits]] = {
+        **{name: POSITIVE for name in ("epsilon", "clipping_norm", "sensitivity", "scale")},
+        "delta": Limits(high=1, open_low=True, open_high=True),
+    }
+    varies: ClassVar[str | None] = "epsilon"
+
+    epsilon: float = 1.0
+    clipping_norm: float = 1.0
+    sensitivity: float = 1.0
+    delta: float = 1e-5
+    scale: float = 1.0
+
+    def mod(self, mods: Any) -> Any:
+        """See `FlowerMod.mod`."""
+        return mods.LocalDpMod(self.clipping_norm, self.sensitivity, self.epsilon, self.delta)
+
+    def describe(self) -> str:
+        """See `HorizontalDefense.describe`."""
+        return f"Flower local DP, epsilon {self.epsilon:g} a round, norm {self.clipping_norm:g}"

@@ -1,0 +1,109 @@
+"""Filters of frameworks change an update as the framework changes what a client sends."""
+
+import logging
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lightleak.core.errors import UnsupportedError
+from lightleak.core.seeds import generator
+from lightleak.defenses.horizontal import shipped
+from lightleak.defenses.horizontal.rounding import Transport
+from lightleak.defenses.horizontal.shipped import (
+    FlowerClipping,
+    FlowerLocalDP,
+    NVFlareExclude,
+    NVFlarePercentile,
+    NVFlareSVT,
+)
+
+flare = pytest.importorskip("nvflare", reason="NVFlare (nvflare) is not installed")
+flower = pytest.importorskip("flwr", reason="Flower (flwr) is not installed")
+
+
+def flat(named: dict[str, Tensor]) -> Tensor:
+    return torch.cat([value.flatten().double() for value in named.values()])
+
+
+def test_the_smallest_entries_become_zero_and_the_largest_are_cut_off(gradient: dict[str, Tensor]) -> None:
+    values, sent = flat(gradient), flat(NVFlarePercentile(percentile=60, gamma=0.5).apply(gradient, generator(0)))
+    cut = float(np.percentile(values.abs().numpy(), 60))
+    expected = values.clamp(-0.5, 0.5) * (values.abs() >= cut)
+    torch.testing.assert_close(sent, expected, rtol=1e-5, atol=1e-7)
+
+
+def test_bounds_are_those_of_the_change_of_weights(gradient: dict[str, Tensor]) -> None:
+    """A client that takes steps of 0.01 sends a hundredth of the gradient: a bound of 0.005 on it is one of 0.5."""
+    by_change = NVFlarePercentile(percentile=0, gamma=0.005, scale=0.01).apply(gradient, generator(0))
+    torch.testing.assert_close(flat(by_change), flat(gradient).clamp(-0.5, 0.5), rtol=1e-5, atol=1e-7)
+
+
+def test_zeros_of_one_hot_columns_make_the_default_percentile_harmless() -> None:
+    given = {"weight": torch.cat([torch.zeros(41), torch.linspace(1e-6, 9e-3, 59)])}
+    assert torch.allclose(NVFlarePercentile().apply(given, generator(0))["weight"], given["weight"])
+
+
+def test_svt_spends_what_the_filter_accounts_for(gradient: dict[str, Tensor]) -> None:
+    from nvflare.apis.dxo import DXO, DataKind
+    from nvflare.apis.fl_context import FLContext
+    from nvflare.apis.shareable import Shareable
+    from nvflare.app_common.filters.svt_privacy import SVTPrivacy
+
+    made, n = SVTPrivacy(fraction=0.3), sum(part.numel() for part in gradient.values())
+    data = {name: part.float().numpy() for name, part in gradient.items()}
+    made.process_dxo(DXO(DataKind.WEIGHT_DIFF, data=data), Shareable(), FLContext())
+    assert NVFlareSVT(fraction=0.3).spent(n) == pytest.approx(made.get_privacy_spent())
+    sent = flat(NVFlareSVT(fraction=0.3).apply(gradient, generator(0)))
+    assert 0 < int((sent != 0).sum()) <= math.ceil(0.3 * n)
+
+
+def test_what_is_excluded_is_zero_and_the_rest_exact(gradient: dict[str, Tensor]) -> None:
+    sent = NVFlareExclude("bias").apply(gradient, generator(0))
+    assert all((sent[name] == 0).all() if "bias" in name else torch.equal(sent[name], gradient[name]) for name in sent)
+    assert any("bias" in name for name in sent)
+
+
+def test_flower_clips_the_whole_update(gradient: dict[str, Tensor]) -> None:
+    sent, given = flat(FlowerClipping(0.5).apply(gradient, generator(0))), flat(gradient)
+    torch.testing.assert_close(sent, given * 0.5 / given.norm(), rtol=1e-5, atol=1e-8)
+
+
+def test_local_dp_adds_the_noise_of_its_formula() -> None:
+    given = {"weight": torch.zeros(20_000) + 1e-9}
+    defense = FlowerLocalDP(epsilon=2.0, clipping_norm=0.1, sensitivity=0.3, delta=1e-4, scale=0.5)
+    deviation = float(defense.apply(given, generator(0))["weight"].std())
+    assert deviation == pytest.approx(0.3 * math.sqrt(2 * math.log(1.25 / 1e-4)) / 2.0 / 0.5, rel=0.03)
+
+
+def test_numpy_and_loggers_are_left_as_they_were(gradient: dict[str, Tensor]) -> None:
+    np.random.seed(3)
+    expected = np.random.RandomState(3).rand()
+    before = logging.getLogger("flwr").level
+    FlowerLocalDP().apply(gradient, generator(0))
+    assert np.random.rand() == expected and logging.getLogger("flwr").level == before
+
+
+def test_a_missing_framework_is_named(monkeypatch: pytest.MonkeyPatch, gradient: dict[str, Tensor]) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "nvflare", None)
+    with pytest.raises(UnsupportedError, match=r"nvflare_svt runs the framework's own code: pip install 'lightleak\[n"):
+        NVFlareSVT().apply(gradient, generator(0))
+    assert shipped.NVFlareSVT().describe()
+
+
+@pytest.mark.parametrize(("form", "digits"), [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_short_types_round_to_their_digits(form: str, digits: float, gradient: dict[str, Tensor]) -> None:
+    for name, sent in Transport(form).apply(gradient, generator(0)).items():
+        given = gradient[name]
+        normal = given.abs() > 1e-4
+        assert ((sent - given).abs()[normal] <= digits * given.abs()[normal]).all()
+        assert torch.equal(sent, given) is not bool(given.any())
+
+
+def test_eight_bits_have_255_levels(gradient: dict[str, Tensor]) -> None:
+    for name, sent in Transport("int8").apply(gradient, generator(0)).items():
+        step = float(gradient[name].abs().max()) / 127
+        assert float((sent - gradient[name]).abs().max()) <= 0.5 * step * (1 + 1e-5)
+        assert step == 0 or float(((sent / step) - (sent / step).round()).abs().max()) < 1e-3
