@@ -35,6 +35,9 @@ the second layer were met by 3 to 60% of the starts."""
 SPLITS = 12
 """Starts of rows that were read as equal, 0.01 to 1 deviations apart."""
 
+CLEARLY_APART = 0.1
+"""Deviations in some number by which rows that were read as equal must come out different, or else be equal."""
+
 MOST_NUMBERS = 800
 """Numbers of all rows of a batch that are fitted at once from so many starts."""
 
@@ -114,8 +117,8 @@ def split_equal(
         draws: a CPU generator.
 
     Returns:
-        One reading of all rows, as `explain_together`; ``None`` where none explains the gradient or there are too many
-        rows.
+        One reading of all rows, as `explain_together`; ``None`` where none explains the gradient, rows come out
+        nearly equal, or there are too many.
     """
     counts, device = residual.counts.long(), residual.x.device
     times, classes = counts.sum(-1), torch.arange(counts.shape[1], device=device)
@@ -135,6 +138,11 @@ def split_equal(
     if not float(value) < _enough(residual):
         return None
     reading = _whole(problem, best)
+    found = reading.numbers[0]
+    gap = (found.unsqueeze(0) - found.unsqueeze(1)).abs().amax(-1) if found.shape[1] else found.new_zeros(1, 1)
+    pairs = (source.unsqueeze(0) == source.unsqueeze(1)) if found.shape[1] else gap > 0
+    if bool((pairs & (gap > 0) & (gap < CLEARLY_APART)).any()):
+        return None  # equal rows, bent apart by rounding: nobody may claim that they occur once
     return space.cells(reading.codes[0], reading.numbers[0]), reading.labels[0]
 
 
