@@ -58,6 +58,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "resnet_preact": {},
 }
 """Networks other than ReLU chains: options of an MLP, or of the network of that name in the registry."""
+DROPPING: Mapping[str, Mapping[str, Any]] = {
+    f"{name}, dropout {rate}": {"activation": name, "dropout": rate} for name in ("relu", "gelu") for rate in (0.1, 0.5)
+}
+"""Networks whose clients drop units: options of an MLP."""
 NORMALIZED = ("relu, batch norm", "gelu, batch norm", "resnet", "resnet_preact")
 """Those with BatchNorm, whose batch statistics the server knows."""
 
@@ -81,7 +85,7 @@ class Scenario:
         budget: `small`, or `default` for the attack's own.
         scaled: what a client multiplied its gradient by.
         local: epochs, batches, learning rate and momentum of FedAvg.
-        model: of `MODELS`, or `chain`: ReLU.
+        model: of `MODELS` or `DROPPING`, or `chain`: ReLU.
     """
 
     seed: int
@@ -144,8 +148,15 @@ class Judged:
     worst: float
 
 
-def scenario(seed: int, attack: str | None = None, others: bool = False) -> Scenario:
-    """The scenario of a seed; ``attack`` in place of the one that the seed draws, ``others`` for other networks."""
+def scenario(seed: int, attack: str | None = None, others: bool = False, dropout: bool = False) -> Scenario:
+    """The scenario of a seed.
+
+    Args:
+        seed: see `Scenario`.
+        attack: in place of the one that the seed draws.
+        others: with a network of `MODELS`.
+        dropout: with a network of `DROPPING`.
+    """
     rng = numpy_generator(seed, "scenario")
     drawn = _one(rng, ATTACKED)
     attack = attack or drawn
@@ -158,8 +169,8 @@ def scenario(seed: int, attack: str | None = None, others: bool = False) -> Scen
         network = "all active"
     most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
     model = "chain"
-    if others:
-        model = str(numpy_generator(seed, "model").choice(list(MODELS)))
+    if others or dropout:
+        model = str(numpy_generator(seed, "model").choice(list(DROPPING if dropout else MODELS)))
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     clients = 2 if rng.random() < 0.08 else 1
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
@@ -231,7 +242,7 @@ def _spec(case: Scenario, schema: TableSchema, encoder: TableEncoder) -> Network
     if case.model == "resnet_preact":
         return NetworkSpec(case.model, schema.n_classes, encoder.layout, {"width": case.hidden[0]})
     name = "resnet" if case.model == "resnet" else "mlp"
-    options = {"hidden": list(case.hidden), **MODELS.get(case.model, {})}
+    options = {"hidden": list(case.hidden), **{**MODELS, **DROPPING}.get(case.model, {})}
     return NetworkSpec(name, schema.n_classes, encoder.layout, options)
 
 
@@ -311,7 +322,7 @@ def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, with
     claimed = digits_of(certificate, len(encoder.schema.numerical))[at]
     error = (guess.numbers[at].unsqueeze(1) - true.numbers).abs() / encoder.deviation
     right = error <= within
-    labels = (found.labels[at].unsqueeze(1) == truth.labels).unsqueeze(-1)
+    labels = (found.labels[at].unsqueeze(1) == truth.labels).unsqueeze(-1) | (not certificate.labels_proven)
     cells = torch.cat([guess.codes[at].unsqueeze(1) == true.codes, right | ~claimed.unsqueeze(1), labels], -1)
     pair = match_rows(cells.sum(-1) + (cells.shape[-1] + 1) * len(at) * cells.all(-1).double())
     paired = torch.arange(len(at)), pair
@@ -326,7 +337,7 @@ def judge(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder, with
         rows=len(at),
         digits=int(claimed.all(-1).sum()),
         wrong=int((~cells[paired].all(-1) | miscounted).sum()),
-        cells=int(claimed.sum()) + len(at) * (1 + true.codes.shape[1]),
+        cells=int(claimed.sum()) + len(at) * (certificate.labels_proven + true.codes.shape[1]),
         cells_wrong=int((~cells[paired]).sum()),
         inexact=int(uneven.any(-1).sum()),
         worst=float(errors.max()) if len(errors) else 0.0,

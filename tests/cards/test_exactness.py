@@ -44,4 +44,19 @@ def test_dropout_by_default_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             self.dropout = nn.Dropout(0.5)
 
     monkeypatch.setitem(NETWORKS._entries, "dropping", Dropping)
-    assert exact_inversion("dropping") == "supported, without its dropout"
+    assert (
+        exact_inversion("dropping") == "supported; of clients with dropout by the first layer alone, labels not proven"
+    )
+
+
+def test_dropout_in_front_of_the_first_layer_is_refused_in_train_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Masking(MLP):
+        def __init__(self, layout: Any, n_classes: int) -> None:
+            super().__init__(layout, n_classes)
+            self.mask = nn.Dropout(0.5)
+
+        def forward(self, x: Any) -> Any:
+            return super().forward(self.mask(x))
+
+    monkeypatch.setitem(NETWORKS._entries, "masking", Masking)
+    assert exact_inversion("masking") == "supported where clients compute in eval mode"

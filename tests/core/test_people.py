@@ -28,6 +28,7 @@ def people(**changes: Any) -> pd.DataFrame:
         {
             "attack": "exact",
             "person": [0, 1, 2, 3],
+            "row": ["p1", "p5", "p7", "p8"],
             "label": ["no", "no", "NA", "yes"],
             "sensitive.sex": ["F", "M", "None", "M"],
             "seen": 1,

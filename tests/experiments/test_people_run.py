@@ -151,6 +151,7 @@ def test_a_resumed_run_ends_as_an_uninterrupted_one(tmp_path: Path, tiny: Config
 
 def test_python_and_the_command_read_the_people(tmp_path: Path, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     frame = pd.DataFrame({"age": range(20, 60), "sex": ["f", "m"] * 20, "ill": ["no", "no", "yes", "yes"] * 10})
+    frame.index = pd.Index([f"patient {age}" for age in frame["age"]])
     settings = {"capture.coverage": "epoch", "capture.epochs": [0], "training.optimizer.learning_rate": 0.01}
     leakage = lightleak.audit_model(
         frame,
@@ -163,6 +164,8 @@ def test_python_and_the_command_read_the_people(tmp_path: Path, run: Path, capsy
         settings=settings,
     )
     assert leakage.people["verdict"].isin(["recovered", "not recovered"]).all() and leakage.people["seen"].eq(1).all()
+    assert set(leakage.people["row"]) < set(frame.index)
+    assert leakage.people["label"].tolist() == frame["ill"][leakage.people["row"]].tolist()
     capsys.readouterr()
     assert main(["compare", str(run), str(run)]) == 0
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]

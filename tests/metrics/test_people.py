@@ -97,20 +97,20 @@ def test_a_proof_names_its_person_wherever_it_stands(encoder: TableEncoder) -> N
 
 
 @pytest.mark.parametrize(
-    ("wrong", "digits"),
+    ("wrong", "digits", "cells"),
     [
-        ({"job": "a"}, [False]),  # no such row in the update
-        ({"ill": "no"}, [False]),  # the label is part of the claim
-        ({"age": 42}, [True]),  # 0.09 deviations off, and the numbers are certified
+        ({"job": "a"}, [False], 1),  # no such row in the update
+        ({"ill": "no"}, [False], 1),  # the label is part of the claim
+        ({"age": 42}, [True], 0),  # 0.09 deviations off, and the numbers are certified
     ],
 )
 def test_a_proof_that_no_row_bears_out_is_wrong(
-    encoder: TableEncoder, population: Population, wrong: dict[str, Any], digits: list[bool]
+    encoder: TableEncoder, population: Population, wrong: dict[str, Any], digits: list[bool], cells: int
 ) -> None:
     found = proposed(encoder, [2], changed(2, **wrong), ["certified"], digits)
     assert found.person.tolist() == [WRONG]
     people = people_of("x", [found], population, "step")
-    assert (people.claims, people.wrong, people.proven) == (1, 1, 0)
+    assert (people.claims, people.wrong, people.wrong_cells, people.proven) == (1, 1, cells, 0)
 
 
 def test_numbers_that_are_not_certified_are_not_claimed(encoder: TableEncoder) -> None:

@@ -9,6 +9,8 @@ import pytest
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
+from lightleak.experiments.kinds.vertical import kind as vertical
+from lightleak.experiments.probe import Cost
 from lightleak.reproductions import plan
 from lightleak.reproductions.fedavg.setting import PRESETS
 from lightleak.reproductions.paper.values import load_paper_table
@@ -41,9 +43,13 @@ def test_attacks_are_listed_by_setting_with_their_time(
     assert not list(tmp_path.iterdir())
 
 
-def test_audits_are_printed_as_configs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_audits_are_printed_as_configs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    # What a probe measures is tested with the audit's own plan (tests/experiments/kinds/vertical/test_plan.py).
+    cost = Cost(unit=2.0, step=0.5, steps=60, memory=None)
+    monkeypatch.setattr(vertical, "measure_pack", lambda *arguments: cost)
     out = printed("provfl-table9", capsys, dataset="bank", seeds=(0, 1))
-    assert "in bank_passive" in out and "provfl_m MR: {attack: provfl_m" in out and "seeds: [0, 1]" in out
+    assert "training, passive" in out and "in bank_passive" in out
+    assert "provfl_m MR: {attack: provfl_m" in out and "seeds: [0, 1]" in out
 
 
 def test_facts_need_no_run_and_an_empty_selection_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ def exact_inversion(name: str) -> str:
     refusals: list[str] = []
     for words, refusal, drops in _asked(name):
         if refusal is None:
-            return f"{words}, without its dropout" if drops else words
+            return f"{words}; of clients with dropout by the first layer alone, labels not proven" if drops else words
         refusals.append(refusal)
     return f"not supported: {refusals[-1]}"
 

@@ -53,6 +53,8 @@ class Certificate:
         feasibility: what was expected before any work.
         scale: what the observed gradient was multiplied by, as its client had scaled it down (clipping); the residual
             is that of the product.
+        labels_proven: the labels of certified rows are proven, as their categories are; not where clients drop units,
+            on which labels depend.
 
     Raises:
         ValueError: digits of another number of rows, or of a row whose cells are not certified.
@@ -64,6 +66,7 @@ class Certificate:
     multiplicity: tuple[int, ...]
     feasibility: Feasibility
     scale: float = 1.0
+    labels_proven: bool = True
 
     def __post_init__(self) -> None:
         if len(self.digits) != len(self.status):

@@ -31,6 +31,7 @@ CSV_FILE = "people.csv"
 CSV_COLUMNS = (
     "attack",
     "person",
+    "row",
     "label",
     "seen",
     "proven",
@@ -42,9 +43,11 @@ CSV_COLUMNS = (
 )
 """Columns of `CSV_FILE`; the table's sensitive columns stand between ``label`` and ``seen``, as ``sensitive.NAME``.
 
-``person`` is the row's number in the training part of the table (from 0); ``seen``, ``proven`` and ``recovered`` count
-updates; ``first_seen`` and ``first_proven`` are rounds (empty where it never was); ``verdict`` is one of `Verdict`;
-``unique`` says whether no other row of the table, training or test, equals it in every column and the label.
+``person`` is the row's number in the training part of the table (from 0); ``row`` its label in the source: the index of
+a DataFrame, or the line of a file (from 0, below the column names), empty where that is not known. ``seen``, ``proven``
+and ``recovered`` count updates; ``first_seen`` and ``first_proven`` are steps or rounds (from 0; empty where it never
+was); ``verdict`` is one of `Verdict`; ``unique`` says whether no other row of the table, training or test, equals it in
+every column and the label.
 """
 
 Verdict = Literal["proven", "recovered", "not recovered"]
@@ -195,6 +198,7 @@ class People:
         has_certificates: whether the attack gives any; without them nobody can be proven.
         claims: certified rows over all updates.
         wrong: of these, rows whose claim fits no private row that is left in their update.
+        wrong_cells: of the wrong, rows that are wrong in a category or the label; the others are off in a number.
         rows: rows behind the updates, people counted as often as they were in one.
         unique: people whose row no other row of the table, training or test, equals.
         unit: what a point of the curve counts.
@@ -219,6 +223,7 @@ class People:
     rows: int = json_field(low=0)
     unique: int = json_field(low=0)
     unit: Literal["step", "round"] = json_field()
+    wrong_cells: int = json_field(low=0, default=0)
     curve: tuple[Point, ...] = ()
     groups: tuple[Group, ...] = ()
     singling_out: Risk | None = None

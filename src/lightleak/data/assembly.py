@@ -72,7 +72,7 @@ def _bounded_table(card: DatasetCard, schema: TableSchema, train: pd.DataFrame, 
     columns = tuple(_bounded(column, train, test) for column in schema.columns)
     seen = tuple(after.name for before, after in zip(schema.columns, columns, strict=True) if before != after)
     parts = (part.reset_index(drop=True) for part in (train, test))
-    return Table(card, replace(schema, columns=columns), *parts, seen_bounds=seen)
+    return Table(card, replace(schema, columns=columns), *parts, seen_bounds=seen, train_index=train.index)
 
 
 def _bounded(column: Column, train: pd.DataFrame, test: pd.DataFrame) -> Column:

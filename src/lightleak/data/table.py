@@ -51,6 +51,8 @@ class Table:
         train: private rows.
         test: held-out rows.
         seen_bounds: columns whose bounds are not declared but those of all rows, private ones included.
+        train_index: labels of the private rows in the source: the index of a DataFrame, or the lines of a file (from 0,
+            below the column names); None where that is not known.
         possible_codes: columns of an inferred schema whose whole numbers may be codes of categories.
     """
 
@@ -59,4 +61,5 @@ class Table:
     train: pd.DataFrame
     test: pd.DataFrame
     seen_bounds: tuple[str, ...] = field(default=(), kw_only=True)
+    train_index: pd.Index | None = field(default=None, kw_only=True, repr=False, compare=False)
     possible_codes: tuple[str, ...] = field(default=(), kw_only=True)

@@ -101,8 +101,9 @@ def wrong_certificates(
         batch: `match` of the two, where the caller has it; rows are matched again only if it leaves a claim open.
 
     Returns:
-        Certified rows for which no true row of equal categories and label is left, and rows with certified digits for
-        which none is left whose numbers lie within `NUMBERS_WITHIN` as well; (0, 0) without a certificate.
+        Certified rows for which no true row of equal categories (and label, where labels are proven) is left, and rows
+        with certified digits for which none is left whose numbers lie within `NUMBERS_WITHIN` as well; (0, 0) without a
+        certificate.
 
     Raises:
         UsageError: truth and reconstruction are not of the same shape.
@@ -159,10 +160,13 @@ def _equal_rows(reconstruction: Reconstruction, truth: GroundTruth, encoder: Tab
     """Whether true row i and reconstructed row j are equal: bool ``[n, n]``.
 
     Returns:
-        Equal in categories and label; and in these and in numbers within `NUMBERS_WITHIN`.
+        Equal in categories, and label where the certificate proves labels; and in these and in numbers within
+        `NUMBERS_WITHIN`.
     """
     true, found = checked_pair(encoder, true_rows(truth, encoder).cells, reconstruction.rows)
     pairs = agreement(encoder, Cells(true.codes[:, None], true.numbers[:, None]), found, NUMBERS_WITHIN)
-    label = truth.labels[:, None].cpu() == reconstruction.labels.cpu()
-    categories = pairs[..., categorical_mask(encoder)].all(-1) & label
+    categories = pairs[..., categorical_mask(encoder)].all(-1)
+    certificate = reconstruction.certificate
+    if certificate is None or certificate.labels_proven:
+        categories = categories & (truth.labels[:, None].cpu() == reconstruction.labels.cpu())
     return categories, categories & pairs.all(-1)

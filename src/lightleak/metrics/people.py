@@ -28,7 +28,7 @@ from lightleak.data.marginals import Marginals
 from lightleak.data.schema import TableSchema
 from lightleak.data.table import Table
 from lightleak.metrics.cells import table_cells
-from lightleak.metrics.certificate import NO_CLAIM, WRONG, proven_rows
+from lightleak.metrics.certificate import NO_CLAIM, WRONG, proven_rows, wrong_certificates
 from lightleak.metrics.matched_batch import MatchedBatch
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -101,6 +101,7 @@ class Proposed:
         seconds: wall time of the attack.
         cpu_seconds: its processor time; NaN where unknown.
         peak_memory: most bytes that the process held; 0 where unknown.
+        wrong_cells: certified rows that are wrong in a category or the class.
     """
 
     epoch: int
@@ -116,6 +117,7 @@ class Proposed:
     seconds: float = float("nan")
     cpu_seconds: float = float("nan")
     peak_memory: int = 0
+    wrong_cells: int = 0
 
     @classmethod
     def of(
@@ -156,6 +158,7 @@ class Proposed:
             labels=rows.labels,
             has_certificate=certificate is not None,
             seconds=reconstruction.seconds,
+            wrong_cells=wrong_certificates(reconstruction, truth, encoder, batch)[0],
             **facts,
         )
 
@@ -187,6 +190,7 @@ class Population:
         others: test rows.
         marginals: what a guess is drawn from.
         seed: root seed of guesses and of the split of the test rows.
+        index: labels of the training rows in the source of the table.
     """
 
     encoder: TableEncoder
@@ -194,6 +198,7 @@ class Population:
     others: Rows
     marginals: Marginals
     seed: int = 0
+    index: pd.Index | None = None
 
     @classmethod
     def of(cls, table: Table, encoder: TableEncoder, marginals: Marginals, seed: int = 0) -> "Population":
@@ -202,7 +207,7 @@ class Population:
             Rows.of(encoder.project(encoder.encode(frame), clamp=False), encoder.encode_labels(frame))
             for frame in (table.train, table.test)
         )
-        return cls(encoder, sent, others, marginals, seed)
+        return cls(encoder, sent, others, marginals, seed, table.train_index)
 
     @property
     def schema(self) -> TableSchema:
@@ -301,6 +306,7 @@ def people_of(
         has_certificates=evidence.has_certificates,
         claims=int((evidence.person != NO_CLAIM).sum()),
         wrong=int((evidence.person == WRONG).sum()),
+        wrong_cells=sum(one.wrong_cells for one in updates),
         rows=len(evidence.ids),
         unique=int(population.is_unique[evidence.people].sum()),
         unit=unit,
@@ -322,6 +328,7 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
         {
             "attack": attack,
             "person": ids,
+            "row": None if population.index is None else population.index[ids],
             "label": population.text(schema.label.name, ids),
             **{f"sensitive.{name}": population.text(name, ids) for name in schema.sensitive if name in schema.names},
             "seen": evidence.times(evidence.ids),

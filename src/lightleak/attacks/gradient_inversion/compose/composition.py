@@ -85,6 +85,7 @@ class Course:
         self._feasibility: Feasibility | None = None
         self._seconds = 0.0
         self._scale = 1.0
+        self._labels_proven = True
 
     @property
     def is_over(self) -> bool:
@@ -108,6 +109,11 @@ class Course:
             self._feasibility = self._feasibility or found.certificate.feasibility
             self._rescale(found.certificate.scale)
         whole = self._explanation(found, *_claims(found))
+        if not _labels_proven(found):  # units were dropped: the gradient of no row is known
+            self._labels_proven = False
+            self._explanations.append(whole)
+            self._seconds += found.seconds + time.perf_counter() - began
+            return
         certified = [i for i, s in enumerate(_claims(found)[0]) if s == "certified"]
         if _contradicts(self.rest.labels, found.labels[certified]):
             whole, certified = whole.doubted(), []
@@ -137,6 +143,7 @@ class Course:
                 multiplicity(chosen.found.rows),
                 self._feasibility or self._estimated_feasibility(),
                 self._scale,
+                self._labels_proven,
             ),
         )
 
@@ -144,6 +151,8 @@ class Course:
         complete = [one for one in self._explanations if one.is_complete]
         if complete or len(self._explanations) == 1:
             return (complete or self._explanations)[0]
+        if not self._labels_proven and (proven := [one for one in self._explanations if "certified" in one.status]):
+            return proven[0]
         return min(self._explanations, key=lambda one: misfit(self.update, one.found, self._orders))
 
     def _explanation(
@@ -239,6 +248,10 @@ def _claims(found: Reconstruction) -> tuple[tuple[RowStatus, ...], tuple[bool, .
         return found.certificate.status, found.certificate.digits
     likely: tuple[RowStatus, ...] = ("likely",)
     return likely * len(found.rows), (False,) * len(found.rows)
+
+
+def _labels_proven(found: Reconstruction) -> bool:
+    return found.certificate is None or found.certificate.labels_proven
 
 
 def _part(found: Reconstruction, rows: list[int]) -> Reconstruction:

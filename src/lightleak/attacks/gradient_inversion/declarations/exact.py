@@ -4,10 +4,10 @@ from typing import Any
 
 from lightleak.attacks.attack import ATTACKS
 from lightleak.attacks.gradient_inversion.compose.audit_max import AuditMaxConfig, audit_max
-from lightleak.attacks.gradient_inversion.exact.attack import ExactInversion
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.fedavg.exact.attack import ExactFedAvg
 from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
+from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import ExactOrFirstLayer
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.core.facts import Facts
@@ -27,6 +27,9 @@ _EXACT = Facts(
     needs=(
         "One FedSGD gradient, or an aggregate of clients with equal numbers of rows.",
         _ROW_WISE,
+        "Of clients with dropout only the first linear layer is read, in front of which nothing may be dropped: with "
+        "ReLU whole batches are proven, with other activations the rows that no others of its row space can replace; "
+        "labels are guessed.",
         _AFFINE,
         _ROUNDING,
         "About 8 distinct rows fewer than the narrowest layer has units; beyond that single rows cannot be tested.",
@@ -48,6 +51,8 @@ _FEDAVG = Facts(
     needs=(
         "A weight delta of local SGD on cross-entropy, without weight decay.",
         _CHAIN,
+        "Of other networks that work row by row, the first layer's row space is read: rows that no others of it can "
+        "replace are proven, labels are guessed. Where the first layer sees embeddings, one local step.",
         _AFFINE,
         _ROUNDING,
     ),
@@ -68,9 +73,9 @@ _AUDIT_MAX = Facts(
 
 
 @ATTACKS.register("exact", _EXACT)
-def exact(**options: Any) -> ExactInversion:
+def exact(**options: Any) -> ExactOrFirstLayer:
     """Make exact inversion of FedSGD gradients; raises `UsageError` for an unknown setting."""
-    return ExactInversion(ExactConfig().with_options(**options))
+    return ExactOrFirstLayer(ExactConfig().with_options(**options))
 
 
 @ATTACKS.register("exact_joint", _JOINT)

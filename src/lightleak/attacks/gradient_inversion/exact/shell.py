@@ -136,6 +136,7 @@ class CertifiedRows:
         feasibility: what could be expected of the update.
         guesses: rows that are guesses.
         scale: see `Certificate`.
+        labels_proven: see `Certificate`.
     """
 
     encoded: Tensor
@@ -147,6 +148,7 @@ class CertifiedRows:
     feasibility: Feasibility
     guesses: int = 0
     scale: float = 1.0
+    labels_proven: bool = True
 
     def reconstruction(
         self, attack: str, threat_model: ThreatModel, encoder: TableEncoder, began: float
@@ -170,5 +172,6 @@ class CertifiedRows:
                 multiplicity=(*self.multiplicity.tolist(), *[1] * self.guesses),
                 feasibility=self.feasibility,
                 scale=self.scale,
+                labels_proven=self.labels_proven,
             ),
         )

@@ -407,11 +407,11 @@ def trace(
     probes = torch.randn(PROBES, width, generator=generator(0, "probes"), dtype=torch.float64)
     probes = probes.to(next(module.parameters()).device)
     linears = [name for name, layer in module.named_modules() if isinstance(layer, nn.Linear)]
-    try:
-        with torch.no_grad(), watched(module, linears) as calls:
+    with torch.no_grad(), watched(module, linears) as calls:
+        try:
             logits = module(probes)
-    except RuntimeError as error:
-        raise UnsupportedError(f"{title} does not compute in float64, where exact inversion works: {error}") from error
+        except RuntimeError as error:  # a tensor that is no parameter or buffer stays in float32
+            raise UnsupportedError(f"{title} does not compute in float64: {' '.join(str(error).split())}") from error
     with torch.no_grad():
         again, alone = module(probes), module(probes[:1]) if _reads_single_rows(module) else None
     if not same(logits, again):

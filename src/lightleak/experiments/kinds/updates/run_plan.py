@@ -1,5 +1,6 @@
 """What ``--plan`` says of an audit of client updates: its units, its training and what both take."""
 
+import copy
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
     expected_of_delta,
     expected_of_layers,
 )
+from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import require_dropout_behind
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.attacks.gradient_inversion.network.traced import trace
 from lightleak.callbacks.capture_store import save_capture
@@ -168,19 +170,23 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
         return ["does not apply: the encoding 'quantile' is not affine in numbers"]
     layers = relu_chain(network)
     kind = RowKind.of(experiment.encoder.schema, drops_units(network))
+    fedavg = config.protocol.is_fedavg
     expect: Callable[[int], Feasibility]
-    if config.protocol.is_fedavg:
-        if layers is None:
-            return [f"does not apply: {experiment.spec.name} here is no chain of linear layers with ReLU between them"]
+    try:
+        # Known statistics of a batch leave its rows apart, as running ones do.
+        mode = fedavg or not shares_statistics(config)
+        traced = trace(without_dropout(copy.deepcopy(network).train(mode)), width, 1, experiment.encoder)
+        if kind.drops_units:
+            require_dropout_behind(network, traced.names[0], width)
+    except UnsupportedError as error:
+        return [f"does not apply: {error}"]
+    shapes = traced.shapes[:-1]
+    if fedavg and layers is not None:
         hidden = [network.get_parameter(f"{layer}.weight").shape[0] for layer in layers[:-1]]
         expect = partial(expected_of_delta, hidden=hidden, encoded_width=width, kind=kind)
+    elif fedavg:
+        expect = partial(expected_of_delta, hidden=[shapes[0][0]], encoded_width=shapes[0][1] - 1, kind=kind)
     else:
-        try:
-            # Known statistics of a batch leave its rows apart, as running ones do.
-            network = without_dropout(network.train(not shares_statistics(config)))
-            shapes = trace(network, width, n_rows=1, encoder=experiment.encoder).shapes[:-1]
-        except UnsupportedError as error:
-            return [f"does not apply: {error}"]
         expect = partial(expected_of_layers, shapes=shapes, kind=kind)
     lines = []
     for size in attacked_sizes(config, experiment):

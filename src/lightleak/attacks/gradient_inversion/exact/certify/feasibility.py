@@ -135,8 +135,6 @@ def expected_of_delta(n_rows: int, hidden: Sequence[int], encoded_width: int, ki
     ['partial', 'approximate']
     """
     found = expected_of_shapes(n_rows, hidden, encoded_width, kind)
-    if kind.drops_units:
-        return found
     rows = min(found.row_constraints[0], found.unit_constraints[0])
     if rows < max(ENOUGH_TESTS, kind.numbers + SPARE_TESTS):
         reason = f"{rows} equations of the first layer's update are too few to test a row of {kind.numbers} numbers"
@@ -191,7 +189,9 @@ def _outcome(
     if noise > 0:
         return "approximate", f"noise of deviation {noise:.2g} hides in which space the rows lie"
     if kind.drops_units:
-        return "approximate", "clients train with dropout, and the units that it drops are not known"
+        served = row[0] >= kind.numbers + SPARE_TESTS and ranks[0] == n_rows
+        tests = f"{row[0]} equations of the first layer, in front of it, test every row; labels are not proven"
+        return "partial" if served else "approximate", f"clients train with dropout: {tests}"
     if max(ranks) > n_rows:
         return "approximate", f"the gradient has rank {max(ranks)}, more than {n_rows} rows give: it was changed"
     if len(ranks) < 2:

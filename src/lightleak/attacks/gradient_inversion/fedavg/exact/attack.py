@@ -2,16 +2,34 @@
 
 from dataclasses import replace
 
+import torch
+
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import RowKind, expected_of_delta
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
 from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvgConfig
+from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import (
+    FirstLayer,
+    certified_rows,
+    client_with_dropout,
+    drops,
+    require_dropout_behind,
+)
 from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import Inverted, invert
-from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate, require_weight_update
-from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
+    WeightUpdate,
+    as_gradient,
+    first_layer_noise,
+    local_steps,
+    require_weight_update,
+)
+from lightleak.attacks.gradient_inversion.network.checks import encoded_width
+from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
+from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
@@ -27,7 +45,8 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
     """Recover the rows behind a weight update, labels included, whatever the client's epochs, batches and order.
 
     Every row is tested against the first layer's update alone (`silent_units`); rows that depend linearly on others
-    are fitted to all layers (`leftovers`). Needs a network of linear layers with ReLU, and no labels.
+    are fitted to all layers (`leftovers`). Needs no labels. Of networks other than linear layers with ReLU only the
+    first layer's row space is read (`first_layer`).
     """
 
     name = "exact_fedavg"
@@ -39,11 +58,27 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         """See `require_weight_update`."""
         require_weight_update(self.name, update)
 
+    def check_network(self, update: ClientUpdate) -> None:
+        """Refuse networks without a first linear layer whose update the rows span."""
+        if relu_chain(client_network(update)) is not None:
+            return super().check_network(update)
+        network = row_network(as_gradient(update))
+        if network.first_input is not None and local_steps(update.facts) != 1:
+            raise UnsupportedError(
+                f"{self.name} reads the row space of the first layer, whose inputs are embedded cells here: they move "
+                "with every local step, and only one step is served"
+            )
+        if drops(update):
+            first = names_of_layers(update, network)[0]
+            require_dropout_behind(client_with_dropout(update), first, encoded_width(update))
+
     def invert(
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
         prior = RowPrior.of(update, encoder, self.config.prior)
+        if relu_chain(client_network(update)) is None:
+            return self._by_first_layer(update, encoder, prior, generator(seed, self.name))
         observed = WeightUpdate.of(update, encoder.shift.device)
         found = invert(observed, encoder, prior, update.facts.n_rows, self.config, generator(seed, self.name))
         encoded = encoder.assemble(*found.space.cells(found.rows.codes, found.rows.numbers))
@@ -58,6 +93,17 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             found.multiplicity,
             _feasibility(update, observed, found, encoder),
         )
+
+    def _by_first_layer(
+        self, update: ClientUpdate, encoder: TableEncoder, prior: RowPrior, draws: torch.Generator
+    ) -> CertifiedRows:
+        sent = as_gradient(update)
+        network = row_network(sent, encoder.shift.device)
+        observed = layer_gradients(sent, network)
+        noise = first_layer_noise(update, names_of_layers(sent, network)[0], observed[0])
+        first = FirstLayer.of(network, observed, update.facts.n_rows, encoder, prior, noise)
+        why = "weights are rounded and move with every local step: only the first layer tests rows"
+        return certified_rows(first, first.by_number(), draws, why, RowKind.of(encoder.schema))
 
 
 def _feasibility(update: ClientUpdate, observed: WeightUpdate, found: Inverted, encoder: TableEncoder) -> Feasibility:

@@ -83,7 +83,7 @@ def invert(
     equations = RowEquations.of(observed.gradient[0], space, n_rows, observed.noise)
     _, rows = gather(observed, equations, config.limits, generator)
     if 0 < equations.rank <= len(rows) + 1:
-        found = _decomposed(observed, equations, rows)
+        found = decomposed(observed, equations, rows)
         sharp = sharpened(observed, space, found)
         # With fewer distinct rows than rows, one might hide in the noise instead of being equal to another.
         if sharp.left < (COMPLETE_BELOW if equations.rank == n_rows else EXPLAINED_WITHIN):
@@ -96,7 +96,7 @@ def invert(
     return _fitted(observed, equations, known, n_rows, config, generator)
 
 
-def _decomposed(observed: WeightUpdate, equations: RowEquations, rows: Agreed) -> Decomposition:
+def decomposed(observed: WeightUpdate, equations: RowEquations, rows: Agreed) -> Decomposition:
     """The update as rows, given all duals; or all but one, whose dual is what is orthogonal to the other rows."""
     vectors = rows.vectors
     if len(rows) < equations.rank:

@@ -4,7 +4,7 @@ Local SGD moves the first layer by ``-lr sum_t sum_i e_1(x_i; W_t) (x_i, 1)^T / 
 and labels are, it is ``sum_i D_i (x_i, 1)^T`` with one vector D_i per row.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -58,11 +58,11 @@ class WeightUpdate:
         steps, scale = known or 1, (rate or 1.0) * (known or 1)
         gradient = tuple(-d / scale for d in delta)
         if known is None:
-            noise = _beyond_rank(gradient[0], update.facts.n_rows)
+            noise = beyond_rank(gradient[0], update.facts.n_rows)
         else:
             clients = update.facts.n_clients or 1
-            noise = _rounding(start, update) * (steps / clients) ** 0.5 / scale
-        noise = max(noise, _encoding(gradient[0]))
+            noise = rounding_of(start.weights[0], start.biases[0], update) * (steps / clients) ** 0.5 / scale
+        noise = max(noise, encoding_of(gradient[0]))
         last = 1.0 if known is None else (known - 1) / known
         fit_scale = known is None or rate is None or update.facts.momentum > 0
         return cls(start, end, gradient, steps, last, CAUTION * noise, fit_scale)
@@ -83,6 +83,28 @@ def local_steps(facts: ProtocolFacts) -> int | None:
         return None
     rows = max(facts.client_rows, default=-(-facts.n_rows // (facts.n_clients or 1)))
     return facts.epochs * -(-rows // facts.batch_size)
+
+
+def as_gradient(update: ClientUpdate) -> ClientUpdate:
+    """A weight update as the mean gradient of its local steps; its scale is arbitrary where facts are not known."""
+    scale = (update.facts.learning_rate or 1.0) * (local_steps(update.facts) or 1)
+    return replace(update, kind="gradient", update={name: -d.double() / scale for name, d in update.update.items()})
+
+
+def first_layer_noise(update: ClientUpdate, layer: str, gradient: Tensor) -> float:
+    """Deviation of the errors in a first layer's elements, as `as_gradient` scales them: rounding of weights and rows.
+
+    Args:
+        update: the weight update.
+        layer: name of the first layer.
+        gradient: `as_gradient` of the layer ``[out, in + 1]``.
+    """
+    facts, steps = update.facts, local_steps(update.facts)
+    if steps is None:
+        return CAUTION * max(beyond_rank(gradient, facts.n_rows), encoding_of(gradient))
+    once = rounding_of(update.parameters[f"{layer}.weight"], update.parameters[f"{layer}.bias"], update)
+    noise = once * (steps / (facts.n_clients or 1)) ** 0.5 / ((facts.learning_rate or 1.0) * steps)
+    return CAUTION * max(noise, encoding_of(gradient))
 
 
 def require_weight_update(name: str, update: ClientUpdate) -> None:
@@ -113,25 +135,25 @@ def require_weight_update(name: str, update: ClientUpdate) -> None:
         )
 
 
-def _rounding(start: ReLUChain, update: ClientUpdate) -> float:
-    """Root mean square of one rounding of the first layer's weights, in the precision in which the client held them."""
+def rounding_of(weight: Tensor, bias: Tensor, update: ClientUpdate) -> float:
+    """Root mean square of one rounding of a layer's weights, in the precision in which the client held them."""
     dtype = next(iter(update.parameters.values())).dtype
-    magnitudes = torch.cat([start.weights[0].flatten(), start.biases[0]]).abs().to(dtype)
+    magnitudes = torch.cat([weight.flatten(), bias]).abs().to(dtype)
     spacing = torch.nextafter(magnitudes, torch.full_like(magnitudes, float("inf"))) - magnitudes
     return float((spacing.double().square().mean() / UNIFORM).sqrt())
 
 
-def _encoding(gradient: Tensor) -> float:
+def encoding_of(gradient: Tensor) -> float:
     """Deviation that the rounding of encoded rows gives the elements of units that they reach."""
     reached = gradient[gradient.any(1)]
     return ENCODED_TO * float(reached.square().mean().sqrt()) if len(reached) else 0.0
 
 
-def _beyond_rank(gradient: Tensor, n_rows: int) -> float:
+def beyond_rank(gradient: Tensor, n_rows: int) -> float:
     """Deviation of the elements of what no ``n_rows`` rows explain; of the least singular value where they all could.
 
     >>> noise = torch.randn(60, 80, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    >>> 0.8 < _beyond_rank(noise + 1e3, n_rows=1) < 1.1
+    >>> 0.8 < beyond_rank(noise + 1e3, n_rows=1) < 1.1
     True
     """
     singular = torch.linalg.svdvals(gradient)

@@ -24,7 +24,7 @@ from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import R
 from lightleak.attacks.gradient_inversion.fedavg.exact.counts import LEAST, predicted_shares
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
 from lightleak.attacks.gradient_inversion.fedavg.exact.shares import Fit, least_squares
-from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import silence, silence_test
+from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import SilenceTest, silence, silence_test
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.core.certificate import NUMBERS_WITHIN
 
@@ -63,17 +63,20 @@ def proven_together(
         n_rows: rows behind the update.
         rank: independent rows that the update shows: at least so many are distinct.
     """
-    if (
-        not fit.left < EXPLAINED_WITHIN
-        or int(counts.sum()) != n_rows
-        or not _enough_evidence(observed, space, fit, rank)
-    ):
+    if int(counts.sum()) != n_rows:
         return Proof.nothing(counts)
+    settled = settled_together(observed, space, fit, rank)
     predicted = predicted_shares(observed, fit.x, n_rows)
-    determined = _counts_determined(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
+    cells = settled.cells & _counts_determined(observed, fit.shares, fit.known, predicted, counts, n_rows - rank)
+    return Proof(cells, cells & settled.digits & (counts.sum(1) == 1))
+
+
+def settled_together(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: int) -> Proof:
+    """What is proven of distinct rows that explain the first layer's update together, their labels and counts open."""
+    if not fit.left < EXPLAINED_WITHIN or not _enough_evidence(observed, space, fit, rank):
+        return Proof.nothing(fit.x)
     categories, digits = _settled(observed, space, fit)
-    cells = determined & categories
-    return Proof(cells, cells & digits & (counts.sum(1) == 1))
+    return Proof(categories, categories & digits)
 
 
 def proven_alone(
@@ -89,13 +92,30 @@ def proven_alone(
         labels: LongTensor ``[m]``.
         n_rows: rows behind the update.
     """
+    counts = torch.nn.functional.one_hot(labels, observed.start.n_classes)
+    cells, test = tested_alone(observed, equations, codes, numbers)
+    if test is None:
+        return Proof.nothing(counts)
+    shares = test.duals @ equations.span @ equations.gradient.T
+    known = torch.ones_like(shares, dtype=torch.bool)
+    predicted = predicted_shares(observed, equations.space.rows.of(codes, numbers), n_rows)
+    cells = cells & _counts_determined(observed, shares, known, predicted, counts, n_rows - equations.rank)
+    return Proof(cells, cells)
+
+
+def tested_alone(
+    observed: WeightUpdate, equations: RowEquations, codes: Tensor, numbers: Tensor
+) -> tuple[Tensor, SilenceTest | None]:
+    """Which rows are in the batch whatever the others are, their numbers determined, bool ``[m]``; labels are open.
+
+    Arguments as for `proven_alone`. The test of silent units is None where the equations determine no numbers.
+    """
     space, every = equations.space, range(len(equations.space.free))
     spare = len(equations.values) - len(every)
-    counts = torch.nn.functional.one_hot(labels, observed.start.n_classes)
     if not len(codes) or not equations.determines(list(every)):
-        return Proof.nothing(counts)
+        return torch.zeros(len(codes), dtype=torch.bool, device=codes.device), None
     own = equations.solve_near(codes, numbers)
-    deviation = _column_noise(space) * equations.deviation(codes, own)
+    deviation = column_noise(space) * equations.deviation(codes, own)
     missed = torch.maximum(equations.distance(codes, own), STANDARD_ERRORS * deviation)
     enough = spare * -missed.clamp(LEAST, 1.0).log10() > log_combinations(space) + MARGIN
     fits = missed <= STANDARD_ERRORS * deviation * max(1, len(equations.values)) ** 0.5
@@ -104,11 +124,7 @@ def proven_alone(
     near = (((own - numbers).abs() + error) < allowed).all(1)
     x = space.rows.of(codes, numbers)
     test = silence_test(equations, equations.coordinates(codes, numbers), silence(observed, x) > 0)
-    shares = test.duals @ equations.span @ equations.gradient.T
-    known, predicted = torch.ones_like(shares, dtype=torch.bool), predicted_shares(observed, x, n_rows)
-    determined = _counts_determined(observed, shares, known, predicted, counts, n_rows - equations.rank)
-    cells = enough & fits & near & test.passed() & determined
-    return Proof(cells, cells)
+    return enough & fits & near & test.passed(), test
 
 
 def _enough_evidence(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: int) -> bool:
@@ -205,7 +221,7 @@ def _directions(space: RowDomain) -> tuple[Tensor, Tensor]:
     return torch.nn.functional.pad(stacked, (0, 1)), torch.tensor(allowed, dtype=stacked.dtype, device=stacked.device)
 
 
-def _column_noise(space: RowDomain) -> float:
+def column_noise(space: RowDomain) -> float:
     """Most that the errors of the encoded columns grow by in a row's coordinates."""
     encoder = space.encoder
     at = [encoder.numerical_positions[j] for j in space.free]
