@@ -160,3 +160,15 @@ def test_twins_behind_embeddings_are_counted(make_batch: Any, recovered: Any, ce
     base = make_batch(8, (4, 4), 2, rows=(3, 3, 7, 9, 12, 12, 12, 20), labels=(0, 1, 0, 1, 1, 1, 1, 0))
     found, batch = attacked(base, hand_over(embedded(base)), {})
     assert recovered(found, batch, nearly=True) == 8 and certified_wrongly(found, batch) == 0
+
+
+@pytest.mark.parametrize(
+    ("activation", "n", "seed"), [("gelu", 12, 0), ("gelu", 14, 1), ("relu", 8, 0), ("relu", 10, 0)]
+)
+def test_one_hidden_layer_is_inverted_where_its_row_space_alone_leaves_numbers_open(
+    make_batch: Any, recovered: Any, certified_wrongly: Any, activation: str, n: int, seed: int
+) -> None:
+    base = make_batch(n, (4, 4), 2, seed=seed)
+    found, batch = attacked(base, "mlp", {"hidden": [60], "activation": activation})
+    assert recovered(found, batch, nearly=True) == n and certified_wrongly(found, batch) == 0
+    assert found.certificate.residual < 1e-6

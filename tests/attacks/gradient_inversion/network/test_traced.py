@@ -118,6 +118,8 @@ def test_the_view_computes_what_the_network_computes(make: Callable[..., nn.Modu
     jacobian = view.jacobian(state, steps, inputs)
     moved = (view.hidden(state + 1e-4 * steps[1]) - view.hidden(state - 1e-4 * steps[1])) / 2e-4
     torch.testing.assert_close(jacobian[..., 1], moved, rtol=1e-4, atol=1e-7)
+    bent = (view.directions(state + 1e-4 * steps[1]) - view.directions(state - 1e-4 * steps[1])) / 2e-4
+    torch.testing.assert_close(view.direction_slopes(state, steps)[..., 1], bent, rtol=1e-4, atol=1e-7)
 
 
 def test_a_plain_chain_traced_is_the_chain(make_batch: Any) -> None:
@@ -181,6 +183,11 @@ class Tied(nn.Module):
         return self.out(h + h @ self.inner.weight)
 
 
+class Casting(nn.Sequential):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.float())
+
+
 class TiedOutput(Tied):
     def forward(self, x: Tensor) -> Tensor:
         h = torch.tanh(self.first(x))
@@ -202,6 +209,7 @@ def test_a_layer_whose_weights_are_used_twice_tests_nothing() -> None:
         (nn.Sequential(nn.Tanh(), nn.Linear(WIDTH, 2)), "sees the encoded row itself"),
         (nn.Sequential(nn.Linear(WIDTH, 8), nn.Linear(8, 2), nn.Tanh()), "the logits of Sequential are not"),
         (nn.Linear(WIDTH, 2), "needs a hidden layer, and Linear is linear"),
+        (Casting(nn.Linear(WIDTH, 8), nn.Linear(8, 2)), "Casting does not compute in float64"),
     ],
 )
 def test_what_cannot_be_cut_is_refused_with_the_reason(module: nn.Module, why: str) -> None:

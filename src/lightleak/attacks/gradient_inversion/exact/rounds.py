@@ -11,7 +11,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.config import ExactConfig
 from lightleak.attacks.gradient_inversion.exact.enumerate.enumeration import enumerate_rows
 from lightleak.attacks.gradient_inversion.exact.peel.state import State
-from lightleak.attacks.gradient_inversion.exact.repair.leftovers import explain_together
+from lightleak.attacks.gradient_inversion.exact.repair.leftovers import explain_together, split_equal
 from lightleak.attacks.gradient_inversion.exact.row_tests.tolerances import (
     COEFFICIENT_TOLERANCE,
     ROW_TOLERANCE,
@@ -135,6 +135,8 @@ class Rounds:
                 chains = min(config.most_chains, 2 * chains)
         if self.before_equal is not None and not self.state.is_explained:
             self._instead(self.before_equal)
+        if self.state.residual.rows_left == 0 and not self.state.is_explained:
+            self._move_apart()
         return self.found(searches)
 
     def found(self, searches: int = 0) -> Found:
@@ -182,11 +184,24 @@ class Rounds:
         found = explain_together(before.residual, before.space, self.start.space, rank, self.generator)
         if found is None:
             return 0
-        cells, labels = found[0], one_hot(found[1], self.network.n_classes).to(before.residual.counts)
-        cells, x, group = distinct(cells, before.space.encode(cells))
-        counts = labels.new_zeros(len(x), labels.shape[1]).index_add(0, group, labels)
-        self.state = before.with_rows(self.start, cells, x, counts)
-        return len(x)
+        self.state = before.with_rows(self.start, *self._distinct(*found))
+        return len(self.state.residual.x) - len(before.residual.x)
+
+    def _move_apart(self) -> None:
+        """Read rows that seem to occur several times as different ones, where that explains the gradient better."""
+        state = self.state
+        if not bool((state.residual.counts.sum(-1) > 1).any()):
+            return
+        found = split_equal(state.residual, state.cells, self.start.space, self.generator)
+        if found is not None:
+            apart = self.start.with_rows(self.start, *self._distinct(*found))
+            self.state = apart if apart.residual.relative < state.residual.relative else state
+
+    def _distinct(self, cells: tuple[Tensor, Tensor], labels: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
+        """Cells and encoded rows without repetitions, and how many rows of each class are equal to them."""
+        each = one_hot(labels, self.network.n_classes).to(self.start.residual.counts)
+        cells, x, group = distinct(cells, self.start.space.encode(cells))
+        return cells, x, each.new_zeros(len(x), each.shape[1]).index_add(0, group, each)
 
     def accept(self, candidates: Candidates, tolerance: float, layer: int, alone: bool = True) -> int:
         """Verify candidates, explain the gradient by those that pass, and see what is left.
@@ -209,7 +224,9 @@ class Rounds:
             return self.accept(candidates, tolerance, layer, alone)
         passed = passing(verdict, tolerance, alone)
         order = verdict.row_distance.argsort(stable=True)
-        chosen = unlike(cells, order[passed[order]], self.encoder.deviation)[: state.spaces[layer].rank]
+        # Where the first layer is searched, few equations test numbers: rows of equal categories come one at a time.
+        apart = self.encoder.deviation * (1.0 if self.network.searched else torch.inf)
+        chosen = unlike(cells, order[passed[order]], apart)[: state.spaces[layer].rank]
         chosen = chosen[verdict.counts[chosen].sum(-1).cumsum(0) <= state.residual.rows_left]
         if not len(chosen):
             return 0

@@ -41,6 +41,10 @@ class SearchView(ABC):
     def directions(self, state: Tensor) -> Tensor:
         """Derivative of the first logit minus the second by the searched layer's output, or its projection."""
 
+    @abstractmethod
+    def direction_slopes(self, state: Tensor, steps: Tensor) -> Tensor:
+        """Derivatives ``[n, q, F]`` of `directions` as states ``[n, h]`` move along ``steps`` ``[F, h]``."""
+
 
 @dataclass(frozen=True)
 class ChainView(SearchView):
@@ -83,6 +87,11 @@ class ChainView(SearchView):
         """See `SearchView.directions`."""
         assert self.units is not None
         return self.units(state.relu())
+
+    def direction_slopes(self, state: Tensor, steps: Tensor) -> Tensor:
+        """See `SearchView.direction_slopes`; masks are fixed."""
+        directions = self.directions(state)
+        return directions.new_zeros(*directions.shape, len(steps))
 
 
 @dataclass(frozen=True)

@@ -227,9 +227,18 @@ class TracedView(SearchView):
 
     def jacobian(self, state: Tensor, steps: Tensor, metric: Tensor) -> Tensor:
         """See `SearchView.jacobian`, by differences."""
+        return (self._moved(self.hidden, state, steps) @ metric).mT
+
+    def direction_slopes(self, state: Tensor, steps: Tensor) -> Tensor:
+        """See `SearchView.direction_slopes`, by differences."""
+        return self._moved(self.directions, state, steps).mT
+
+    @staticmethod
+    def _moved(function: Callable[[Tensor], Tensor], state: Tensor, steps: Tensor) -> Tensor:
+        """Derivatives of a function of states along ``steps`` ``[F, h]``, ``[n, F, ...]``."""
         step = STEP if state.dtype == torch.float64 else COARSE_STEP
-        ahead, behind = (self.hidden(state.unsqueeze(-2) + sign * step * steps) for sign in (1, -1))
-        return ((ahead - behind) / (2 * step) @ metric).mT
+        ahead, behind = (function(state.unsqueeze(-2) + sign * step * steps) for sign in (1, -1))
+        return (ahead - behind) / (2 * step)
 
     @property
     def has_directions(self) -> bool:

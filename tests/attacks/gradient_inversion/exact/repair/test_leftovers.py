@@ -6,8 +6,14 @@ import pytest
 import torch
 
 from lightleak.attacks import ATTACKS
-from lightleak.attacks.gradient_inversion.exact.repair.leftovers import MOST_ROWS, every_combination, explain_together
+from lightleak.attacks.gradient_inversion.exact.repair.leftovers import (
+    MOST_ROWS,
+    every_combination,
+    explain_together,
+    split_equal,
+)
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
+from lightleak.attacks.gradient_inversion.network.traced import trace
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.schema_inference import infer_domain
 from lightleak.core.seeds import generator
@@ -107,3 +113,31 @@ def test_every_combination_is_the_product_of_what_is_present(make_batch: Any) ->
     assert every_combination(space, total - 1) is None and codes is not None
     assert len(codes) == len(codes.unique(dim=0)) == torch.tensor(space.sizes).prod()
     assert torch.equal(codes.amax(0) + 1, torch.tensor(space.sizes))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_near_rows_that_were_read_as_their_mean_are_moved_apart(make_batch: Any, seed: int) -> None:
+    batch = make_batch(8, (40, 40), 2, seed=6)
+    encoder = batch.encoder
+    codes, values = encoder.project(batch.x)
+    codes[1], values[1] = codes[0], values[0] + torch.tensor([1.0, 900.0, 4.0, 0.0, 0.0, 0.0])
+    x, labels = encoder.assemble(codes, values).double(), torch.tensor([0, 0, 1, 0, 1, 1, 0, 1])
+    layers = torch.nn.Linear(x.shape[1], 40), torch.nn.GELU(), torch.nn.Linear(40, 40), torch.nn.GELU()
+    torch.manual_seed(seed)
+    network = trace(torch.nn.Sequential(*layers, torch.nn.Linear(40, 2)), x.shape[1], 8)
+    counts = torch.nn.functional.one_hot(labels, 2).double()
+    observed = network.gradient(x, counts, 8)
+    whole = infer_domain(observed[0], encoder, batch.prior, 8)
+    mean = values[1:].clone()
+    mean[0] = values[:2].mean(0)
+    cells, twice = (codes[1:], mean), counts[1:].clone()
+    twice[0, 0] = 2
+    residual = Residual.of(network, observed, 8).with_rows(encoder.assemble(*cells).double(), twice)
+    found = split_equal(residual, cells, whole, generator(0))
+    assert found is not None
+    reached = whole.encode(found[0])
+    assert sorted(torch.cdist(reached, x).argmin(1).tolist()) == list(range(8))
+    assert float(torch.cdist(reached, x).amin(1).max()) < 1e-3
+    assert residual.relative > 1e-5
+    many = Residual.of(network, observed, 400).with_rows(x.repeat(50, 1), counts.repeat(50, 1))
+    assert split_equal(many, (codes.repeat(50, 1), values.repeat(50, 1)), whole, generator(0)) is None

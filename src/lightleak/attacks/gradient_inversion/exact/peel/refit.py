@@ -77,6 +77,8 @@ def refit_numbers(
         return residual, cells
     whole = [encoder.schema.numerical[j].kind is ColumnKind.INTEGER for j in columns]
     integer = torch.tensor(whole, dtype=torch.bool, device=cells[1].device)
+    if residual.network.errors_bend:  # a row that occurs several times may be the mean of near ones
+        integer = integer & (residual.counts.sum(-1, keepdim=True) == 1)
     limit = LARGEST * encoder.deviation[columns]
     outside = _outside(residual, spaces)
     for _ in range(turns):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.exact.peel.refit import refit_numbers
-from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, spaces_of, unit_scale
+from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import LEAST_SCALE, Spaces, spaces_of, unit_scale
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, Tie
@@ -60,7 +60,8 @@ class State:
         ties: dict[int, Tie] | None = None if network.first_input is None else {}
         space = infer_domain(residual.columns, encoder, prior, n_rows, ties=ties)
         used = {layer: observed[layer] for layer in (0, network.searched)}
-        spaces = {layer: spaces_of(part, unit_scale(part), most=n_rows) for layer, part in used.items()}
+        least = LEAST_SCALE if network.errors_bend else 0.0
+        spaces = {layer: spaces_of(part, unit_scale(part, least), most=n_rows) for layer, part in used.items()}
         return cls(residual, cells, space, spaces)
 
     @property

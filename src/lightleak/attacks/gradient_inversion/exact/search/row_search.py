@@ -69,14 +69,15 @@ class RowSearch:
         self.exact_view, self.exact_tables = network.view(), space.first_layer(*network.state_map)
         sample = self.exact_tables.of(*space.draw(SAMPLE, generator))
         self.row_metric = self._reduced(whitened(spaces.row_null, with_one(self.exact_view.hidden(sample)), floor))
-        self.view = self.exact_view.to(torch.float32)
-        self.tests_units = (
-            self.exact_view.has_directions and spaces.unit_null.shape[1] > 0 and spaces.row_null.shape[1] < ENOUGH
-        )
+        # Most null directions of the first layer's row space hold for every row of the table and test none.
+        row_space_is_enough = network.searched > 0 and spaces.row_null.shape[1] >= ENOUGH
+        self.tests_units = self.exact_view.has_directions and spaces.unit_null.shape[1] > 0 and not row_space_is_enough
         if self.tests_units:
             directions = self.exact_view.directions(sample) / spaces.unit_scale
             metric = self._reduced(whitened(spaces.unit_null, directions, floor)) / spaces.unit_scale.unsqueeze(-1)
-            self.view = self.exact_view.onto(metric).to(torch.float32)
+            self.exact_view = self.exact_view.onto(metric)
+        self.units_move_numbers = self.tests_units and network.errors_bend and network.searched == 0
+        self.view = self.exact_view.to(torch.float32)
         self.tables = self.exact_tables.to(torch.float32)
         self.metric = self.row_metric.float().contiguous()
         self.lower, self.upper = space.lower.float(), space.upper.float()
@@ -146,17 +147,34 @@ class RowSearch:
 
     def _newton(self, codes: Tensor, numbers: Tensor, open_: Tensor) -> Tensor:
         """One step of the open numbers, kept where it improves."""
-        metric, view = self.row_metric, self.exact_view
         state = self.exact_tables.of(codes, numbers)
-        value = view.hidden(state) @ metric[:-1] + metric[-1]
-        jacobian = view.jacobian(state, self.exact_tables.numbers[open_], metric[:-1])
+        value, jacobian = self._equations(state, self.exact_tables.numbers[open_])
         step = (torch.linalg.pinv(jacobian, rtol=1e-9) @ value.unsqueeze(-1)).squeeze(-1)
         moved = numbers.clone()
         moved[:, open_] = moved[:, open_] - step
         moved = self.space.clamp(moved)
-        after = view.hidden(self.exact_tables.of(codes, moved)) @ metric[:-1] + metric[-1]
+        after = self._values(self.exact_tables.of(codes, moved))
         better = after.square().sum(-1) < value.square().sum(-1)
         return torch.where(better.unsqueeze(-1), moved, numbers)
+
+    def _values(self, state: Tensor) -> Tensor:
+        """Residuals ``[n, q]`` of the equations that numbers are solved from, in the precision of the states.
+
+        They include the column space where the first layer is searched, whose row space leaves few equations.
+        """
+        exact = state.dtype == torch.float64
+        view, metric = (self.exact_view, self.row_metric) if exact else (self.view, self.metric)
+        value = view.hidden(state) @ metric[:-1] + metric[-1]
+        return torch.cat([value, view.directions(state)], -1) if self.units_move_numbers else value
+
+    def _equations(self, state: Tensor, steps: Tensor) -> tuple[Tensor, Tensor]:
+        """`_values` and their derivatives ``[n, q, F]`` as states move along ``steps`` ``[F, h]``."""
+        exact = state.dtype == torch.float64
+        view, metric = (self.exact_view, self.row_metric) if exact else (self.view, self.metric)
+        jacobian = view.jacobian(state, steps, metric[:-1])
+        if self.units_move_numbers:
+            jacobian = torch.cat([jacobian, view.direction_slopes(state, steps)], 1)
+        return self._values(state), jacobian
 
     def _reduced(self, metric: Tensor) -> Tensor:
         """At most `DIRECTIONS` random combinations of the null directions."""
@@ -186,9 +204,8 @@ class RowSearch:
         state.numbers[:, i] = torch.where(better, trials.gather(1, best.unsqueeze(1)).squeeze(1), state.numbers[:, i])
 
     def _move_numbers(self, state: "_State") -> None:
-        metric, each = self.metric, self.tables.numbers
-        value = self.view.hidden(state.hidden) @ metric[:-1] + metric[-1]
-        jacobian = self.view.jacobian(state.hidden, each, metric[:-1])
+        each = self.tables.numbers
+        value, jacobian = self._equations(state.hidden, each)
         normal = jacobian.transpose(1, 2) @ jacobian
         diagonal = normal.diagonal(dim1=1, dim2=2)
         normal = normal + torch.diag_embed(DAMPING * diagonal + torch.finfo(torch.float32).tiny)

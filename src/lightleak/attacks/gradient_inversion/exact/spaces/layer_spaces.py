@@ -26,6 +26,10 @@ accounts for count: rows that a trained network is sure of have parts of the gra
 FLOAT32 = 1e-7
 """Rounding of a float32 gradient relative to its norm."""
 
+LEAST_SCALE = 0.05
+"""Where every row reaches every unit, a unit whose gradient is a smaller part of the median's is small because its
+rows cancel. Their rounding does not: divided by so little it would drown weak rows."""
+
 
 @dataclass(frozen=True)
 class Spaces:
@@ -50,10 +54,21 @@ class Spaces:
     noise: float
 
 
-def unit_scale(gradient: Tensor) -> Tensor:
-    """Norm of every unit's gradient; 1 for units that no row reaches."""
+def unit_scale(gradient: Tensor, least: float = 0.0) -> Tensor:
+    """Norm of every unit's gradient; 1 for units that no row reaches.
+
+    Args:
+        gradient: ``[out, in + 1]``.
+        least: part of the median norm that smaller ones are raised to.
+
+    >>> unit_scale(torch.tensor([[3.0, 4.0], [0.0, 0.0], [0.0, 1.0]]), least=0.5)
+    tensor([5.0000, 1.0000, 1.5000])
+    """
     norms = gradient.norm(dim=1)
-    return torch.where(norms > 0, norms, torch.ones_like(norms))
+    reached = norms > 0
+    if least and bool(reached.any()):
+        norms = norms.clamp_min(least * float(norms[reached].quantile(0.5)))
+    return torch.where(reached, norms, torch.ones_like(norms))
 
 
 def numerical_rank(singular: Tensor, most: int) -> int:
