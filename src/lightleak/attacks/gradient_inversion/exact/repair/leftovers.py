@@ -138,10 +138,9 @@ def split_equal(
     if not float(value) < _enough(residual):
         return None
     reading = _whole(problem, best)
-    found = reading.numbers[0]
-    gap = (found.unsqueeze(0) - found.unsqueeze(1)).abs().amax(-1) if found.shape[1] else found.new_zeros(1, 1)
-    pairs = (source.unsqueeze(0) == source.unsqueeze(1)) if found.shape[1] else gap > 0
-    if bool((pairs & (gap > 0) & (gap < CLEARLY_APART)).any()):
+    came, alike = reading.numbers[0], source.unsqueeze(0) == source.unsqueeze(1)
+    gap = torch.cdist(came, came, p=torch.inf)
+    if bool((alike & (gap > 0) & (gap < CLEARLY_APART)).any()):
         return None  # equal rows, bent apart by rounding: nobody may claim that they occur once
     return space.cells(reading.codes[0], reading.numbers[0]), reading.labels[0]
 
