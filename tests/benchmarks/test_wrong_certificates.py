@@ -40,6 +40,11 @@ def batches(script: ModuleType) -> Any:
     return __import__("sys").modules["certificate_batches"]
 
 
+def test_a_row_that_was_found_twice_occurs_as_often_as_both(script: ModuleType, batches: Any) -> None:
+    line = script.measure(batches.scenario(720_191, "exact", others=True))
+    assert line["rows"] == 23 and line["wrong"] == 0
+
+
 @pytest.mark.parametrize("seed", [*HARD, *RANDOM])
 def test_no_certificate_is_wrong(script: ModuleType, batches: Any, seed: int) -> None:
     line = script.measure(replace(batches.scenario(seed), budget="small"))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import torch
+from torch import Tensor
 
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
@@ -86,15 +87,29 @@ def _in_order(
     classes = torch.arange(residual.network.n_classes, device=times.device)
     labels = torch.cat([torch.repeat_interleave(classes, of_row) for of_row in counts]) if len(counts) else times
     cells, guessed_labels = guess_rows(residual, found.space, prior, draws)
-    codes, numbers = (torch.cat([part[source], guessed]) for part, guessed in zip(found.cells, cells, strict=True))
+    own = found.cells[0][source], found.cells[1][source]
+    codes, numbers = (torch.cat([part, guessed]) for part, guessed in zip(own, cells, strict=True))
     return CertifiedRows(
         encoder.assemble(codes, numbers),
         torch.cat([labels, guessed_labels]),
         cell_uncertainty(encoder, prior, len(source), len(guessed_labels)),
         residual.relative,
         found.proof.of(source),
-        times[source],
+        _copies(*own, encoder),
         feasibility,
         len(guessed_labels),
         found.factor,
     )
+
+
+SAME = 0.005
+"""Deviations within which numbers of two rows are one: half of what a certificate leaves open (`Certificate`)."""
+
+
+def _copies(codes: Tensor, numbers: Tensor, encoder: TableEncoder) -> Tensor:
+    """How many of the rows are equal to each, itself included; a row may have been found more than once."""
+    if not len(codes):
+        return codes.new_zeros(0)
+    scaled = numbers.double() / encoder.deviation.to(numbers.device)
+    apart = torch.cdist(scaled, scaled, p=torch.inf)
+    return ((codes.unsqueeze(0) == codes.unsqueeze(1)).all(-1) & (apart <= SAME)).sum(-1)
