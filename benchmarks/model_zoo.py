@@ -48,7 +48,6 @@ REGISTERED = (
     "ft_transformer",
     "autoint",
     "danet",
-    "tabnet",
 )
 """Targets of `lightleak list targets`, with their default options."""
 

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import NETWORKS, NetworkSpec, build_network
 from lightleak.targets.client_form import OneHotEmbedding
@@ -73,12 +73,6 @@ def test_tables_of_one_kind_of_columns_are_taken(name: str, blocks: tuple[Block,
     layout = EncodedLayout(blocks)
     network = build_network(NetworkSpec(name, 2, layout, SMALL[name]), seed=0)
     assert network.eval()(torch.zeros(4, layout.width)).shape == (4, 2)
-
-
-def test_tabnet_names_the_package_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lightleak.targets.pytorch_tabular.find_spec", lambda name: None)
-    with pytest.raises(UnsupportedError, match="pip install pytorch-tabnet"):
-        build_network(NetworkSpec("tabnet", 2, LAYOUT), seed=0)
 
 
 def test_no_rows_are_embedded_to_none() -> None:

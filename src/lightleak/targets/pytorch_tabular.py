@@ -1,13 +1,12 @@
 """pytorch-tabular's models as they ship, under our LightningModule: its embedding layer, backbone and head."""
 
 from dataclasses import asdict
-from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lightleak.core.errors import UnsupportedError, UsageError
+from lightleak.core.errors import UsageError
 from lightleak.data.input_form import InputForm, InputPart
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import options
@@ -15,9 +14,6 @@ from lightleak.targets.client_form import ClientForm
 from lightleak.targets.gandalf import MAX_EMBEDDING
 from lightleak.targets.normalization import with_functional_normalization
 from lightleak.targets.spec import NETWORKS
-
-NEEDS = {"TabNetModel": "pytorch-tabnet"}
-"""Models of pytorch-tabular that need a further package."""
 
 ROWS = 3
 """On which a model is tried as it is built."""
@@ -65,8 +61,6 @@ class Model(nn.Module):
         )
         # Its trainer's batch size only bounds that of ghost normalization.
         facts = {**asdict(config), "batch_size": getattr(config, "virtual_batch_size", None) or 1}
-        if name in NEEDS and find_spec(NEEDS[name].replace("-", "_")) is None:
-            raise UnsupportedError(f"{name} of pytorch-tabular needs {NEEDS[name]}: pip install {NEEDS[name]}")
         made = getattr(models, name.removesuffix("Model") + "Model")(
             OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
         )
@@ -139,10 +133,3 @@ class DANet(PyTorchTabularNetwork):
     """pytorch-tabular's DANet (Chen et al. 2022, arXiv 2112.02962): groups of columns, ghost batch normalization."""
 
     model_name = "DANet"
-
-
-@NETWORKS.register("tabnet")
-class TabNet(PyTorchTabularNetwork):
-    """pytorch-tabular's TabNet (Arik and Pfister 2021, arXiv 1908.07442), which needs pytorch-tabnet: sparse masks."""
-
-    model_name = "TabNetModel"

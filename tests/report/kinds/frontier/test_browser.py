@@ -43,7 +43,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_frontier, browser) -> None:
         assert found["outside"] == [], width
         assert found["clipped"] == [], width
         assert found["scripts"] == 0
-        assert found["sections"] == 4
+        assert found["sections"] == 5
         assert len(found["drawn"]) == 1
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
 

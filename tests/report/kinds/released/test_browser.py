@@ -17,7 +17,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_released, browser) -> None:
         assert found["scroll"] <= found["client"], width
         assert found["outside"] == [], width
         assert found["scripts"] == 0
-        assert found["sections"] == 12
+        assert found["sections"] == 13
         # Accuracies, classes, memorisation; lowest columns of both searches; four losses of two generators.
         assert len(found["drawn"]) == 3 + 2 + 8
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
