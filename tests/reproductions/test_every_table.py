@@ -13,9 +13,9 @@ from lightleak.core.results import ValueRow
 from lightleak.experiments import campaign
 from lightleak.experiments.settings import RunConfig
 from lightleak.reproductions import every_table as module
-from lightleak.reproductions import reproduce
+from lightleak.reproductions import reproduce, status
 from lightleak.reproductions.every_table import command_of, run_every_table
-from lightleak.reproductions.paper.values import PaperCell, PaperTable
+from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
 from lightleak.reproductions.settings import Selection
 from lightleak.reproductions.status import Status, TableStatus, verdict
 from lightleak.reproductions.status_page import status_markdown
@@ -50,6 +50,7 @@ def made_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "reproductions", lambda: tuple(TABLES))
     monkeypatch.setattr(module, "load_paper_table", TABLES.__getitem__)
     monkeypatch.setattr(reproduce, "load_paper_table", TABLES.__getitem__)
+    monkeypatch.setattr(status, "load_paper_table", lambda name: TABLES.get(name) or load_paper_table(name))
     monkeypatch.setattr(UpdateAttacks, "most", 6)
 
 
@@ -183,3 +184,21 @@ def test_verdicts_and_the_text_of_results() -> None:
     assert "1 of 2 tables and figures were run, in 4 minutes of one core. Of their 5 cells, 2 can be judged" in text
     assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | 9 batches | 2.0 |" in text
     assert "| not run | " in text and "too long" in text
+
+
+def test_cells_that_differ_are_listed_furthest_first_with_what_is_known_of_them() -> None:
+    rows = [
+        ValueRow(metric="m", cell={"n": size}, printed=50.0, value=50.0 + size, n=9, agrees=False, value_unit="percent")
+        for size in range(1, 11)
+    ]
+    made = TableStatus(
+        name="tableak-table8",
+        title="Cells",
+        source="Somebody",
+        place="p. 2",
+        state="run",
+        rows=tuple(json.loads(json.dumps(row.to_dict())) for row in rows),
+    )
+    (line,) = (one for one in status_markdown(Status((made,))).splitlines() if one.startswith("* "))
+    assert line.index("10: 60.0, paper 50.0") < line.index("3: 53.0, paper 50.0") and "2: 52.0" not in line
+    assert "and 2 more" in line and "our copy of the file ends after 65,534" in line

@@ -11,6 +11,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.records import json_field, read_record, write_record
 from lightleak.core.results import SCHEMA_VERSION, ValueRow, read_row
 from lightleak.core.stored import write_whole
+from lightleak.reproductions.paper.values import load_paper_table
 
 STATUS_FILE = "status.json"
 State = Literal["run", "not run"]
@@ -85,6 +86,16 @@ class TableStatus:
     def agreeing(self) -> int:
         """Cells that agree."""
         return sum(cell.agrees is True for cell in self.cells)
+
+    @property
+    def differing(self) -> tuple[ValueRow, ...]:
+        """Cells that differ from the paper's."""
+        return tuple(cell for cell in self.cells if cell.agrees is False)
+
+    @property
+    def explanations(self) -> tuple[str, ...]:
+        """Why they differ, as far as is known; of the paper's file, so that what is found later is shown as well."""
+        return load_paper_table(self.name).differing if self.differing else ()
 
     @property
     def stand_ins(self) -> str:

@@ -1,6 +1,7 @@
 """The status of all reproductions for readers: ``status.html``, and the tables of RESULTS and of the documentation."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from lightleak.core.results import ValueRow
@@ -85,13 +86,8 @@ _ONE = {"batches": "batch", "seeds": "seed"}
 
 
 def _cells(table: TableStatus) -> tuple[Table | str, ...]:
-    varied = [
-        key
-        for key in dict.fromkeys(key for cell in table.cells for key in cell.cell)
-        if len({str(cell.cell.get(key)) for cell in table.cells}) > 1
-    ]
     columns: list[Column[ValueRow]] = [
-        Column("Cell", lambda cell: ", ".join(str(cell.cell[key]) for key in varied if cell.cell.get(key) is not None)),
+        Column("Cell", partial(cell_words, table)),
         Column("Paper", lambda cell: number(cell.printed, cell.value_unit)),
         Column("Ours", lambda cell: Cell(number(cell.value, cell.value_unit), tuple(filter(None, (interval(cell),))))),
         Column("n", lambda cell: str(cell.n or 0)),
@@ -102,10 +98,18 @@ def _cells(table: TableStatus) -> tuple[Table | str, ...]:
     return table_of(table.title, columns, [("", table.cells)], css="stack"), made
 
 
+def cell_words(table: TableStatus, cell: ValueRow) -> str:
+    """A cell by the coordinates that its table varies."""
+    varied = (key for key, value in cell.cell.items() if any(one.cell.get(key) != value for one in table.cells))
+    return ", ".join(str(cell.cell[key]) for key in varied if cell.cell[key] is not None)
+
+
 def number(value: float | None, unit: str | None) -> str:
     """A value with the decimals of its unit."""
     if value is None:
         return DASH
+    if unit == "count":
+        return f"{value:,.0f}"
     return f"{value:.1f}" if unit == "percent" else f"{value:.4f}" if unit == "fraction" else f"{value:.4g}"
 
 
@@ -146,5 +150,24 @@ def status_markdown(status: Status) -> str:
             cells = (table.name, table.place, table.title, agreement(table), chance, measured(table),
                      f"{table.seconds / 60:.1f}", made)  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
-        lines.append("")
+        lines += ["", *_differing(tables)]
     return "\n".join(lines)
+
+
+MOST_DIFFERING = 8
+"""Cells of a table that are listed one by one where they differ, those furthest from the paper."""
+
+
+def _differing(tables: Sequence[TableStatus]) -> list[str]:
+    lines = []
+    for table in (one for one in tables if one.differing):
+        furthest = sorted(table.differing, key=lambda cell: -abs((cell.value or 0.0) - (cell.printed or 0.0)))
+        said = [
+            f"{cell_words(table, cell)}: {number(cell.value, cell.value_unit)}"
+            f"{f' [{interval(cell)}]' if interval(cell) else ''}, paper {number(cell.printed, cell.value_unit)}"
+            for cell in furthest[:MOST_DIFFERING]
+        ]
+        more = len(furthest) - len(said)
+        why = " ".join(table.explanations) or "Unexplained so far."
+        lines.append(f"* `{table.name}` differs in {'; '.join(said)}{f'; and {more} more' if more > 0 else ''}. {why}")
+    return [*lines, ""] if lines else []

@@ -154,6 +154,7 @@ class PaperTable:
         run: the class that measures the cells, such as ``tableak.fedsgd.GradientAttacks``; None where there is none.
         options: settings of that class.
         ours: notes on how our values are measured.
+        differing: why cells differ from ours, as far as is known, or what was tried to find out.
 
     Raises:
         DataError: on construction, unless exactly one of ``table`` and ``figure`` is set, or when two cells share all
@@ -175,6 +176,7 @@ class PaperTable:
     run: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     ours: tuple[str, ...] = ()
+    differing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.table is None) == (self.figure is None):
@@ -215,7 +217,7 @@ def parse_paper_table(text: str, where: str) -> PaperTable:
         if not isinstance(cell, dict):
             raise DataError(f"{where}, cell {index}: expected a mapping, got {cell!r}")
         cells.append(_build(PaperCell, {**defaults, **cell}, f"{where}, cell {index}"))
-    parsed = {"cells": tuple(cells), "ours": tuple(raw.get("ours", ()))}
+    parsed = {"cells": tuple(cells), **{key: tuple(raw.get(key, ())) for key in ("ours", "differing")}}
     parsed["drawn"] = tuple(point for grid in raw.get("drawn", ()) for point in _points(grid, defaults, where))
     parsed["options"] = raw.get("options", {})
     return _build(PaperTable, {**raw, **parsed}, where, parsed)
