@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lightleak.attacks.gradient_inversion.fedavg.exact.proof import proven_alone, proven_together
+from lightleak.attacks.gradient_inversion.fedavg.exact.proof import proven_alone, proven_together, settled_together
 from lightleak.attacks.gradient_inversion.fedavg.exact.shares import fit_shares
 
 
@@ -119,3 +119,20 @@ def test_without_equations_for_numbers_no_single_row_is_proven(make_client):
     codes, numbers = client.coordinates
     assert not client.equations.determines(range(len(client.equations.space.free)))
     assert not proven_alone(client.observed, client.equations, codes, numbers, client.truth.labels, 30).cells.any()
+
+
+def test_digits_need_every_unit_explained_by_itself(make_client):
+    """A row that is taken for silent at a unit where its share is small bends the numbers of the rows active there."""
+    client = make_client(6, 5, 2)
+    observed, space = client.observed, client.equations.space
+    fit = fit_shares(observed, space, *client.coordinates)
+    unit = int((fit.shares[0] == 0).nonzero()[0])
+    row = torch.cat([fit.x[0], torch.ones(1).double()])
+    share = 2.5 * observed.noise * fit.remains.shape[1] ** 0.5 / float(row.norm())
+    gradient = observed.gradient[0].clone()
+    gradient[unit] += share * row  # 2.5 times what rounding leaves of one unit: hardly seen in all of them
+    hidden = fit_shares(replace(observed, gradient=(gradient, *observed.gradient[1:])), space, *client.coordinates)
+    assert hidden.left < 1.5 < hidden.worst
+    settled = settled_together(observed, space, hidden, client.equations.rank)
+    assert settled.cells.all() and not settled.digits.any()
+    assert settled_together(observed, space, fit, client.equations.rank).digits.all()

@@ -3,7 +3,8 @@
 Together: rows that leave no more of the update than rounding, which has digits enough to name all of their cells beyond
 what shares and numbers can be bent to meet, and cells that it determines. To first order it
 determines a cell only if moving it changes what no shares can make good (`shares`); that must leave no room for another
-category, the share must be that of no other label and count, and the numbers' errors must be small. Rows of equal
+category, the share must be that of no other label and count, and the numbers' errors must be small. Digits also need
+every unit explained by itself: a share that was left out at a few units bends numbers. Rows of equal
 categories and active units mix at no cost, and are not proven.
 
 Alone, where other rows are missing: the row passes the test of its silent units, and the equations of the rows' span,
@@ -23,7 +24,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.enumerate.row_equations import RowEquations
 from lightleak.attacks.gradient_inversion.fedavg.exact.counts import LEAST, predicted_shares
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import WeightUpdate
-from lightleak.attacks.gradient_inversion.fedavg.exact.shares import Fit, least_squares
+from lightleak.attacks.gradient_inversion.fedavg.exact.shares import UNEXPLAINED, Fit, least_squares
 from lightleak.attacks.gradient_inversion.fedavg.exact.silent_units import SilenceTest, silence, silence_test
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.core.certificate import NUMBERS_WITHIN
@@ -76,7 +77,7 @@ def settled_together(observed: WeightUpdate, space: RowDomain, fit: Fit, rank: i
     if not fit.left < EXPLAINED_WITHIN or not _enough_evidence(observed, space, fit, rank):
         return Proof.nothing(fit.x)
     categories, digits = _settled(observed, space, fit)
-    return Proof(categories, categories & digits)
+    return Proof(categories, categories & digits & (fit.worst < UNEXPLAINED))
 
 
 def proven_alone(
@@ -202,7 +203,8 @@ def _settled(observed: WeightUpdate, space: RowDomain, fit: Fit) -> tuple[Tensor
     if len(fit.x) * len(directions) > MOST_UNKNOWN:
         return none, none
     step, error = least_squares(fit, directions * allowed.unsqueeze(1))
-    within = (step.abs() + STANDARD_ERRORS * observed.noise * error < 1).view(len(fit.x), -1)
+    noise = observed.noise * max(1.0, fit.worst)
+    within = (step.abs() + STANDARD_ERRORS * noise * error < 1).view(len(fit.x), -1)
     return within[:, :n_categories].all(1), within[:, n_categories:].all(1)
 
 

@@ -22,8 +22,9 @@ DEPENDENT = 1e-6
 DETERMINED = 1e-6
 """Part of a share that may lie in such dependencies while it counts as determined."""
 
-UNEXPLAINED = 3.0
-"""Times what rounding leaves of a unit's update that rows may leave: beyond, one that was taken for silent is not."""
+UNEXPLAINED = 1.5
+"""Times what rounding leaves of a unit's update that rows may leave: beyond, one that was taken for silent is not. At 3, a
+share that was left out at a few units bent numbers of other rows by two tolerances."""
 
 MARGINS = (0.0, 0.03, 0.1, 0.3)
 """Parts of what a deviation of every number moves a unit by; rows that are silent by less may be active after all. The
@@ -46,6 +47,7 @@ class Fit:
         remains: what they leave of the update ``[h, d + 1]``.
         spans: per unit, an orthonormal basis of the rows active there ``[d + 1, rank]``.
         left: norm of what they leave, relative to what rounding does: about 1 where all rows are right.
+        worst: the same of the unit where it is largest.
     """
 
     codes: Tensor
@@ -56,6 +58,7 @@ class Fit:
     remains: Tensor
     spans: tuple[Tensor, ...]
     left: float
+    worst: float
 
 
 def fit_shares(observed: WeightUpdate, space: RowDomain, codes: Tensor, numbers: Tensor) -> Fit:
@@ -65,7 +68,8 @@ def fit_shares(observed: WeightUpdate, space: RowDomain, codes: Tensor, numbers:
     reach = (space.rows.numbers @ observed.start.weights[0].T).norm(dim=0)
     shares, known = torch.zeros_like(below), torch.zeros_like(below, dtype=torch.bool)
     remains, spans, spare = gradient.clone(), [], 0
-    allowed = UNEXPLAINED * observed.noise * gradient.shape[1] ** 0.5
+    of_unit = max(observed.noise * gradient.shape[1] ** 0.5, torch.finfo(x.dtype).tiny)
+    allowed = UNEXPLAINED * of_unit
     for unit, update in enumerate(gradient):
         fits = [_of_unit(rows, below[:, unit] <= margin * reach[unit], update) for margin in MARGINS[:1]]
         if fits[0].left > allowed:
@@ -77,7 +81,8 @@ def fit_shares(observed: WeightUpdate, space: RowDomain, codes: Tensor, numbers:
         spans.append(best.span)
         spare += gradient.shape[1] - best.span.shape[1]
     rounding = max(observed.noise * max(1, spare) ** 0.5, torch.finfo(x.dtype).tiny)
-    return Fit(codes, numbers, x, shares, known, remains, tuple(spans), float(remains.norm()) / rounding)
+    worst = float(remains.norm(dim=1).max()) / of_unit
+    return Fit(codes, numbers, x, shares, known, remains, tuple(spans), float(remains.norm()) / rounding, worst)
 
 
 @dataclass(frozen=True)
