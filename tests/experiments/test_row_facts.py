@@ -11,7 +11,14 @@ from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig
-from lightleak.experiments.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
+from lightleak.experiments.row_facts import (
+    defense_facts,
+    observed_defense,
+    observed_facts,
+    protocol_facts,
+    release_facts,
+)
+from lightleak.targets.spec import build_network
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +70,20 @@ def test_defense_of_an_update_is_what_it_says(experiment: Experiment) -> None:
     silent = replace(noised, facts=replace(noised.facts, defense="none"))
     found = [observed_defense(update) for update in (plain, replace(plain, state="clipped"), noised, silent)]
     assert found == ["none", "clipped", "Gaussian noise of scale 0.5", "noised"]
+
+
+def test_a_filter_is_accounted_for_the_size_of_the_network(experiment: Experiment) -> None:
+    size = sum(p.numel() for p in build_network(experiment.spec).parameters())
+    found = release_facts(DefenseConfig("nvflare_svt", {"fraction": 1.0, "noise_var": 0.5}), experiment.spec)
+    assert found == {"release_epsilon": pytest.approx(0.1 + 0.5 * size), "delta": 0.0, "privacy_unit": "client"}
+    every_step = DefenseConfig("nvflare_svt", point="steps")  # several releases, whose epsilon is not that of one
+    for config in (
+        every_step,
+        DefenseConfig(),
+        DefenseConfig("clipping"),
+        DefenseConfig("dp_sgd", {"noise_multiplier": 1.0}),
+    ):
+        assert release_facts(config, experiment.spec) == {}
 
 
 def test_privacy_is_that_of_the_finished_training(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 from lightleak.core.observations import ClientUpdate
 from lightleak.defenses.horizontal.dp_sgd import DPSGD
+from lightleak.defenses.horizontal.shipped import FrameworkFilter
 from lightleak.experiments.federation_config import DefenseConfig, ProtocolConfig, defense_of
+from lightleak.targets.spec import NetworkSpec, build_network
 
 PRIVACY = ("epsilon", "release_epsilon", "delta")
 """What a row says of differential privacy: of the whole training, of one update whose batch is known, their delta."""
@@ -60,6 +62,14 @@ def observed_defense(update: ClientUpdate) -> str:
     if update.state == "noised":
         return update.facts.defense if update.facts.defense != "none" else "noised"
     return "none" if update.state == "raw" else update.state
+
+
+def release_facts(config: DefenseConfig, spec: NetworkSpec) -> dict[str, Any]:
+    """Return what a framework's filter guarantees for one update of the network; empty for every other defense."""
+    defense = defense_of(config)
+    if not isinstance(defense, FrameworkFilter) or config.point == "steps":
+        return {}
+    return defense.release_privacy(sum(p.numel() for p in build_network(spec, seed=0).parameters()))
 
 
 def defense_facts(config: DefenseConfig, training: Path) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
 
 from lightleak.core.errors import UnsupportedError
@@ -22,6 +23,8 @@ from lightleak.defenses.horizontal.shipped import (
 
 flare = pytest.importorskip("nvflare", reason="NVFlare (nvflare) is not installed")
 flower = pytest.importorskip("flwr", reason="Flower (flwr) is not installed")
+
+ENDS = torch.tensor([[30.0, 40.0], [-30.0, -40.0]])
 
 
 def flat(named: dict[str, Tensor]) -> Tensor:
@@ -56,6 +59,8 @@ def test_svt_spends_what_the_filter_accounts_for(gradient: dict[str, Tensor]) ->
     data = {name: part.float().numpy() for name, part in gradient.items()}
     made.process_dxo(DXO(DataKind.WEIGHT_DIFF, data=data), Shareable(), FLContext())
     assert NVFlareSVT(fraction=0.3).spent(n) == pytest.approx(made.get_privacy_spent())
+    release = NVFlareSVT(fraction=0.3).release_privacy(n)
+    assert release == {"release_epsilon": NVFlareSVT(fraction=0.3).spent(n), "delta": 0.0, "privacy_unit": "client"}
     sent = flat(NVFlareSVT(fraction=0.3).apply(gradient, generator(0)))
     assert 0 < int((sent != 0).sum()) <= math.ceil(0.3 * n)
 
@@ -76,6 +81,25 @@ def test_local_dp_adds_the_noise_of_its_formula() -> None:
     defense = FlowerLocalDP(epsilon=2.0, clipping_norm=0.1, sensitivity=0.3, delta=1e-4, scale=0.5)
     deviation = float(defense.apply(given, generator(0))["weight"].std())
     assert deviation == pytest.approx(0.3 * math.sqrt(2 * math.log(1.25 / 1e-4)) / 2.0 / 0.5, rel=0.03)
+
+
+@pytest.mark.parametrize(("epsilon", "norm"), [(0.5, 1.0), (1.0, 3.0), (10.0, 0.5)])
+def test_local_dp_is_accounted_for_any_two_clipped_updates(epsilon: float, norm: float) -> None:
+    """Delta of the mod's Gaussian noise at the accounted epsilon, integrated over two updates at opposite ends."""
+    defense = FlowerLocalDP(epsilon=epsilon, clipping_norm=norm, delta=1e-5)
+    one, other = (FlowerLocalDP(clipping_norm=norm, epsilon=1e12).apply({"w": way}, generator(0))["w"] for way in ENDS)
+    noise = math.sqrt(2 * math.log(1.25 / 1e-5)) / epsilon
+    apart = float((one - other).norm())
+    assert apart == pytest.approx(2 * norm, rel=1e-4)
+    x = np.linspace(-12 * noise, apart + 12 * noise, 400_001)
+    accounted = defense.release_privacy(2)
+    gain = stats.norm.pdf(x, apart, noise) - np.exp(accounted["release_epsilon"]) * stats.norm.pdf(x, 0, noise)
+    assert np.trapezoid(gain.clip(min=0), x) == pytest.approx(1e-5, rel=1e-3)
+    assert (accounted["delta"], accounted["privacy_unit"]) == (1e-5, "client")
+
+
+def test_what_gives_no_guarantee_is_not_accounted() -> None:
+    assert not any(one.release_privacy(100) for one in (NVFlarePercentile(), NVFlareExclude(), FlowerClipping()))
 
 
 def test_numpy_and_loggers_are_left_as_they_were(gradient: dict[str, Tensor]) -> None:

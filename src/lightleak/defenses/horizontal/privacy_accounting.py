@@ -16,6 +16,29 @@ from lightleak.defenses.horizontal.opacus_parts import opacus_parts
 Accountant = Literal["rdp", "prv"]
 
 
+def gaussian_epsilon(noise: float, delta: float) -> float:
+    """Epsilon at ``delta`` of one Gaussian release, exact (Balle and Wang 2018, Theorem 8); infinite without noise.
+
+    Args:
+        noise: standard deviation of the noise, relative to the largest Euclidean distance between neighbors.
+        delta: of the guarantee.
+
+    >>> round(gaussian_epsilon(1.0, 1e-5), 2)
+    4.38
+    """
+    if noise == 0:
+        return math.inf
+
+    def excess(epsilon: float) -> float:
+        below = np.exp(epsilon + log_ndtr(-1 / (2 * noise) - epsilon * noise))
+        return float(ndtr(1 / (2 * noise) - epsilon * noise) - below) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    enough = (1 / noise + math.sqrt(2 * math.log(1 / delta))) ** 2  # above Mironov's bound by Rényi orders
+    return float(brentq(excess, 0.0, enough))
+
+
 @dataclass(frozen=True)
 class PrivacyAccounting:
     """The settings of DP-SGD (see `DPSGD`) and the epsilon that follows from them.
@@ -80,18 +103,7 @@ class PrivacyAccounting:
         >>> round(PrivacyAccounting(noise_multiplier=1.0).release_epsilon(), 2)
         4.38
         """
-        noise = self.noise()
-        if noise == 0:
-            return math.inf
-
-        def excess(epsilon: float) -> float:
-            below = np.exp(epsilon + log_ndtr(-1 / (2 * noise) - epsilon * noise))
-            return float(ndtr(1 / (2 * noise) - epsilon * noise) - below) - self.delta
-
-        if excess(0.0) <= 0:
-            return 0.0
-        enough = (1 / noise + math.sqrt(2 * math.log(1 / self.delta))) ** 2  # above Mironov's bound by Rényi orders
-        return float(brentq(excess, 0.0, enough))
+        return gaussian_epsilon(self.noise(), self.delta)
 
     def resolved(self, sample_rate: float, steps: int) -> Self:
         """The same with its noise multiplier decided: the smallest that opacus finds for ``target_epsilon``.

@@ -21,6 +21,7 @@ from lightleak.core.facts import Facts
 from lightleak.core.optional import import_optional
 from lightleak.defenses.defense import POSITIVE, Limits
 from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
+from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
 
 Change = dict[str, np.ndarray]
 """Change of weights by parameter name, float32."""
@@ -47,6 +48,14 @@ class FrameworkFilter(UpdateDefense):
         Raises:
             UnsupportedError: the framework is not installed.
         """
+
+    def release_privacy(self, n_parameters: int) -> dict[str, Any]:
+        """Return ``release_epsilon``, ``delta`` and ``privacy_unit`` of one update; empty if nothing is guaranteed.
+
+        Args:
+            n_parameters: size of the update.
+        """
+        return {}
 
     def apply(self, gradient: Mapping[str, Tensor], draws: torch.Generator) -> dict[str, Tensor]:
         """See `UpdateDefense.apply`; a tensor that the framework leaves out is zero."""
@@ -206,6 +215,10 @@ class NVFlareSVT(NVFlareFilter):
         """
         return self.epsilon + math.ceil(self.fraction * n_parameters) * self.noise_var
 
+    def release_privacy(self, n_parameters: int) -> dict[str, Any]:
+        """See `FrameworkFilter.release_privacy`; the sum that NVFlare's accountant reports, which is not verified."""
+        return {"release_epsilon": self.spent(n_parameters), "delta": 0.0, "privacy_unit": "client"}
+
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""
         return f"NVFlare SVTPrivacy(fraction {self.fraction:g}, noise_var {self.noise_var:g}, gamma {self.gamma:g})"
@@ -364,6 +377,19 @@ class FlowerLocalDP(FlowerMod):
     def mod(self, mods: Any) -> Any:
         """See `FlowerMod.mod`."""
         return mods.LocalDpMod(self.clipping_norm, self.sensitivity, self.epsilon, self.delta)
+
+    def release_privacy(self, n_parameters: int) -> dict[str, Any]:
+        """See `FrameworkFilter.release_privacy`.
+
+        Local differential privacy is about any two updates, which clipping leaves ``2 * clipping_norm`` apart at most.
+        The epsilon is that of the noise which the mod adds, whatever ``epsilon`` it was configured with.
+
+        >>> round(FlowerLocalDP(epsilon=1.0).release_privacy(21_000)["release_epsilon"], 2)
+        1.61
+        """
+        deviation = self.sensitivity * math.sqrt(2 * math.log(1.25 / self.delta)) / self.epsilon
+        epsilon = gaussian_epsilon(deviation / (2 * self.clipping_norm), self.delta)
+        return {"release_epsilon": epsilon, "delta": self.delta, "privacy_unit": "client"}
 
     def describe(self) -> str:
         """See `HorizontalDefense.describe`."""

@@ -15,7 +15,7 @@ from lightleak.experiments.config import (
     TargetConfig,
     TrainingConfig,
 )
-from lightleak.experiments.federation_config import DefenseConfig, LabelMethod, ProtocolConfig
+from lightleak.experiments.federation_config import LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 from lightleak.experiments.settings import (
     MOST_SEEDS,
@@ -141,7 +141,7 @@ class FrontierConfig(RunConfig):
             data=self.data,
             target=self.target,
             protocol=self.protocol,
-            defense=DefenseConfig(point.name, dict(point.settings), point.acts_on),
+            defense=point.config,
             training=self._training,
             initial=InitialConfig(self.initial.batch_sizes, self.initial.batches),
             attacks=self.attacks if BASELINE in self.attacks else {**self.attacks, BASELINE: {}},

@@ -18,7 +18,7 @@ from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.pack import Pack
-from lightleak.experiments.row_facts import PRIVACY
+from lightleak.experiments.row_facts import PRIVACY, release_facts
 from lightleak.experiments.training import one_training, prepare_training
 from lightleak.experiments.unit import Unit, kept_cells, unit_file, without_nan, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
@@ -44,7 +44,7 @@ def attack_units(config: FrontierConfig, point: Point, experiment: Experiment) -
     Clients, the draws of their defense and the starts of the attack are the same at every point.
     """
     units = plan_units(config.audit_at(point), experiment, Path(os.devnull))
-    facts = common_facts(config, experiment) | point.facts()
+    facts = common_facts(config, experiment) | point.facts() | release_facts(point.config, experiment.spec)
     return [
         replace(unit, id=f"{unit.id}-{point.id}", stream=unit.id, facts=unit.facts | facts)
         for unit in units
@@ -115,6 +115,7 @@ class TrainingJob(Pack):
         return {
             **common_facts(self.config, self.experiment),
             **self.point.facts(),
+            **release_facts(self.point.config, self.experiment.spec),
             "attack": "none",
             "source": "training",
             "seed": self.config.training_seed(self.index),

@@ -43,6 +43,15 @@ class Point:
         """
         return file_name(self.label if self.strength is None else f"{self.label}-{self.strength}")
 
+    @property
+    def config(self) -> DefenseConfig:
+        """The defense as a config names it.
+
+        >>> Point().config.is_none
+        True
+        """
+        return DefenseConfig(self.name, dict(self.settings), self.acts_on)
+
     def facts(self) -> dict[str, Any]:
         """What a row of results.json says of it; of epsilon and delta the training says."""
         return {

@@ -37,11 +37,12 @@ def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
 
 
 def _cells(frontier: Frontier, point: Point) -> list[str]:
-    standing, epsilon = frontier.standing(point), point.granted("epsilon")
+    standing = frontier.standing(point)
+    granted = [guarantee(point.granted(name)) for name in ("epsilon", "release_epsilon")]
     return [
         "*" if standing is not None and standing.is_best else "",
         point.name,
-        DASH if epsilon is None else f"{guarantee(epsilon)} / {guarantee(point.granted('release_epsilon'))}",
+        " / ".join(granted if set(granted) != {DASH} else [DASH]),
         _with_half_width(point.accuracy),
         _with_half_width(point.cells),
         points(point.leakage),

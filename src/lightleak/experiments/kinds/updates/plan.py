@@ -24,7 +24,13 @@ from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.observed import OBSERVATIONS, Observed, shared, version_of
-from lightleak.experiments.row_facts import defense_facts, observed_defense, observed_facts, protocol_facts
+from lightleak.experiments.row_facts import (
+    defense_facts,
+    observed_defense,
+    observed_facts,
+    protocol_facts,
+    release_facts,
+)
 from lightleak.experiments.training import (
     TRAINING_FILE,
     check_trainer,
@@ -43,6 +49,7 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     """Every attack on every observation of the run, in a fixed order."""
     client = shared(fresh_clients(config, experiment).observe)
     defended = {} if config.defense.is_none else defense_facts(config.defense, folder / TRAINING_FILE)
+    defended |= release_facts(config.defense, experiment.spec)
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
     for size in config.initial.batch_sizes:
         for i in range(config.initial.batches):
