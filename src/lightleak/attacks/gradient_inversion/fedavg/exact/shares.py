@@ -23,8 +23,8 @@ DETERMINED = 1e-6
 """Part of a share that may lie in such dependencies while it counts as determined."""
 
 UNEXPLAINED = 1.5
-"""Times what rounding leaves of a unit's update that rows may leave: beyond, one that was taken for silent is not. At 3,
-a share that was left out at a few units bent numbers of other rows by two tolerances."""
+"""Times what rounding leaves of a unit's update that rows may leave: beyond, one that was taken for silent is not. At
+3, a share that was left out at a few units bent numbers of other rows by two tolerances."""
 
 MARGINS = (0.0, 0.03, 0.1, 0.3)
 """Parts of what a deviation of every number moves a unit by; rows that are silent by less may be active after all. The
