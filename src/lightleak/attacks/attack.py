@@ -25,6 +25,7 @@ class UpdateAttack(ABC):
         title: the field's name for it, for reports; empty where `name` says it.
         is_baseline: whether it guesses without reading the update, so that leakage is measured against it.
         aims: what it tests a training for; a baseline tests nothing.
+        combines_releases: whether it uses all releases of an update that holds several (`ClientUpdate.releases`).
         packs_updates: whether one vectorized call on several updates costs less than a call for each. The methods
             about memory below are for these attacks; the defaults suit all others.
     """
@@ -35,6 +36,7 @@ class UpdateAttack(ABC):
     title: str = ""
     is_baseline: bool = False
     aims: ClassVar[tuple[Aim, ...]] = ("reconstruction", "attribute_inference")
+    combines_releases: ClassVar[bool] = False
     packs_updates: ClassVar[bool] = False
 
     @abstractmethod

@@ -6,8 +6,8 @@ federated framework recorded is attacked on another.
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -125,6 +125,9 @@ class ClientUpdate:
             batches took them, only where that is shared.
         marginals: one-way marginals known to the server (`lightleak.data.marginals.Marginals.to_dict`).
         batch_statistics: mean and variance of every BatchNorm layer on the client's batch, only where shared.
+        further_parameters: where the client sent gradients of the same rows in several rounds, the named parameters
+            before each further release, stacked ``[R - 1, ...]``.
+        further_updates: the gradients of these releases, likewise.
     """
 
     network: Mapping[str, Any]
@@ -141,6 +144,8 @@ class ClientUpdate:
     batch_labels: Tensor | None = None
     marginals: Mapping[str, Any] | None = None
     batch_statistics: Mapping[str, Tensor] = field(default_factory=dict)
+    further_parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    further_updates: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Check that an attack can use it.
@@ -186,6 +191,7 @@ class ClientUpdate:
             raise ObservationError(f"labels must be int64, got {self.labels.dtype}")
         if self.batch_labels is not None:
             self._check_batch_labels(self.batch_labels)
+        self._check_releases()
 
     def _check_batch_labels(self, labels: Tensor) -> None:
         facts = self.facts
@@ -196,6 +202,44 @@ class ClientUpdate:
             raise ObservationError(
                 f"batch_labels must be int64 [{clients} clients, {epochs} epochs, rows per client], got {got}"
             )
+
+    def _check_releases(self) -> None:
+        both = (self.further_parameters, self.further_updates)
+        count = max((len(tensor) if tensor.dim() else 1 for named in both for tensor in named.values()), default=0)
+        expected = {name: (count, *p.shape) for name, p in self.parameters.items()} if count else {}
+        for what, named in zip(_RELEASES, both, strict=True):
+            if {name: tuple(tensor.shape) for name, tensor in named.items()} != expected:
+                raise ObservationError(f"{what} must have {count} further releases of every parameter, in its shape")
+            if not all(tensor.is_floating_point() and torch.isfinite(tensor).all() for tensor in named.values()):
+                raise ObservationError(f"{what} must be finite and of a float type")
+        if count and self.kind != "gradient":
+            raise ObservationError("several releases of the same rows are gradients; this update is a weight delta")
+
+    @property
+    def releases(self) -> tuple["ClientUpdate", ...]:
+        """Every release of the rows as an update of its own, the first one first; mostly it is the only one."""
+        first = replace(self, further_parameters={}, further_updates={}) if self.further_updates else self
+        count = len(next(iter(self.further_updates.values()), ()))
+        return first, *(
+            replace(
+                first,
+                parameters={name: tensor[r] for name, tensor in self.further_parameters.items()},
+                update={name: tensor[r] for name, tensor in self.further_updates.items()},
+            )
+            for r in range(count)
+        )
+
+    @classmethod
+    def of_releases(cls, releases: Sequence["ClientUpdate"]) -> "ClientUpdate":
+        """One observation of several releases of the same rows, which may differ in parameters and update alone."""
+        first, *further = releases
+        if not further:
+            return first
+        parameters, updates = (
+            {name: torch.stack([getattr(release, what)[name] for release in further]) for name in first.parameters}
+            for what in ("parameters", "update")
+        )
+        return replace(first, further_parameters=parameters, further_updates=updates)
 
     def save(self, folder: Path) -> None:
         """Write ``tensors.safetensors`` and ``facts.json`` into ``folder`` (created)."""
@@ -237,5 +281,6 @@ class ClientUpdate:
             raise ObservationError(f"{folder}/facts.json does not describe a client update: {error}") from error
 
 
-_TENSOR_GROUPS = ("parameters", "update", "encoder_tensors", "buffers", "batch_statistics")
+_RELEASES = ("further_parameters", "further_updates")
+_TENSOR_GROUPS = ("parameters", "update", "encoder_tensors", "buffers", "batch_statistics", *_RELEASES)
 _SINGLE_TENSORS = ("labels", "batch_labels")

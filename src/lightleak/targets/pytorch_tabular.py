@@ -65,6 +65,9 @@ class Model(nn.Module):
             OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
         )
         self.embedding, self.backbone, self.head = made.embedding_layer, made.backbone, made.head
+        for layer in self.modules():
+            if isinstance(layer, nn.Embedding):
+                layer.padding_idx = None  # that row, without a gradient, is the one for unknown categories
         if hasattr(self.backbone, "normalizing_batch_norm"):  # FT-Transformer's second one, which it never calls
             self.backbone.normalizing_batch_norm = nn.Identity()
 

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,9 +12,18 @@ from lightleak.core.registry import Registry
 from lightleak.core.seeds import generator
 from lightleak.defenses.defense import REFERENCE, Defense
 
+KnownTo = Mapping[str, Mapping[str, Any]]
+"""Attacks by name, with settings."""
+
 
 class HorizontalDefense(Defense):
-    """A defense of what a client of horizontal federated learning sends."""
+    """A defense of what a client of horizontal federated learning sends.
+
+    Attributes:
+        known_to: attacks that know how it works, and the settings in which they know it.
+    """
+
+    known_to: ClassVar[KnownTo] = {}
 
 
 class UpdateDefense(HorizontalDefense):

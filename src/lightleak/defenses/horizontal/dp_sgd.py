@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.data.datamodule import TableDataModule
-from lightleak.defenses.horizontal.defense import with_draws
+from lightleak.defenses.horizontal.defense import KnownTo, with_draws
 from lightleak.defenses.horizontal.per_sample import clipped_mean, per_sample_gradients
 from lightleak.defenses.horizontal.poisson import PoissonDataModule
 from lightleak.defenses.horizontal.privacy_accounting import PrivacyAccounting
@@ -53,6 +53,7 @@ class DPSGD(PrivacyAccounting, TrainingDefense):
 
     name: ClassVar[str] = "dp_sgd"
     citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016"
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
 
     def prepare(self, model: TabularClassifier, data: TableDataModule, seed: int) -> DefendedTraining:
         """See `TrainingDefense.prepare`; the Trainer's settings are checked when training starts.

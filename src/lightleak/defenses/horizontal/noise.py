@@ -11,13 +11,14 @@ from torch import Tensor
 from lightleak.core.facts import Facts
 from lightleak.defenses.defense import Limits
 from lightleak.defenses.draws import laplace
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, with_draws
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
 
 class AdditiveNoise(UpdateDefense):
     """Noise on every entry, without clipping: no guarantee of differential privacy follows."""
 
     varies: ClassVar[str | None] = "scale"
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
     limits: ClassVar[Mapping[str, Limits]] = {"scale": Limits()}
 
     scale: float

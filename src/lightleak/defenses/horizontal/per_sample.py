@@ -47,12 +47,22 @@ def per_sample_gradients(
     return each_row({name: value.detach() for name, value in parameters.items()}, inputs, labels)
 
 
+def clip_factors(gradients: Mapping[str, Tensor], max_norm: float) -> Tensor:
+    """Factor ``[n]`` that scales each row's gradient down to Euclidean norm ``max_norm`` over all parameters together.
+
+    >>> clip_factors({"w": torch.tensor([[3.0, 4.0], [0.0, 1.0]])}, max_norm=1.0)
+    tensor([0.2000, 1.0000])
+    """
+    norms = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
+    return (max_norm / (norms + NORM_FLOOR)).clamp(max=1)
+
+
 def clipped_mean(gradients: Mapping[str, Tensor], max_norm: float) -> dict[str, Tensor]:
     """Mean over rows of the gradients, each scaled down to Euclidean norm ``max_norm`` over all parameters together.
 
     >>> clipped_mean({"w": torch.tensor([[3.0, 4.0], [0.0, 1.0]])}, max_norm=1.0)["w"]
     tensor([0.3000, 0.9000])
     """
-    norms = torch.stack([g.reshape(len(g), -1).norm(dim=1) for g in gradients.values()]).norm(dim=0)
-    share = (max_norm / (norms + NORM_FLOOR)).clamp(max=1) / len(norms)
+    factors = clip_factors(gradients, max_norm)
+    share = factors / len(factors)
     return {name: torch.einsum("n,n...->...", share, g) for name, g in gradients.items()}

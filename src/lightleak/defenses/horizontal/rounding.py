@@ -10,7 +10,7 @@ from torch import Tensor
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.defenses.defense import POSITIVE, Limits
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, with_draws
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
 MAX_BITS = 16
 """More change less than float32 rounds in a sum of a few hundred rows."""
@@ -46,6 +46,7 @@ class Clipping(UpdateDefense):
     citation: ClassVar[str] = "Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Sec. 3.1"
     limits: ClassVar[Mapping[str, Limits]] = {"max_norm": POSITIVE}
     varies: ClassVar[str | None] = "max_norm"
+    known_to: ClassVar[KnownTo] = {"exact": {}}
 
     max_norm: float = 1.0
 
@@ -85,6 +86,7 @@ class Quantization(UpdateDefense):
     name: ClassVar[str] = "quantization"
     citation: ClassVar[str] = "Alistarh et al., QSGD, NeurIPS 2017"
     varies: ClassVar[str | None] = "bits"
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
 
     bits: int = 2
 
@@ -128,6 +130,7 @@ class Transport(UpdateDefense):
 
     name: ClassVar[str] = "transport"
     citation: ClassVar[str] = "Kalamkar et al., A Study of BFLOAT16 for Deep Learning Training, 2019"
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
 
     format: str = "float16"
 

@@ -20,7 +20,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.optional import import_optional
 from lightleak.defenses.defense import POSITIVE, Limits
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense
 from lightleak.defenses.horizontal.privacy_accounting import gaussian_epsilon
 
 Change = dict[str, np.ndarray]
@@ -144,6 +144,7 @@ class NVFlarePercentile(NVFlareFilter):
     citation: ClassVar[str] = "Roth et al., NVIDIA FLARE, 2022: PercentilePrivacy; Shokri and Shmatikov, CCS 2015"
     limits: ClassVar[Mapping[str, Limits]] = {"percentile": Limits(high=100), "gamma": POSITIVE, "scale": POSITIVE}
     varies: ClassVar[str | None] = "percentile"
+    known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
     module: ClassVar[str] = "percentile_privacy"
     filter_name: ClassVar[str] = "PercentilePrivacy"
 
@@ -193,6 +194,7 @@ class NVFlareSVT(NVFlareFilter):
         "tau": Limits(),
     }
     varies: ClassVar[str | None] = "noise_var"
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
     module: ClassVar[str] = "svt_privacy"
     filter_name: ClassVar[str] = "SVTPrivacy"
 
@@ -244,6 +246,7 @@ class NVFlareExclude(NVFlareFilter):
     limits: ClassVar[Mapping[str, Limits]] = {"scale": POSITIVE}
     module: ClassVar[str] = "exclude_vars"
     filter_name: ClassVar[str] = "ExcludeVars"
+    known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
 
     exclude: str = "bias"
     scale: float = 1.0
@@ -322,6 +325,7 @@ class FlowerClipping(FlowerMod):
     citation: ClassVar[str] = "Beutel et al., Flower, 2020: fixedclipping_mod"
     limits: ClassVar[Mapping[str, Limits]] = {"clipping_norm": POSITIVE, "scale": POSITIVE}
     varies: ClassVar[str | None] = "clipping_norm"
+    known_to: ClassVar[KnownTo] = {"exact": {}}
 
     clipping_norm: float = 1.0
     scale: float = 1.0
@@ -367,6 +371,7 @@ class FlowerLocalDP(FlowerMod):
         "delta": Limits(high=1, open_low=True, open_high=True),
     }
     varies: ClassVar[str | None] = "epsilon"
+    known_to: ClassVar[KnownTo] = {"exact_joint": {}}
 
     epsilon: float = 1.0
     clipping_norm: float = 1.0

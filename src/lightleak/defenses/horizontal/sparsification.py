@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lightleak.core.facts import Facts
 from lightleak.defenses.defense import Limits
-from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, UpdateDefense, with_draws
+from lightleak.defenses.horizontal.defense import UPDATE_DEFENSES, KnownTo, UpdateDefense, with_draws
 
 
 @UPDATE_DEFENSES.register(
@@ -43,6 +43,7 @@ class GradientCompression(UpdateDefense):
     citation: ClassVar[str] = "Zhu et al., Deep Leakage from Gradients, NeurIPS 2019"
     limits: ClassVar[Mapping[str, Limits]] = {"keep": Limits(high=1, open_low=True)}
     varies: ClassVar[str | None] = "keep"
+    known_to: ClassVar[KnownTo] = {"exact_pruned": {}}
 
     keep: float = 0.2
 
@@ -87,6 +88,7 @@ class RandomPruning(UpdateDefense):
     citation: ClassVar[str] = "Dimitrov et al., Data Leakage in Federated Averaging, TMLR 2022, App. C.1"
     limits: ClassVar[Mapping[str, Limits]] = {"probability": Limits(high=1)}
     varies: ClassVar[str | None] = "probability"
+    known_to: ClassVar[KnownTo] = {"exact_pruned": {"left_out": "any"}}
 
     probability: float = 0.5
 

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 import torch
 
+from lightleak.attacks import ATTACKS
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.core.errors import ObservationError, UnsupportedError
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.core.seeds import generator
+from lightleak.metrics.certificate import wrong_certificates
 
 SMALL = JointConfig(
     restarts=2, steps=250, sweeps=4, rounds=2, round_steps=100, reopenings=1, noised_restarts=2, noised_steps=150
@@ -53,15 +56,27 @@ def test_classes_depths_and_encodings(make_batch: Any, recovered: Callable[..., 
     assert recovered(found, batch, nearly=True) == 4
 
 
-def test_a_noised_batch_is_likely_and_mostly_right(make_batch: Any, noised: Any) -> None:
+def test_a_batch_behind_uneven_noise_is_mostly_right_and_nothing_wrong_is_proven(make_batch: Any, noised: Any) -> None:
+    """Its tensors have noise of different deviations, which the attack takes to be one."""
     batch = noised(make_batch(n=4, hidden=(30, 30)), 0.02, seed=0, on_zeros=True)
     found = JointInversion(SMALL).run(batch.update)
-    assert found.certificate is not None and set(found.certificate.status) == {"likely"}
-    assert found.certificate.feasibility.noise > 0
+    assert found.certificate is not None and found.certificate.feasibility.noise > 0
+    assert wrong_certificates(found, batch.truth, batch.encoder) == (0, 0)
     codes, _ = batch.encoder.project(found.encoded.double())
     right = (codes.unsqueeze(1) == batch.cells[0]).double().mean(-1).amax(1).mean()
     assert float(right) > 0.9
     assert not found.uncertainty.isna().any(axis=None)
+
+
+@pytest.mark.parametrize("name", ["exact_joint", "audit_max"])
+def test_a_batch_behind_even_noise_is_proven(make_batch: Any, certified_wrongly: Any, name: str) -> None:
+    batch = make_batch(n=4, hidden=(30, 30))
+    draws = generator(0, "noise")
+    changed = {name: g + 1e-4 * torch.randn(g.shape, generator=draws) for name, g in batch.update.update.items()}
+    batch = replace(batch, update=replace(batch.update, update=changed, state="noised"))
+    settings = SMALL.to_dict() if name == "exact_joint" else {"exact_joint": SMALL.to_dict()}
+    found = ATTACKS.get(name)(**settings).run(batch.update, seed=0)
+    assert found.certificate is not None and found.certificate.certified == 4 and certified_wrongly(found, batch) == 0
 
 
 def test_progress_sums_to_one_per_update(make_batch: Any) -> None:

@@ -19,6 +19,9 @@ from lightleak.attacks.gradient_inversion.compose.unexplained import misfit, une
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.certify.proof import explains_but_for_digits
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
+from lightleak.attacks.gradient_inversion.joint.noise import estimated_noise
+from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
+from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
@@ -171,12 +174,19 @@ class Course:
 
         Then one claim at least is wrong, and nothing says which.
         """
-        if self.update.kind != "gradient" or not whole.is_complete or whole.residual < EXPLAINED:
+        if self.update.kind != "gradient" or not whole.is_complete or whole.residual < EXPLAINED or self._is_inexact:
             return False
         encoder, network = self._encoder, row_network(self.update)
         rows, counts = encoder.encode(whole.found.rows).double(), label_counts(whole.found.labels, network.n_classes)
         explained = Residual.of(network, layer_gradients(self.update, network), len(rows)).with_rows(rows, counts)
         return not explains_but_for_digits(explained, RowDomain.whole(encoder, RowPrior.of(self.update, encoder)))
+
+    @property
+    def _is_inexact(self) -> bool:
+        """Whether the gradient has an error beyond rounding, within which a stage's proofs have been made."""
+        if relu_chain(client_network(self.update)) is None:
+            return False
+        return estimated_noise(observed_gradient(self.update), self._encoder) > 0
 
     @property
     def _encoder(self) -> TableEncoder:

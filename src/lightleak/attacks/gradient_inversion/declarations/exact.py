@@ -10,13 +10,15 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.config import ExactFedAvg
 from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import ExactOrFirstLayer
 from lightleak.attacks.gradient_inversion.joint.attack import JointInversion
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
+from lightleak.attacks.gradient_inversion.joint.pruned import PrunedConfig, PrunedInversion
 from lightleak.core.facts import Facts
 
 _CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
 _ROW_WISE = (
     "A network that works row by row, whose first linear layer sees the encoded row, or embeddings of its cells "
     "(concatenated or summed), and whose logits are a linear layer's: any activation, residual sums, gates, LayerNorm, "
-    "one hidden layer or more; cross-entropy. Its layers are found by running the module, not by its name."
+    "one hidden layer or more; or attention, where layers behind it see one vector per row, as with a CLS token; "
+    "cross-entropy. Its layers are found by running the module, not by its name."
 )
 _AFFINE = "Rows encoded by an affine map: the encoding `quantile` is refused. Tables only, no images."
 _ROUNDING = "An update exact to rounding: noise leaves nothing that can be proven."
@@ -43,8 +45,23 @@ _EXACT = Facts(
 )
 _JOINT = Facts(
     "optimizes all rows together beyond the rank limit, and proves the whole",
-    needs=("One FedSGD gradient of one client.", _CHAIN, _AFFINE),
+    needs=(
+        "One FedSGD gradient of one client.",
+        _CHAIN,
+        _AFFINE,
+        "A certificate under noise takes the noise to have one deviation on all elements, which it estimates, unless "
+        "the gradient's values show that they were sent as float16, bfloat16 or in 8 bits.",
+    ),
     deviates=("It follows no paper; the certificate is of the batch as a whole.", _EXPLAINED),
+)
+_PRUNED = Facts(
+    "knows how an update was pruned: what was sent is exact, what was left out lies between bounds",
+    needs=(
+        "One FedSGD gradient of one client, pruned by leaving out the smallest elements of every tensor, or any.",
+        _CHAIN,
+        _AFFINE,
+    ),
+    deviates=("It follows no paper; nothing is certified.",),
 )
 _FEDAVG = Facts(
     "decomposes the first layer's weight update into rows",
@@ -82,6 +99,12 @@ def exact(**options: Any) -> ExactOrFirstLayer:
 def exact_joint(**options: Any) -> JointInversion:
     """Make joint inversion of FedSGD gradients; raises `UsageError` for an unknown setting."""
     return JointInversion(JointConfig().with_options(**options))
+
+
+@ATTACKS.register("exact_pruned", _PRUNED)
+def exact_pruned(**options: Any) -> PrunedInversion:
+    """Make joint inversion of pruned gradients; raises `UsageError` for an unknown setting."""
+    return PrunedInversion(PrunedConfig().with_options(**options))
 
 
 @ATTACKS.register("exact_fedavg", _FEDAVG)

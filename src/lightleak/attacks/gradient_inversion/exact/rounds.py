@@ -108,7 +108,8 @@ class Rounds:
         if spaces.row_null.shape[1] + spaces.unit_null.shape[1] <= len(self.state.space.free):
             return self.found()
         config, floors, searched = self.config, torch.ones(len(FLOORS)), self.network.searched
-        fruitless, chains, tolerance, searches = 0, config.chains, ROW_TOLERANCE, 0
+        least = max(1, round(config.chains * self.network.search_share))
+        fruitless, chains, tolerance, searches = 0, least, ROW_TOLERANCE, 0
         while self.state.searched.rank > 0 and self.state.residual.rows_left > 0 and fruitless < config.patience:
             if self.network.first_input is not None and self._enumerate(tolerance):
                 continue
@@ -120,7 +121,7 @@ class Rounds:
             if not accepted and fruitless > 0:
                 accepted = self._not_alone(best, tolerance, together=fruitless % TOGETHER_EVERY == 0)
             searches += 1
-            floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * config.chains / chains + 0.02
+            floors[choice] = 0.5 * floors[choice] + 0.5 * accepted * least / chains + 0.02
             state = self.state
             if accepted:
                 fruitless = 0
@@ -159,6 +160,8 @@ class Rounds:
         Of rows that share every mask of the second layer only a sum lies in that layer's spaces; the first layer shows
         them apart once few rows are left.
         """
+        if not self.network.first_sees_cells:
+            return 0
         state = self.state
         seen = self.network.first_input
         found = enumerate_rows(state.residual.left[0], state.space, state.spaces[0].rank, seen=seen)
@@ -181,6 +184,8 @@ class Rounds:
     def _instead(self, before: State) -> int:
         """Rows by `explain_together` from an earlier state on; the present one stays where there are none."""
         rank = before.spaces[0].rank
+        if not self.network.first_sees_cells:
+            return 0
         found = explain_together(before.residual, before.space, self.start.space, rank, self.generator)
         if found is None:
             return 0

@@ -63,7 +63,7 @@ class CertifyingInversion(UpdateAttack, Generic[Config]):
             raise UnsupportedError(f"{self.name} needs the loss 'cross_entropy', got {update.facts.loss!r}")
         if is_image_state(update.encoder):
             raise UnsupportedError(f"{self.name} reconstructs rows of a table; this update is on images")
-        require_fit(update, client_network(update))
+        require_fit(update, client_network(update), self.combines_releases)
         self.check_network(update)
         encoder = TableEncoder.of(update)
         if encoder.encoding == "quantile":

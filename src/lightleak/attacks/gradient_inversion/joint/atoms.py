@@ -5,6 +5,7 @@ directions ``d_c = 1_c - 1_C`` it is ``sum_c (p - y)_c d_c``. So a row is carrie
 direction, and every label it may have is a choice of coefficients.
 
 An update that sums gradients at several weights (local training) is a sum over nodes: weights with a share each.
+Several releases of the same rows are nodes apart: each has a gradient of its own.
 """
 
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ class Terms:
         masks: per hidden layer ``[T, n, out_l]``.
         probabilities: ``[T, n, classes]``.
         shares: of the nodes ``[T]``.
+        apart: see `Nodes`.
     """
 
     hidden: tuple[Tensor, ...]
@@ -34,6 +36,7 @@ class Terms:
     masks: tuple[Tensor, ...]
     probabilities: Tensor
     shares: Tensor
+    apart: bool = False
 
     def coefficients(self, n_rows: int) -> Tensor:
         """Weights of the directions for every label, ``[n, classes, T D]``, in a mean over ``n_rows`` rows."""
@@ -53,9 +56,9 @@ class Terms:
         return tuple((weights @ errors).squeeze(-2) for errors in self.errors)
 
     def gradient(self, coefficients: Tensor) -> tuple[Tensor, ...]:
-        """What rows with coefficients ``[n, T D]`` add together: ``[out_l, in_l + 1]`` per layer."""
+        """What rows with coefficients ``[n, T D]`` add together: a `Gradient` of the nodes' sum, or of each node."""
         each = zip(self.weighted(coefficients), self.hidden, strict=True)
-        return tuple((e.transpose(-1, -2) @ h).sum(0) for e, h in each)
+        return tuple(e.mT @ h if self.apart else (e.mT @ h).sum(0) for e, h in each)
 
     def row(self, index: int) -> "Terms":
         """The terms of one row."""
@@ -66,6 +69,7 @@ class Terms:
             tuple(m[:, at] for m in self.masks),
             self.probabilities[:, at],
             self.shares,
+            self.apart,
         )
 
 
@@ -77,18 +81,21 @@ class Nodes:
         weights: per layer ``[T, out, in]``.
         biases: per layer ``[T, out]``.
         shares: of every node in the sum ``[T]``; a plain gradient has one node of share 1.
+        apart: the nodes' gradients are not summed, but stacked ``[T, out, in + 1]``; a share is then the weight of a
+            node's residual.
     """
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
     shares: Tensor
+    apart: bool = False
 
     @classmethod
-    def of(cls, chains: Sequence[ReLUChain], shares: Sequence[float] = (1.0,)) -> "Nodes":
+    def of(cls, chains: Sequence[ReLUChain], shares: Sequence[float] = (1.0,), apart: bool = False) -> "Nodes":
         """Nodes from networks of one shape."""
         weights = tuple(torch.stack(each) for each in zip(*(chain.weights for chain in chains), strict=True))
         biases = tuple(torch.stack(each) for each in zip(*(chain.biases for chain in chains), strict=True))
-        return cls(weights, biases, weights[0].new_tensor(shares))
+        return cls(weights, biases, weights[0].new_tensor(shares), apart)
 
     @property
     def chains(self) -> tuple[ReLUChain, ...]:
@@ -106,7 +113,7 @@ class Nodes:
     def to(self, dtype: torch.dtype) -> "Nodes":
         """The same in another precision."""
         weights, biases = (tuple(t.to(dtype) for t in each) for each in (self.weights, self.biases))
-        return Nodes(weights, biases, self.shares.to(dtype))
+        return Nodes(weights, biases, self.shares.to(dtype), self.apart)
 
     def terms(self, x: Tensor, first: Tensor | None = None) -> Terms:
         """Terms of rows ``[n, d]``.
@@ -125,7 +132,7 @@ class Nodes:
             current = activation.relu()
             hidden.append(with_one(current))
         logits = torch.baddbmm(self.biases[-1].unsqueeze(1), current, self.weights[-1].transpose(1, 2))
-        return Terms(tuple(hidden), self._errors(masks), tuple(masks), logits.softmax(-1), self.shares)
+        return Terms(tuple(hidden), self._errors(masks), tuple(masks), logits.softmax(-1), self.shares, self.apart)
 
     def _errors(self, masks: Sequence[Tensor]) -> tuple[Tensor, ...]:
         classes = self.weights[-1].shape[1]

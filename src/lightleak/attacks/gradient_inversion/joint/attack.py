@@ -1,10 +1,17 @@
 """Joint inversion as an attack: ``run(update) -> Reconstruction`` beyond the rank limit and under noise."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from math import hypot, sqrt
+from typing import ClassVar
+
 import torch
+from torch import Tensor
 from torch.nn.functional import one_hot
 
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
+from lightleak.attacks.gradient_inversion.exact.certify.inexact_proof import fit_under_error
 from lightleak.attacks.gradient_inversion.exact.certify.proof import proven_together
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
@@ -15,7 +22,7 @@ from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.course import Solution, solve, solve_noised
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
-from lightleak.attacks.gradient_inversion.joint.noise import estimated_noise
+from lightleak.attacks.gradient_inversion.joint.noise import error_variances, estimated_noise, noise_error
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
@@ -37,12 +44,32 @@ class JointInversion(CertifyingInversion[JointConfig]):
     """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be distinguished.
 
     Needs a network of linear layers with ReLU, at least one of them hidden, and no labels. Rows are certified
-    where the batch explains the gradient to rounding and they could have no other cells, and likely otherwise.
+    where the batch explains the gradient to its rounding, or to its noise, and they could have no other cells, and
+    likely otherwise.
     """
 
     name = "exact_joint"
     title = "Exact inversion of all rows jointly"
     citation = CITATION
+    combines_releases: ClassVar[bool] = True
+
+    def check(self, update: ClientUpdate) -> None:
+        """See `CertifyingInversion.check`; several releases must all be noised, as that is what they average out.
+
+        Raises:
+            ObservationError: one of several releases has no noise.
+            UnsupportedError: see `CertifyingInversion.check`.
+        """
+        super().check(update)
+        if update.further_updates and min(self._releases(update, TableEncoder.of(update))[1]) == 0:
+            raise ObservationError(f"{self.name} combines releases behind noise, and one of these has none")
+
+    def _releases(self, update: ClientUpdate, encoder: TableEncoder) -> tuple[list[Gradient], list[float]]:
+        """The gradient of every release, and the deviation of its noise."""
+        observed = [observed_gradient(release, encoder.shift.device) for release in update.releases]
+        if self.config.noise is not None:
+            return observed, [self.config.noise] * len(observed)
+        return observed, [estimated_noise(gradient, encoder) for gradient in observed]
 
     def check_protocol(self, update: ClientUpdate) -> None:
         """Refuse weight deltas, aggregates, and a gradient of zeros."""
@@ -60,38 +87,65 @@ class JointInversion(CertifyingInversion[JointConfig]):
         self, update: ClientUpdate, encoder: TableEncoder, seed: int, progress: Progress | None
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
-        observed = observed_gradient(update, encoder.shift.device)
-        noise = estimated_noise(observed, encoder) if self.config.noise is None else self.config.noise
-        problem = pose(update, encoder, observed, noise, self.config)
+        observed, noises = self._releases(update, encoder)
+        noise = hypot(*noises) / sqrt(len(noises))
+        problem = pose(update, encoder, observed[0], noise, self.config)
+        if len(observed) > 1:
+            chains = [ReLUChain.of(release, encoder.shift.device) for release in update.releases]
+            problem = together(problem, chains, observed, noises)
         draws = generator(seed, "joint")
         labels = starting_labels(update, problem.space, draws)
         course = solve if noise == 0 else solve_noised
         report = _Differences(progress)
         found = course(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
-        feasibility = estimate_feasibility(problem.target, update.facts.n_rows, noise, row_kind(update, encoder))
-        rows = _certified(problem, found, feasibility)
+        feasibility = estimate_feasibility(observed[0], update.facts.n_rows, noise, row_kind(update, encoder))
+        errors = [error_variances(o, s) for o, s in zip(observed, noises, strict=True)] if noise else None
+        estimate_error = noise_error(observed[0], encoder) if self.config.noise is None else 0.0
+        rows = certified_rows(problem, found, feasibility, observed, errors, estimate_error)
         report(1.0)
         return rows
 
 
-def _certified(problem: JointProblem, found: Solution, feasibility: Feasibility) -> CertifiedRows:
-    """The solution's rows, with what is proven of them."""
-    encoder, n = problem.space.encoder, len(found.rows.labels)
+def certified_rows(
+    problem: JointProblem,
+    found: Solution,
+    feasibility: Feasibility,
+    observed: Sequence[Gradient] = (),
+    variances: Sequence[Sequence[Tensor]] | None = None,
+    estimate_error: float = 0.0,
+) -> CertifiedRows:
+    """The solution's rows, with what is proven of them.
+
+    Args:
+        problem: what was solved.
+        found: its solution.
+        feasibility: what was to be expected.
+        observed: the gradient of every release; not needed where ``variances`` are None.
+        variances: of each gradient's error, see `fit_under_error`; None: rounding alone.
+        estimate_error: of their root, relative, where that is estimated.
+    """
+    encoder, n, chain = problem.space.encoder, len(found.rows.labels), problem.nodes.chains[0]
     codes, values = problem.space.cells(found.rows.codes, found.rows.numbers)
     encoded = encoder.assemble(codes, values.clamp(encoder.lower, encoder.upper))
     residual = problem.with_kernels(Kernels.plain(problem.nodes.depth)).value(found.rows) ** 0.5
-    distinct, which, times = encoded.double().unique(dim=0, return_inverse=True, return_counts=True)
+    proof = Proof.nothing(encoded)
     if found.solved:
         uncertainty = cell_uncertainty(encoder, problem.space.prior, n, 0)
-        labels = one_hot(found.rows.labels, problem.nodes.weights[-1].shape[1]).to(distinct)
-        counts = labels.new_zeros(len(distinct), labels.shape[1]).index_add(0, which, labels)
-        nothing = Residual.of(problem.nodes.chains[0], problem.target, n)
-        proof = proven_together(nothing.explaining(distinct, counts), problem.space).of(which)
     else:
         members = found.ensemble or (found.rows,)
         each = [encoder.assemble(*problem.space.cells(m.codes, m.numbers)) for m in members]
         uncertainty = cell_entropy(encoder, torch.stack(each), encoded)
-        proof = Proof.nothing(encoded)
+    if variances is not None:
+        x, labels = encoded.double(), found.rows.labels
+        fitted = fit_under_error(problem.nodes.chains, observed, problem.space, x, labels, variances, estimate_error)
+        if fitted is not None:
+            encoded, proof = fitted.x.to(encoded), fitted.proof
+    distinct, which, times = encoded.double().unique(dim=0, return_inverse=True, return_counts=True)
+    if found.solved:
+        labels = one_hot(found.rows.labels, chain.n_classes).to(distinct)
+        counts = labels.new_zeros(len(distinct), labels.shape[1]).index_add(0, which, labels)
+        batch = Residual.of(chain, problem.target, n).explaining(distinct, counts)
+        proof = proven_together(batch, problem.space).of(which)
     return CertifiedRows(encoded, found.rows.labels, uncertainty, residual, proof, times[which], feasibility)
 
 
@@ -119,6 +173,23 @@ def pose(
     space = RowDomain(encoder, prior, whole.present, {}, ties)
     kernels = Kernels.plain(nodes.depth)
     return JointProblem(space, nodes, kernels, observed, n, CellPrior.of(space, marginals), 2 * noise**2)
+
+
+def together(
+    problem: JointProblem, chains: Sequence[ReLUChain], observed: Sequence[Gradient], noises: Sequence[float]
+) -> JointProblem:
+    """The problem of several noised releases of the same rows: their squared errors are summed, each by its noise.
+
+    Args:
+        problem: of one of them.
+        chains: the network at each.
+        observed: the gradient of each.
+        noises: deviation of the noise on the elements of each.
+    """
+    shares = [(problem.prior_weight / 2) ** 0.5 / noise for noise in noises]
+    nodes = Nodes.of(chains, shares, apart=True)
+    target = tuple(torch.stack([s * g for s, g in zip(shares, of, strict=True)]) for of in zip(*observed, strict=True))
+    return replace(problem, nodes=nodes, target=target)
 
 
 class _Differences:

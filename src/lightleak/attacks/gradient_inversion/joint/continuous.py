@@ -9,7 +9,7 @@ from torch import Tensor
 from lightleak.attacks.gradient_inversion.config import EngineConfig
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.optimize.engine import invert
-from lightleak.attacks.gradient_inversion.optimize.matcher import Matcher
+from lightleak.attacks.gradient_inversion.optimize.matcher import Annealed, Matcher
 from lightleak.attacks.gradient_inversion.optimize.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.optimize.objective import relative_error
 from lightleak.attacks.gradient_inversion.optimize.priors import LEAST_SHARE, BelievedMatcher, RowBelief
@@ -156,7 +156,7 @@ def optimize(
     """Run the engine from starts ``[restarts, n, d]`` with labels ``[n]``, one result per start.
 
     Args:
-        problem: one node.
+        problem: one node, or nodes apart.
         starts: variables of `SpaceRelaxation`.
         labels: of the rows, which stay.
         config: steps, rates, widths of the masks and temperature.
@@ -170,7 +170,7 @@ def optimize(
 
 
 class Widths:
-    """Typical deviations of a network's pre-activations over random rows ``[1, hidden layers]``."""
+    """Typical deviations of the networks' pre-activations over random rows ``[T, hidden layers]``."""
 
     def __init__(self, deviations: Tensor) -> None:
         self.deviations = deviations
@@ -179,31 +179,56 @@ class Widths:
     def of(cls, problem: JointProblem) -> "Widths":
         """Measured on random rows of the problem's space, the same for every seed."""
         rows = problem.space.rows.of(*problem.space.draw(WIDTH_ROWS, generator(0, "widths")))
-        found = problem.nodes.chains[0].forward(rows)
-        return cls(torch.stack([a.std(0).mean() for a in found.preactivations]).unsqueeze(0))
+        found = [chain.forward(rows).preactivations for chain in problem.nodes.chains]
+        return cls(torch.stack([torch.stack([a.std(0).mean() for a in layers]) for layers in found]))
 
 
 def matcher_of(
     problem: JointProblem, labels: Tensor, config: EngineConfig, dtype: torch.dtype, widths: Widths
 ) -> Matcher:
     """The engine's closed form on the problem's distance."""
-    chain = problem.nodes.chains[0].to(dtype)
-    targets = [t.to(dtype).unsqueeze(0) for t in problem.target]
+    nodes = problem.nodes.to(dtype)
+    targets = [t.to(dtype).reshape(-1, *t.shape[-2:]) for t in problem.target]
     straight = StraightThrough(widths.deviations.to(dtype), config.mask_width, config.mask_width_end)
-    matcher = MLPMatcher(
-        [w.unsqueeze(0) for w in chain.weights],
-        [b.unsqueeze(0) for b in chain.biases],
+    matcher: Matcher = MLPMatcher(
+        nodes.weights,
+        nodes.biases,
         [t[..., :-1] for t in targets],
         [t[..., -1] for t in targets],
-        labels.unsqueeze(0),
+        labels.expand(len(nodes.shares), -1),
         relative_error,
         straight_through=straight if config.mask_derivative == "straight_through" else None,
         whitening=_whitening(problem, targets, dtype),
     )
+    if nodes.apart:
+        squares = torch.stack([t.square().sum((-1, -2)) for t in targets]).sum(0)
+        matcher = _ReleasesMatcher(matcher, (squares / squares.sum()).unsqueeze(-1))
     if problem.prior is None:
         return matcher
     weight = BELIEF * problem.prior_weight / problem.target_value
     return BelievedMatcher(matcher, belief_of(problem.space, dtype), weight)
+
+
+class _ReleasesMatcher:
+    """One loss of the same rows under the weights of several releases.
+
+    Args:
+        matcher: of the releases, each an update of its own; its losses are relative.
+        shares: of the releases in the loss ``[releases, 1]``.
+    """
+
+    def __init__(self, matcher: Matcher, shares: Tensor) -> None:
+        self.matcher, self.shares = matcher, shares
+
+    def at(self, share: float) -> "_ReleasesMatcher":
+        """See `Annealed`."""
+        return _ReleasesMatcher(self.matcher.at(share), self.shares) if isinstance(self.matcher, Annealed) else self
+
+    def value_and_grad(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Matcher`; ``x`` is ``[1, restarts, n, d]``."""
+        value, by_x = self.matcher.value_and_grad(x.expand(len(self.shares), -1, -1, -1))
+        weighted = by_x * self.shares[..., None, None]
+        return (value * self.shares).sum(0, keepdim=True), weighted.sum(0, keepdim=True)
 
 
 def _whitening(problem: JointProblem, targets: list[Tensor], dtype: torch.dtype) -> Whitening | None:

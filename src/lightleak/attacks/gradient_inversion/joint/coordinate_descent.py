@@ -119,12 +119,19 @@ def energies(terms: Terms, coefficients: Tensor, applied: Gradient, kernels: Ker
 
 def add_term(applied: Gradient, term: Terms, coefficients: Tensor, kernels: Kernels) -> Gradient:
     """Residuals under the kernels after a row's term, times ``coefficients`` ``[1, T D]``, is added to them."""
-    return tuple(
-        torch.addmm(r, (e[:, 0] if a is None else e[:, 0] @ a).T, h[:, 0] if b is None else h[:, 0] @ b)
-        for r, e, h, a, b in zip(
-            applied, term.weighted(coefficients), term.hidden, kernels.left, kernels.right, strict=True
-        )
-    )
+    return added(applied, term.weighted(coefficients), term.hidden, kernels)
+
+
+def added(applied: Gradient, errors: Gradient, hidden: Gradient, kernels: Kernels, sign: float = 1.0) -> Gradient:
+    """Residuals under the kernels after products of ``errors`` ``[T, 1, out]`` and ``hidden`` are added to them."""
+    layers = []
+    for r, e, h, a, b in zip(applied, errors, hidden, kernels.left, kernels.right, strict=True):
+        e, h = e if a is None else e @ a, h if b is None else h @ b
+        if r.dim() == e.dim():  # nodes apart
+            layers.append(torch.baddbmm(r, e.mT, h, alpha=sign))
+        else:
+            layers.append(torch.addmm(r, e[:, 0].T, h[:, 0], alpha=sign))
+    return tuple(layers)
 
 
 def number_moves(space: RowDomain, numbers: Tensor, generator: torch.Generator, moves: Moves) -> Tensor:

@@ -19,7 +19,7 @@ RANDOM_ROWS = 4000
 """Rows behind second moments: forty times as many as a moment of 100 units has rows."""
 
 Gradient = tuple[Tensor, ...]
-"""``[out_l, in_l + 1]`` per layer."""
+"""``[out_l, in_l + 1]`` per layer, or of every release ``[T, out_l, in_l + 1]`` (`Nodes.apart`)."""
 
 
 @dataclass(frozen=True)
@@ -84,14 +84,17 @@ def gram(terms: Terms, kernels: Kernels) -> Tensor:
         of_hidden = of_hidden.repeat_interleave(directions, 1).repeat_interleave(directions, 2)
         total = total + of_errors * of_hidden
     assert isinstance(total, Tensor)  # a network has a layer
-    return total
+    if not terms.apart:
+        return total
+    releases = torch.arange(len(terms.shares), device=total.device).repeat_interleave(directions)
+    return total * (releases == releases.unsqueeze(1))
 
 
 def inner(terms: Terms, applied: Gradient) -> Tensor:
     """Inner products ``[n, T D]`` of every row's directions with a residual to which the kernels were applied."""
     total: Tensor | float = 0.0
     for errors, hidden, matrix in zip(terms.errors, terms.hidden, applied, strict=True):
-        total = total + ((hidden @ matrix.T).unsqueeze(-2) * errors).sum(-1)
+        total = total + ((hidden @ matrix.mT).unsqueeze(-2) * errors).sum(-1)
     assert isinstance(total, Tensor)  # a network has a layer
     return total.transpose(0, 1).flatten(1)
 

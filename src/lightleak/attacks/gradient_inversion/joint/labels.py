@@ -22,7 +22,7 @@ def starting_labels(update: ClientUpdate, space: RowDomain, generator: torch.Gen
     """
     believed = space.rows.of(*space.draw(BELIEVED_ROWS, generator, from_prior=True)).cpu()
     n = update.facts.n_rows
-    counts = restore_counts(
-        client_network(update), update.parameters, update.buffers, update.update, n, believed, "bias"
-    )
+    network, releases = client_network(update), update.releases
+    each = [restore_counts(network, u.parameters, u.buffers, u.update, n, believed, "bias") for u in releases]
+    counts = torch.stack(each).mean(0)
     return expand_counts(round_counts(counts, n)).to(space.encoder.shift.device)

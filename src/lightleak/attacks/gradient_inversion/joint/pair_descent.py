@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.joint.coordinate_descent import LOCAL_DECADES, neighbors
+from lightleak.attacks.gradient_inversion.joint.coordinate_descent import LOCAL_DECADES, added, neighbors
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 
@@ -40,6 +40,7 @@ class Weighted:
         labels: likewise ``[m]``.
         errors: per layer ``e_l`` ``[T, m, out]``.
         hidden: per layer ``(h_{l-1}, 1)`` ``[T, m, in + 1]``.
+        apart: see `Nodes`.
     """
 
     codes: Tensor
@@ -47,6 +48,7 @@ class Weighted:
     labels: Tensor
     errors: Gradient
     hidden: Gradient
+    apart: bool = False
 
     @classmethod
     def of(
@@ -54,7 +56,8 @@ class Weighted:
     ) -> "Weighted":
         """The terms of rows with their labels."""
         terms = problem.terms(codes, numbers, dtype)
-        return cls(codes, numbers, labels, terms.weighted(terms.of_labels(labels, problem.n_rows)), terms.hidden)
+        errors = terms.weighted(terms.of_labels(labels, problem.n_rows))
+        return cls(codes, numbers, labels, errors, terms.hidden, terms.apart)
 
     def row(self, index: int) -> "Weighted":
         """One of them."""
@@ -65,6 +68,7 @@ class Weighted:
             self.labels[at],
             tuple(e[:, at] for e in self.errors),
             tuple(h[:, at] for h in self.hidden),
+            self.apart,
         )
 
 
@@ -128,6 +132,10 @@ def cross_products(one: Weighted, other: Weighted, kernels: Kernels) -> Tensor:
     for layer, (a, b) in enumerate(zip(kernels.left, kernels.right, strict=True)):
         errors, hidden = one.errors[layer], one.hidden[layer]
         errors, hidden = errors if a is None else errors @ a, hidden if b is None else hidden @ b
+        if one.apart:
+            products = (errors @ other.errors[layer].mT) * (hidden @ other.hidden[layer].mT)
+            total = total + products.sum(0)
+            continue
         for e, h in zip(errors, hidden, strict=True):
             for other_e, other_h in zip(other.errors[layer], other.hidden[layer], strict=True):
                 total = total + (e @ other_e.T) * (h @ other_h.T)
@@ -137,24 +145,22 @@ def cross_products(one: Weighted, other: Weighted, kernels: Kernels) -> Tensor:
 
 def add(applied: Gradient, row: Weighted, sign: float, kernels: Kernels) -> Gradient:
     """Residuals under the kernels after a row's term, times ``sign``, is added to them."""
-    return tuple(
-        torch.addmm(r, (e[:, 0] if a is None else e[:, 0] @ a).T, h[:, 0] if b is None else h[:, 0] @ b, alpha=sign)
-        for r, e, h, a, b in zip(applied, row.errors, row.hidden, kernels.left, kernels.right, strict=True)
-    )
+    return added(applied, row.errors, row.hidden, kernels, sign)
 
 
 def _inner(rows: Weighted, applied: Gradient) -> Tensor:
     each = zip(rows.errors, rows.hidden, applied, strict=True)
-    return torch.stack([((h @ r.T) * e).sum((0, 2)) for e, h, r in each]).sum(0)
+    return torch.stack([((h @ r.mT) * e).sum((0, 2)) for e, h, r in each]).sum(0)
 
 
 def _squares(rows: Weighted, kernels: Kernels) -> Tensor:
     """Squared norms ``[m]`` of what rows add."""
     total: Tensor | float = 0.0
     for e, h, a, b in zip(rows.errors, rows.hidden, kernels.left, kernels.right, strict=True):
-        of_errors = torch.einsum("tmo,smo->mts", e if a is None else e @ a, e)
-        of_hidden = torch.einsum("tmo,smo->mts", h if b is None else h @ b, h)
-        total = total + (of_errors * of_hidden).sum((1, 2))
+        of_nodes = "tmo,tmo->mt" if rows.apart else "tmo,smo->mts"
+        of_errors = torch.einsum(of_nodes, e if a is None else e @ a, e).flatten(1)
+        of_hidden = torch.einsum(of_nodes, h if b is None else h @ b, h).flatten(1)
+        total = total + (of_errors * of_hidden).sum(1)
     assert isinstance(total, Tensor)  # a network has a layer
     return total
 

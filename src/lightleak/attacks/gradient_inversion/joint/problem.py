@@ -35,7 +35,8 @@ class JointProblem:
         space: the rows that may be there.
         nodes: weights at which the gradient was taken, float64.
         kernels: the distance, float64.
-        target: observed gradient ``[out, in + 1]`` per layer, float64.
+        target: observed gradient ``[out, in + 1]`` per layer, float64; of several releases ``[T, out, in + 1]``, times
+            the nodes' shares.
         n_rows: divisor of every row's term.
         prior: what is believed of cells, for noised gradients; ``None`` where the gradient alone decides.
         prior_weight: squared distance that one nat of it is worth: twice the variance of an element's noise.

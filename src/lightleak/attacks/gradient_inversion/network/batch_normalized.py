@@ -10,7 +10,9 @@ that BatchNorm follows sum to zero over the batch: its gradient lacks one dimens
 follows from the known mean of its outputs, is appended to it as one more unit whose error is the same in every row.
 """
 
+import copy
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import Any
@@ -25,6 +27,7 @@ from lightleak.attacks.gradient_inversion.network.traced import (
     TracedNetwork,
     TracedView,
     linear_layer,
+    over_batch,
     same,
     searched_layer,
     trace,
@@ -253,6 +256,32 @@ class _NormalizedView(TracedView):
         return False
 
 
+def fix_normalized_data(module: nn.Module, width: int, statistics: Mapping[str, Tensor], n_rows: int) -> None:
+    """Switch the BatchNorm layers whose inputs are data, which no parameter has changed, to the batch's statistics.
+
+    Nothing is propagated back through them, so that rows depend on each other only by the known statistics. Scale and
+    shift remain parameters: their gradients are sums over rows as well.
+
+    Args:
+        module: in train mode, with its weights; it is changed.
+        width: of encoded rows.
+        statistics: mean and unbiased variance of every BatchNorm layer on the batch, by name.
+        n_rows: of the batch.
+    """
+    device = next(module.parameters()).device
+    norms, tried = batch_norms(module), copy.deepcopy(module).requires_grad_(True)
+    probes = torch.randn(PROBES, width, generator=generator(0, "probes")).to(device)
+    of_data: list[str] = []
+    with suppress(RuntimeError):  # `trace` says why
+        with torch.enable_grad(), watched(tried, list(norms)) as calls:
+            tried(probes)
+        of_data = [name for name, call in calls.items() if not call.inputs.requires_grad]
+    for name in of_data:
+        mean, variance = statistics[f"{name}.mean"].to(device), statistics[f"{name}.var"].to(device)
+        layer = norms[name].eval()
+        layer.running_mean, layer.running_var = mean.double(), variance.double() * (n_rows - 1) / n_rows
+
+
 def trace_normalized(
     module: nn.Module,
     encoder: TableEncoder,
@@ -274,6 +303,8 @@ def trace_normalized(
     """
     device = encoder.shift.device
     for name, norm in batch_norms(module).items():
+        if not over_batch(norm):
+            continue
         if not norm.affine:
             raise UnsupportedError(f"BatchNorm {name!r} has no scale and shift, whose gradients tests of a row need")
         gradients = update[f"{name}.weight"].to(device), update[f"{name}.bias"].to(device)

@@ -10,6 +10,7 @@ block is standardized, a category that no row has shares the gradient ``-m_j / s
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -78,10 +79,10 @@ class Cells:
         self.module, self.encoder, self.seen = module, encoder, seen
         self.observed = None if observed is None else {k: v.to(seen.bias) for k, v in observed.items()}
 
-    def scaled(self, factor: float) -> "Cells":
+    def scaled(self, factor: float) -> Self:
         """The same for a gradient times a factor."""
         observed = None if self.observed is None else {k: factor * v for k, v in self.observed.items()}
-        return Cells(self.module, self.encoder, self.seen, observed)
+        return type(self)(self.module, self.encoder, self.seen, observed)
 
     def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
         """As the gradient of a layer that sees encoded rows, as far as it is determined; see `infer_domain`.
@@ -100,7 +101,7 @@ class Cells:
         by_cell = gradient @ weights
         # By raw cells, so that a column that is not determined is zero.
         raw = by_cell[:, :-1] * scale + by_cell[:, -1:] * shift
-        tables = self._of_tables(x, counts, n_rows)
+        tables = self.of_tables(x, counts, n_rows)
         raw = torch.where(found[:-1], raw, by_cell[:, -1:])
         for k in tables:
             raw[:, self.encoder.layout.categorical[k].slice] = 0
@@ -129,11 +130,11 @@ class Cells:
         missed = (seen @ weights - basis.T).norm(dim=0)
         return weights, missed < 1e3 * SAME
 
-    def _of_tables(self, x: Tensor, counts: Tensor, n_rows: int) -> dict[int, Tensor]:
+    def of_tables(self, x: Tensor, counts: Tensor, n_rows: int) -> dict[int, Tensor]:
         """Sum of the errors at a column's vectors over the rows of every category ``[width, e]``, by column."""
-        if self.observed is None:
+        if self.observed is None or not self.tables:
             return {}
-        left = self._left(x, counts, n_rows)
+        left = self._left(sorted({table.name for each in self.tables.values() for table in each}), x, counts, n_rows)
         found = {}
         for k, tables in self.tables.items():
             block = self.encoder.layout.categorical[k].slice
@@ -148,13 +149,12 @@ class Cells:
                 found[k] = torch.cat([part for part in parts if part is not None], 1)
         return found
 
-    def _left(self, x: Tensor, counts: Tensor, n_rows: int) -> Mapping[str, Tensor]:
-        """What explained rows leave of the tables' gradients."""
+    def _left(self, names: list[str], x: Tensor, counts: Tensor, n_rows: int) -> Mapping[str, Tensor]:
+        """What explained rows leave of the gradients by some parameters."""
         assert self.observed is not None
-        names = sorted({table.name for tables in self.tables.values() for table in tables})
         if not len(x):
             return {name: self.observed[name] for name in names}
-        gradients = _gradients(self.module, names, x, lambda logits: -(counts * logits.log_softmax(-1)).sum() / n_rows)
+        gradients = gradients_by(self.module, names, x, mean_cross_entropy(counts, n_rows))
         return {name: self.observed[name] - gradients[name] for name in names}
 
     @cached_property
@@ -228,7 +228,7 @@ def find_tables(module: nn.Module, encoder: TableEncoder) -> dict[int, tuple[_Ta
     weights = torch.randn(n_classes, generator=generator(0, "margin"), dtype=torch.float64).to(rows)
 
     def gradients(index: int) -> dict[str, Tensor]:
-        return _gradients(module, names, rows[index : index + 1], lambda logits: (logits @ weights).sum())
+        return gradients_by(module, names, rows[index : index + 1], lambda logits: (logits @ weights).sum())
 
     probes = {index: gradients(index) for index in range(1 + encoder.width, len(rows))}
     found: dict[int, tuple[_Table, ...]] = {}
@@ -268,7 +268,12 @@ def _holds(table: _Table, gradients: Mapping[str, Tensor], encoded: Tensor) -> b
     return bool((part - factors.unsqueeze(1) * part[code]).norm() <= 1e-6 * part.norm()) and bool(part[code].any())
 
 
-def _gradients(module: nn.Module, names: list[str], x: Tensor, loss: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
+def mean_cross_entropy(counts: Tensor, n_rows: int) -> Callable[[Tensor], Tensor]:
+    """Mean loss over ``n_rows`` rows as a function of the logits of distinct ones, ``counts`` ``[r, classes]`` each."""
+    return lambda logits: -(counts.to(logits) * logits.log_softmax(-1)).sum() / n_rows
+
+
+def gradients_by(module: nn.Module, names: list[str], x: Tensor, loss: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
     """Gradient by some parameters of a function of the logits of rows."""
     parameters = [module.get_parameter(name).requires_grad_(True) for name in names]
     try:

@@ -16,17 +16,23 @@ PROTOCOL = ("n_rows", "epochs", "batch_size", "n_clients", "local_steps", "learn
 """Facts that two updates of one call must share."""
 
 
-def require_fit(update: ClientUpdate, network: nn.Module) -> None:
+def require_fit(update: ClientUpdate, network: nn.Module, combines_releases: bool = False) -> None:
     """Hold an update against the network it names, so that no attack fails in the middle of its work.
 
     Args:
         update: the observation.
         network: what `lightleak.attacks.gradient_inversion.optimize.problem.client_network` made of it.
+        combines_releases: whether the attack uses all releases of an update that holds several.
 
     Raises:
-        ObservationError: parameters, buffers, labels or encoder that do not fit the network, or BatchNorm layers in
-            eval mode whose running statistics were not shared.
+        ObservationError: several releases for an attack on one; parameters, buffers, labels or encoder that do not
+            fit the network; or BatchNorm layers in eval mode whose running statistics were not shared.
     """
+    if update.further_updates and not combines_releases:
+        raise ObservationError(
+            f"the update holds {len(update.releases)} releases of the same rows, and this attack uses one: choose "
+            "exact_joint, which combines them, or attack one of `ClientUpdate.releases`"
+        )
     name = update.network["name"]
     expected = {key: tuple(p.shape) for key, p in network.named_parameters()}
     held = {key: tuple(b.shape) for key, b in network.named_buffers()}

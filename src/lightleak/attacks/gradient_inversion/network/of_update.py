@@ -5,12 +5,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from lightleak.attacks.gradient_inversion.network.batch_normalized import BatchNormalizedNetwork, trace_normalized
+from lightleak.attacks.gradient_inversion.network.batch_normalized import (
+    BatchNormalizedNetwork,
+    fix_normalized_data,
+    trace_normalized,
+)
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names
 from lightleak.attacks.gradient_inversion.network.checks import encoded_width, require_batch_statistics
 from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network, relu_chain
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
-from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork, trace
+from lightleak.attacks.gradient_inversion.network.tokens import trace_any
+from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork, layer_gradient, over_batch
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
@@ -30,6 +35,8 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
     if update.batch_statistics and update.training_mode and batch_norms(module):
         _leave_out_unused(module, update)
         require_batch_statistics(update, module)
+        fix_normalized_data(module, encoded_width(update), update.batch_statistics, update.facts.n_rows)
+    if update.batch_statistics and any(over_batch(norm) for norm in batch_norms(module).values()):
         return trace_normalized(
             module.double(),
             TableEncoder.of(update, device),
@@ -38,7 +45,7 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
             update.facts.n_rows,
         )
     table = None if is_image_state(update.encoder) else TableEncoder.of(update, device)
-    return trace(module, encoded_width(update), update.facts.n_rows, table, update.update)
+    return trace_any(module, encoded_width(update), update.facts.n_rows, table, update.update)
 
 
 def _leave_out_unused(module: nn.Module, update: ClientUpdate) -> None:
@@ -57,7 +64,6 @@ def names_of_layers(update: ClientUpdate, network: RowNetwork) -> Sequence[str]:
 def layer_gradients(update: ClientUpdate, network: RowNetwork) -> tuple[Tensor, ...]:
     """``[G_l gb_l]`` of every layer of an update's network, float64 ``[out, in + 1]``, on its device."""
     device = network.state_map[0].device
-    names = names_of_layers(update, network)
-    parts = ((update.update[f"{name}.weight"], update.update[f"{name}.bias"]) for name in names)
-    observed = tuple(torch.cat([w, b.unsqueeze(-1)], -1).to(device, torch.float64) for w, b in parts)
+    layers = (layer_gradient(update.update, name) for name in names_of_layers(update, network))
+    observed = tuple(layer.to(device, torch.float64) for layer in layers)
     return network.augmented(observed) if isinstance(network, BatchNormalizedNetwork) else observed

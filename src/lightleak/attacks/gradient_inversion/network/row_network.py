@@ -37,10 +37,16 @@ class RowNetwork(ABC):
     Attributes:
         errors_bend: errors vary with a row's numbers also where no unit of a ReLU is switched.
         peels: what known rows leave of a gradient is the gradient of the other rows.
+        first_sees_cells: the first tested layer sees a sum of one vector per cell, so that its gradient gives linear
+            equations on cells.
+        search_share: share of a search's starts that pay; trials of a number shrink by its root. Less than 1 where a
+            candidate costs much.
     """
 
     errors_bend: ClassVar[bool] = True
     peels: ClassVar[bool] = True
+    first_sees_cells: ClassVar[bool] = True
+    search_share: ClassVar[float] = 1.0
 
     @property
     @abstractmethod
@@ -127,6 +133,20 @@ class RowNetwork(ABC):
     def columns(self, gradient: Tensor, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
         """As `gradient`, of the first layer, by encoded cells ``[h, d + 1]``; see `Cells.columns`."""
         return gradient
+
+    def replay(self, x: Tensor, counts: Tensor, n_rows: int) -> Tensor:
+        """Compare the gradients by all parameters with those of a batch, one parameter at a time.
+
+        Args:
+            x: distinct rows ``[r, d]``.
+            counts: rows of each class that are equal to them, ``[r, classes]``.
+            n_rows: rows of the batch.
+
+        Returns:
+            Norms ``[parameters, 3]`` of what the batch leaves of the observed gradient, of that gradient, and of the
+            rounding of the batch's gradient in float32. Empty where the tested layers have all parameters that count.
+        """
+        return x.new_zeros(0, 3)
 
     def scaled(self, factor: float) -> Self:
         """The same network for a gradient times a factor."""

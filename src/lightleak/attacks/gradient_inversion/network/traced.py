@@ -36,7 +36,7 @@ COARSE_STEP = 1e-2
 """Of central differences in float32, in deviations of a number; a search needs no more."""
 
 AT_ONCE = 8192
-"""Rows whose backward passes are made at once."""
+"""Rows whose backward passes are made at once, unless a network holds more per row."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class TracedNetwork(RowNetwork):
         searched: see `RowNetwork.searched`.
         cells: how cells enter the first layer; None: it sees the encoded row.
     """
+
+    at_once = AT_ONCE
 
     def __init__(self, module: nn.Module, names: Sequence[str], searched: int, cells: Cells | None = None) -> None:
         self.module, self.names, self._searched, self.cells = module, tuple(names), searched, cells
@@ -122,12 +124,16 @@ class TracedNetwork(RowNetwork):
         """See `RowNetwork.view`."""
         return TracedView(self._cut, self.n_classes)
 
+    def of_rows(self, name: str, tensor: Tensor) -> Tensor:
+        """The one vector per row ``[n, ...]`` in a layer's inputs or outputs."""
+        return tensor
+
     def forward(self, x: Tensor) -> TracedActivations:
         """See `RowNetwork.forward`."""
         flat = x.flatten(0, -2)
         with torch.no_grad(), watched(self.module, self.names) as calls:
             logits = self.module(flat)
-        hidden = tuple(calls[name].inputs.unflatten(0, x.shape[:-1]) for name in self.names)
+        hidden = tuple(self.of_rows(name, calls[name].inputs).unflatten(0, x.shape[:-1]) for name in self.names)
         return TracedActivations(hidden, logits.softmax(-1).unflatten(0, x.shape[:-1]), x)
 
     def backpropagated(self, layer: int, activations: TracedActivations, output: Tensor) -> Tensor:
@@ -191,8 +197,19 @@ class TracedNetwork(RowNetwork):
 
     def _by_logits(self, x: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
         """Derivatives of every logit minus the last by the layers' outputs, ``[..., classes - 1, out]``."""
-        parts = [_derivatives(self.module, rows, names) for rows in x.flatten(0, -2).split(AT_ONCE)]
+        parts = [self._derivatives(rows, names) for rows in x.flatten(0, -2).split(self.at_once)]
         return tuple(torch.cat(layer).unflatten(0, x.shape[:-1]) for layer in zip(*parts, strict=True))
+
+    def _derivatives(self, rows: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
+        with torch.enable_grad(), watched(self.module, names) as calls:
+            logits = self.module(rows.detach().requires_grad_())
+            outputs = [calls[name].output for name in names]
+            margins = (logits[:, :-1] - logits[:, -1:]).sum(0)
+            found = [
+                torch.autograd.grad(margin, outputs, retain_graph=True, materialize_grads=True) for margin in margins
+            ]
+        by_layer = zip(names, zip(*found, strict=True), strict=True)
+        return tuple(torch.stack([self.of_rows(name, part) for part in layer], 1) for name, layer in by_layer)
 
     @staticmethod
     def _differences(
@@ -296,8 +313,10 @@ class Cut:
 
     def searched_input(self, state: Tensor) -> Tensor:
         """Input of the searched layer ``[n, in]``."""
-        if self.takes_rows:
-            return state
+        return state if self.takes_rows else self.reached(state)
+
+    def reached(self, state: Tensor) -> Tensor:
+        """What the searched layer is called with."""
         found: list[Tensor] = []
 
         def stop(layer: nn.Module, args: tuple[Tensor, ...]) -> None:
@@ -412,17 +431,10 @@ def trace(
             logits = module(probes)
         except RuntimeError as error:  # a tensor that is no parameter or buffer stays in float32
             raise UnsupportedError(f"{title} does not compute in float64: {' '.join(str(error).split())}") from error
-    with torch.no_grad():
-        again, alone = module(probes), module(probes[:1]) if _reads_single_rows(module) else None
-    if not same(logits, again):
-        raise UnsupportedError(f"{title} computes something else every time, as dropout does")
-    if alone is None or not same(logits[:1], alone):
-        raise UnsupportedError(
-            f"{title} mixes the rows of a batch{_by_batch_norm(module)}: no row has a gradient of its own"
-        )
-    usable = [name for name, call in calls.items() if _tests_rows(module.get_submodule(name), call)]
+    require_row_wise(module, probes)
+    usable = [name for name, call in calls.items() if tests_rows(module.get_submodule(name), call)]
     first = next((name for name in usable if same(calls[name].inputs, probes)), None)
-    affine = {} if first is not None or encoder is None else _affine_layers(module, usable, encoder)
+    affine = {} if first is not None or encoder is None else affine_layers(module, usable, encoder)
     if first is None:
         # The one that sees the most cells: numbers may pass a layer of their own before.
         first = max(affine, key=lambda name: int(affine[name].weight.any(0).sum()), default=None)
@@ -435,9 +447,9 @@ def trace(
         raise UnsupportedError(f"the logits of {title} are not what a Linear layer with a bias returns")
     if first == last:
         raise UnsupportedError(f"exact inversion needs a hidden layer, and {title} is linear")
-    inner = _apart(module, [name for name in usable if name not in (first, last, *affine)], calls, probes)
+    inner = apart(module, [name for name in usable if name not in (first, last, *affine)], calls, probes)
     names = [first, *inner, last]
-    wrong = _untrue(module, names, probes)
+    wrong = untrue(TracedNetwork(module, names, 0), probes)
     if {first, last} & wrong:
         raise UnsupportedError(f"weights of {sorted({first, last} & wrong)} are also used elsewhere in {title}")
     names = [name for name in names if name not in wrong]
@@ -446,7 +458,25 @@ def trace(
     return TracedNetwork(module, names, searched_layer(shapes, n_rows), cells)
 
 
-def _affine_layers(module: nn.Module, names: Sequence[str], encoder: TableEncoder) -> dict[str, Affine]:
+def require_row_wise(module: nn.Module, probes: Tensor) -> None:
+    """Check that a module computes the same for a row whatever else is in its batch.
+
+    Raises:
+        UnsupportedError: it does not.
+    """
+    title = type(module).__name__
+    with torch.no_grad():
+        logits, again = module(probes), module(probes)
+        alone = module(probes[:1]) if _reads_single_rows(module) else None
+    if not same(logits, again):
+        raise UnsupportedError(f"{title} computes something else every time, as dropout does")
+    if alone is None or not same(logits[:1], alone):
+        raise UnsupportedError(
+            f"{title} mixes the rows of a batch{_by_batch_norm(module)}: no row has a gradient of its own"
+        )
+
+
+def affine_layers(module: nn.Module, names: Sequence[str], encoder: TableEncoder) -> dict[str, Affine]:
     """Layers whose inputs are a sum of one vector per cell, numbers times a vector, in the order of their calls."""
     with torch.no_grad(), watched(module, names) as calls:
         module(exchanged_cells(encoder))
@@ -464,12 +494,14 @@ def searched_layer(shapes: Sequence[tuple[int, int]], n_rows: int) -> int:
     return 1 + max(range(len(inner)), key=lambda i: (min(*inner[i], n_rows), inner[i][1], -i)) if inner else 0
 
 
-def _tests_rows(layer: nn.Module, call: Call) -> bool:
+def tests_rows(layer: nn.Module, call: Call, needs_bias: bool = True) -> bool:
     """Whether a layer has a bias and was called once, on one vector per row."""
-    return layer.bias is not None and call.times == 1 and call.inputs.dim() == 2 and len(call.inputs) == PROBES
+    has_bias = getattr(layer, "bias", None) is not None
+    once_per_row = call.times == 1 and call.inputs.dim() == 2 and len(call.inputs) == PROBES
+    return once_per_row and (has_bias or not needs_bias)
 
 
-def _apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], probes: Tensor) -> list[str]:
+def apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], probes: Tensor) -> list[str]:
     """Layers whose inputs say something of their own: not affine in the row, nor those of a layer before them.
 
     The equations of others are those of the first layer, or of that layer, and must not count twice.
@@ -487,45 +519,40 @@ def _apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], prob
     return kept
 
 
-def _untrue(module: nn.Module, names: Sequence[str], probes: Tensor) -> set[str]:
+def untrue(network: TracedNetwork, probes: Tensor) -> set[str]:
     """Layers whose gradient is not the sum of their rows' products, as their weights are used elsewhere too."""
-    network = TracedNetwork(module, names, 0)
+    tried = copy.deepcopy(network.module).requires_grad_(True)
     labels = torch.arange(len(probes), device=probes.device) % network.n_classes
     sums = network.gradient(probes, nn.functional.one_hot(labels, network.n_classes).to(probes), len(probes))
-    tried = copy.deepcopy(module).requires_grad_(True)
     with torch.enable_grad():
         nn.functional.cross_entropy(tried(probes), labels).backward()
     wrong = set()
-    for name, found in zip(names, sums, strict=True):
-        layer = linear_layer(tried, name)
-        assert layer.weight.grad is not None and layer.bias.grad is not None
-        true = torch.cat([layer.weight.grad, layer.bias.grad.unsqueeze(-1)], -1)
-        if not same(true, found):
+    gradients = {name: parameter.grad for name, parameter in tried.named_parameters() if parameter.grad is not None}
+    for name, found in zip(network.names, sums, strict=True):
+        if not same(layer_gradient(gradients, name), found):
             wrong.add(name)
     return wrong
 
 
+def layer_gradient(gradients: Mapping[str, Tensor], name: str) -> Tensor:
+    """``[G gb]`` of one layer ``[out, in + 1]``; zeros in the place of a bias that it does not have."""
+    weight = gradients[f"{name}.weight"]
+    bias = gradients.get(f"{name}.bias")
+    return torch.cat([weight, (torch.zeros_like(weight[:, 0]) if bias is None else bias).unsqueeze(-1)], -1)
+
+
 def _reads_single_rows(module: nn.Module) -> bool:
     """Whether a module takes a batch of one row: BatchNorm over a batch does not."""
-    return not any(isinstance(layer, nn.BatchNorm1d) and _over_batch(layer) for layer in module.modules())
+    return not any(isinstance(layer, nn.BatchNorm1d) and over_batch(layer) for layer in module.modules())
 
 
-def _over_batch(layer: nn.BatchNorm1d) -> bool:
+def over_batch(layer: nn.BatchNorm1d) -> bool:
+    """Whether a BatchNorm layer normalizes by the statistics of its batch."""
     return layer.training or layer.running_mean is None
 
 
 def _by_batch_norm(module: nn.Module) -> str:
     return "" if _reads_single_rows(module) else " by BatchNorm, whose statistics it does not share"
-
-
-def _derivatives(module: nn.Module, rows: Tensor, names: Sequence[str]) -> tuple[Tensor, ...]:
-    """Derivatives of every logit minus the last by the outputs of layers, ``[n, classes - 1, out]`` each."""
-    with torch.enable_grad(), watched(module, names) as calls:
-        logits = module(rows.detach().requires_grad_())
-        outputs = [calls[name].output for name in names]
-        margins = (logits[:, :-1] - logits[:, -1:]).sum(0)
-        found = [torch.autograd.grad(margin, outputs, retain_graph=True, materialize_grads=True) for margin in margins]
-    return tuple(torch.stack(layer, 1) for layer in zip(*found, strict=True))
 
 
 def _times(output: Tensor, by_logits: Tensor) -> Tensor:

@@ -29,6 +29,9 @@ OWN_PART = 1e-3
 CLAIMS_APART = 100.0
 """Tolerances of the row space's test by which two claimed rows must differ to be two."""
 
+ROUNDINGS = 10.0
+"""By how much a client's rounding of one parameter's gradient may exceed ours; its order of operations may differ."""
+
 DIGITS_PER_EQUATION = 3.0
 """Decimal digits that an element of the gradient adds to the evidence, of the seven that float32 keeps."""
 
@@ -45,10 +48,14 @@ def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> P
     if not len(residual.x) or residual.rows_left < 0:
         return Proof.nothing(residual.x)
     explained = residual.rows_left == 0 and residual.relative < EXPLAINED
-    together = proven_together(residual, space) if explained else Proof.nothing(residual.x)
+    cells_first = residual.network.first_sees_cells
+    together = proven_together(residual, space) if explained and cells_first else Proof.nothing(residual.x)
     # Embeddings make the first layer's errors nearly dependent, which the proof of the whole reads; others it serves.
-    if explained and (residual.network.first_input is None or bool(together.digits.all())):
+    if explained and cells_first and (residual.network.first_input is None or bool(together.digits.all())):
         return together
+    # Where no equation is linear in cells, nothing less counts than the whole batch and all parameters' gradients.
+    if not cells_first and not (explained and explains_all_parameters(residual)):
+        return Proof.nothing(residual.x)
     cells, digits = lone_proof(residual, space, all_distinct=scaled)
     once = _told_apart(residual)
     alone = Proof(cells & once, digits & once)
@@ -57,6 +64,15 @@ def proven_rows(residual: Residual, space: RowDomain, scaled: bool = False) -> P
     if residual.rows_left == 0 and bool(alone.cells.all()) and not explains_but_for_digits(residual, space):
         return Proof.nothing(residual.x)  # every row is claimed and yet something is left: at least one claim is wrong
     return alone
+
+
+def explains_all_parameters(residual: Residual) -> bool:
+    """Whether explained rows leave no more than rounding of the gradient by every parameter.
+
+    Each parameter is compared by itself: in a norm over all of them, a large gradient would hide the others' misfit.
+    """
+    left, whole, rounding = residual.network.replay(residual.x, residual.counts, residual.n_rows).unbind(1)
+    return bool((left <= torch.maximum(EXPLAINED * whole, ROUNDINGS * rounding)).all())
 
 
 def proven_together(residual: Residual, space: RowDomain) -> Proof:

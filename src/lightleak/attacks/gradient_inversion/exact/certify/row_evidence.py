@@ -95,7 +95,7 @@ def evidence_of(
         slopes.append(steps[at] @ spaces.row_null[:-1] / noise.unsqueeze(-1))
         allowed = ROW_TOLERANCE * (FIRST_LAYER_FACTOR if at == 0 else 1.0) * norm / noise
         tolerance.append(allowed.expand_as(missed[-1]))
-        if at > 0:
+        if at > 0 or not network.first_sees_cells:
             active = 1 + (activations.hidden[at] != 0).sum(1)
             spare = spare + active.clamp_max(spaces.row_null.shape[1])
     searched, numbers = network.searched, list(encoder.numerical_positions)

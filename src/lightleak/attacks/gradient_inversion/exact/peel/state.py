@@ -57,7 +57,7 @@ class State:
         codes = residual.x.new_empty(0, len(schema.categorical), dtype=torch.long)
         cells = codes, residual.x.new_empty(0, len(schema.numerical))
         # Tables of embeddings show categories in other rows than numbers: nothing of how the two depend on each other.
-        ties: dict[int, Tie] | None = None if network.first_input is None else {}
+        ties: dict[int, Tie] | None = None if network.first_sees_cells and network.first_input is None else {}
         space = infer_domain(residual.columns, encoder, prior, n_rows, ties=ties)
         used = {layer: observed[layer] for layer in (0, network.searched)}
         least = LEAST_SCALE if network.errors_bend else 0.0

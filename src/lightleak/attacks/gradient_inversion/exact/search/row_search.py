@@ -67,7 +67,7 @@ class RowSearch:
     ) -> None:
         self.space, self.generator, self.device = space, generator, space.encoder.shift.device
         self.exact_view, self.exact_tables = network.view(), space.first_layer(*network.state_map)
-        sample = self.exact_tables.of(*space.draw(SAMPLE, generator))
+        sample = self.exact_tables.of(*space.draw(round(SAMPLE * network.search_share), generator))
         self.row_metric = self._reduced(whitened(spaces.row_null, with_one(self.exact_view.hidden(sample)), floor))
         # Most null directions of the first layer's row space hold for every row of the table and test none.
         row_space_is_enough = network.searched > 0 and spaces.row_null.shape[1] >= ENOUGH
@@ -78,6 +78,7 @@ class RowSearch:
             self.exact_view = self.exact_view.onto(metric)
         self.units_move_numbers = self.tests_units and network.errors_bend and network.searched == 0
         self.view = self.exact_view.to(torch.float32)
+        self.trials = tuple(max(1, round(trials * network.search_share**0.5)) for trials in (LOCAL, FAR, EVEN))
         self.tables = self.exact_tables.to(torch.float32)
         self.metric = self.row_metric.float().contiguous()
         self.lower, self.upper = space.lower.float(), space.upper.float()
@@ -190,14 +191,15 @@ class RowSearch:
         state.codes[:, k] = torch.where(better, best, state.codes[:, k])
 
     def _move_number(self, state: "_State", i: int) -> None:
+        local, far, evenly = self.trials
         n, here = len(state.codes), state.numbers[:, i : i + 1]
         lower, upper = self.lower[i], self.upper[i]
-        sizes = 10 ** (-3 * torch.rand(n, LOCAL, generator=self.generator))
-        normal = torch.randn(n, LOCAL + FAR, generator=self.generator)
-        even = torch.rand(n, EVEN, generator=self.generator).to(self.device)
-        steps = (sizes * normal[:, :LOCAL]).to(self.device)
+        sizes = 10 ** (-3 * torch.rand(n, local, generator=self.generator))
+        normal = torch.randn(n, local + far, generator=self.generator)
+        even = torch.rand(n, evenly, generator=self.generator).to(self.device)
+        steps = (sizes * normal[:, :local]).to(self.device)
         trials = torch.cat(
-            [here + steps, normal[:, LOCAL:].to(self.device), lower + (upper - lower) * even, lower.expand(n, 1)], 1
+            [here + steps, normal[:, local:].to(self.device), lower + (upper - lower) * even, lower.expand(n, 1)], 1
         ).clamp(float(lower), float(upper))
         options = state.hidden.unsqueeze(1) + (trials - here).unsqueeze(-1) * self.tables.numbers[i]
         best, better = self._take(state, options)

@@ -7,7 +7,7 @@ column space, DAGER (Petrov et al., NeurIPS 2024) tests discrete tokens against 
 searches by the null space.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -103,6 +103,19 @@ def spaces_of(gradient: Tensor, scale: Tensor, rank: int | None = None, most: in
         rank: known rank; default: `numerical_rank`.
         most: rows behind the gradient, for that; default: unknown.
     """
+    if not bool(gradient[:, -1].any()):
+        return _without_bias(gradient, scale, rank, most)
+    return _decomposed(gradient, scale, rank, most)
+
+
+def _without_bias(gradient: Tensor, scale: Tensor, rank: int | None, most: int | None) -> Spaces:
+    """Of a layer that has no bias: the one behind its inputs is part of no equation."""
+    found = _decomposed(gradient[:, :-1], scale, rank, most)
+    row_null, inverse = (torch.cat([part, torch.zeros_like(part[:1])]) for part in (found.row_null, found.inverse))
+    return replace(found, row_null=row_null, inverse=inverse)
+
+
+def _decomposed(gradient: Tensor, scale: Tensor, rank: int | None, most: int | None) -> Spaces:
     left, singular, right = torch.linalg.svd(gradient / scale.unsqueeze(-1), full_matrices=True)
     if rank is None:
         rank = numerical_rank(singular, len(singular) if most is None else most)

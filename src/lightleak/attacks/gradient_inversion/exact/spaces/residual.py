@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 
 NOISE = 1e-7
 """Rounding of a layer's float32 gradient relative to its norm; it weighs the layers against each other."""
@@ -66,14 +66,3 @@ class Residual:
         """Norm of what is left relative to the observed gradient's, over all layers; 0 where nothing was observed."""
         left, whole = (torch.stack([t.square().sum() for t in part]).sum() for part in (self.left, self.observed))
         return float((left / whole).sqrt()) if float(whole) > 0 else 0.0
-
-    @property
-    def own_parts(self) -> Tensor:
-        """Norm of what one row adds to the gradient, over all layers ``[r]``; of a row of several labels the least."""
-        activations = self.network.forward(self.x)
-        parts = []
-        for label in torch.eye(self.network.n_classes).to(self.counts):
-            errors = self.network.errors_of_rows(activations, label.expand_as(self.counts), self.n_rows)
-            pairs = zip(errors, activations.hidden, strict=True)
-            parts.append(torch.stack([e.square().sum(-1) * with_one(h).square().sum(-1) for e, h in pairs]).sum(0))
-        return torch.where(self.counts > 0, torch.stack(parts, -1), torch.inf).amin(-1).sqrt()

@@ -14,6 +14,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import (
     client_with_dropout,
     drops,
     require_dropout_behind,
+    require_first_layer,
 )
 from lightleak.attacks.gradient_inversion.fedavg.exact.inversion import Inverted, invert
 from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
@@ -63,6 +64,7 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
         if relu_chain(client_network(update)) is not None:
             return super().check_network(update)
         network = row_network(as_gradient(update))
+        require_first_layer(network, "weights move with every local step")
         if network.first_input is not None and local_steps(update.facts) != 1:
             raise UnsupportedError(
                 f"{self.name} reads the row space of the first layer, whose inputs are embedded cells here: they move "

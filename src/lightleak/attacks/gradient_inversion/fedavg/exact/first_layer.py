@@ -70,7 +70,9 @@ class ExactOrFirstLayer(ExactInversion):
         """Refuse networks whose layers test no rows, and those that drop units in front of the first linear layer."""
         super().check_network(update)
         if drops(update):
-            first = names_of_layers(update, row_network(self._seen(update)))[0]
+            network = row_network(self._seen(update))
+            require_first_layer(network, "clients train with dropout")
+            first = names_of_layers(update, network)[0]
             require_dropout_behind(client_with_dropout(update), first, encoded_width(update))
 
     def invert(
@@ -94,6 +96,16 @@ class ExactOrFirstLayer(ExactInversion):
             progress(1.0)
         why = "clients train with dropout: only the first layer, in front of it, tests rows"
         return certified_rows(first, found, draws, why, RowKind.of(encoder.schema))
+
+
+def require_first_layer(network: RowNetwork, why: str) -> None:
+    """Check that a network has a first layer that sees cells.
+
+    Raises:
+        UnsupportedError: it has none, as tokens are mixed before any.
+    """
+    if not network.first_sees_cells:
+        raise UnsupportedError(f"{why}, so only a first linear layer on cells would test rows, and there is none")
 
 
 def drops(update: ClientUpdate) -> bool:
