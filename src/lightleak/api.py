@@ -18,7 +18,7 @@ from lightleak.core.arguments import require_kind, require_path, whole_number
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
-from lightleak.core.people import load_people
+from lightleak.core.people import load_people, read_people, risks_table
 from lightleak.core.private_files import private_files
 from lightleak.core.results import kind_name
 from lightleak.data.column import MissingPolicy
@@ -29,12 +29,13 @@ from lightleak.data.prepared import PreparedTable
 from lightleak.data.schema import TableSchema
 from lightleak.data.user_table import load_table
 from lightleak.experiments.config import AuditConfig
+from lightleak.experiments.kinds.updates.kind import check_units, stored_units
 from lightleak.experiments.kinds.updates.memory import run_updates, updates_config
 from lightleak.experiments.leakage_callback import LeakageCallback
 from lightleak.experiments.load import KINDS, kind_of
 from lightleak.experiments.load import load_config as load_audit
 from lightleak.experiments.observed import find_captures
-from lightleak.experiments.offline import attack_captures
+from lightleak.experiments.offline import attack_captured
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import read_settings, setting_key
 from lightleak.experiments.terminal import print_results
@@ -98,12 +99,22 @@ class Leakage:
 
     @property
     def people(self) -> pd.DataFrame:
-        """One row per attack and person of the training: seen and proven how often, first when, and the verdict.
+        """One row per attack and person behind the updates: seen and proven how often, first when, and the verdict.
 
         Raises:
-            UsageError: the run captured no whole epochs or rounds (``capture.coverage``), or is redacted.
+            UsageError: the people are not known (an audit needs ``capture.coverage`` ``epoch`` or ``rounds``, captured
+                updates their private rows), or the run is redacted.
         """
         return load_people(self.folder)
+
+    @property
+    def risks(self) -> pd.DataFrame:
+        """One row per attack and risk of WP216 (singling out, linkage, inference): main attack, control and baseline.
+
+        Each is a share with its 95% interval (``main``, ``main_low``, ``main_high``, ``main_n``, and so on); what was
+        not measured is missing. No line where `people` are not known; redacted runs have them too.
+        """
+        return risks_table(read_people(self.results, str(self.folder)))
 
     @property
     def left_out(self) -> Mapping[str, str]:
@@ -135,6 +146,7 @@ def prepare(
     seed: int = 0,
     name: str | None = None,
     categorical: Sequence[str] = (),
+    sensitive: Sequence[str] = (),
 ) -> PreparedTable:
     """Read your own table and fit its encoder.
 
@@ -148,6 +160,8 @@ def prepare(
         seed: of the split into training and test rows.
         name: what reports call the table.
         categorical: columns whose numbers are codes of categories (``prepared.table.possible_codes`` names candidates).
+        sensitive: columns to mark as sensitive, which people are grouped by; the first of categories is the secret that
+            inference (`Leakage.risks`) is about.
 
     Raises:
         DataError: columns that cannot be used; the message names each, what is wrong, and the argument that mends it.
@@ -158,7 +172,8 @@ def prepare(
     3
     """
     _check_table(data, schema, drop)
-    table = load_table(data, label, schema, seed=seed, drop=drop, missing=missing, categorical=categorical)
+    columns: dict[str, Any] = {"drop": drop, "categorical": categorical, "sensitive": sensitive}
+    table = load_table(data, label, schema, seed=seed, missing=missing, **columns)
     if name is not None:
         table = replace(table, card=replace(table.card, name=name, title=name))
     return PreparedTable(table, TableEncoder(table.schema, encoding).fit(table.train, includes_attacked=True))
@@ -237,6 +252,7 @@ def attack_updates(
     attacks: Attacks | None = None,
     *,
     output: Path | str,
+    data: PreparedTable | None = None,
     model: nn.Module | None = None,
     device: str = ANY_DEVICE,
     settings: Mapping[str, Any] | None = None,
@@ -251,6 +267,8 @@ def attack_updates(
             captures. Without the true rows the report shows what was reconstructed and proven, and no accuracy.
         attacks: names, or names with settings; left out, those for this kind of update.
         output: the run folder; one that holds the same run is continued.
+        data: the table whose training rows are behind the updates: `Leakage.people` then names its rows, and
+            `Leakage.risks` has a control and a baseline.
         model: the module behind updates that name one which was handed over in another process.
         device: where attacks run: ``auto``, ``cpu``, ``cuda`` or ``cuda:N``.
         settings: any further setting of a config by its dotted key, such as ``{"labels": "restored"}``.
@@ -259,8 +277,11 @@ def attack_updates(
     Raises:
         UsageError: settings or updates that cannot be served, rows that are not an update's, or a folder that holds
             another run; before any work.
+        DataError: a private row that is not a training row of ``data``.
     """
     observed = _observed(updates)
+    if data is not None:
+        require_kind("data", data, PreparedTable, "the result of lightleak.prepare")
     if model is not None:
         require_kind("model", model, nn.Module, "the nn.Module behind the updates")
         for name in {str(update.network.get("name")) for update, _ in observed}:
@@ -270,11 +291,12 @@ def attack_updates(
     if attacks is not None:
         chosen["attacks"] = _attacks(attacks)
     config = updates_config([update for update, _ in observed], chosen, _settings(settings))
-    if isinstance(updates, Path | str):
-        work = partial(attack_captures, config, Path(updates))
-    else:
-        work = partial(run_updates, observed, config)
-    return _leakage(output, lambda folder, c: work(folder, _command(), c, pass_over=True), progress)
+    if not isinstance(updates, Path | str):
+        work = partial(run_updates, observed, config, pass_over=True, table=data)
+        return _leakage(output, lambda folder, c: work(folder, _command(), c), progress)
+    root = Path(updates)
+    captured = check_units(config, stored_units(config, root), pass_over=True, table=data)
+    return _leakage(output, lambda folder, c: attack_captured(config, captured, root, folder, _command(), c), progress)
 
 
 def load_config(path: Path | str, overrides: Mapping[str, Any] | None = None) -> Any:

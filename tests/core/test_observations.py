@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +16,15 @@ from lightleak.core.errors import ObservationError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate, ProtocolFacts
 
-TENSOR_GROUPS = ("parameters", "update", "encoder_tensors", "buffers", "batch_statistics")
+TENSOR_GROUPS = (
+    "parameters",
+    "update",
+    "encoder_tensors",
+    "buffers",
+    "batch_statistics",
+    "further_parameters",
+    "further_updates",
+)
 
 
 def make_update(n_rows: int = 3, dtype: torch.dtype = torch.float32, **changes: object) -> ClientUpdate:
@@ -76,6 +86,39 @@ def test_views_and_shared_storage_are_saved_as_they_read(tmp_path: Path) -> None
     )
     update.save(tmp_path)
     assert same(ClientUpdate.load(tmp_path), update)
+
+
+def several_releases() -> tuple[ClientUpdate, list[ClientUpdate]]:
+    sent = [make_update(), make_update(dtype=torch.float32), make_update()]
+    sent = [replace(u, update={name: g + r for name, g in u.update.items()}) for r, u in enumerate(sent)]
+    sent[2] = replace(sent[2], parameters={name: 2 * p for name, p in sent[2].parameters.items()})
+    return ClientUpdate.of_releases(sent), sent
+
+
+def test_releases_of_the_same_rows_come_back_one_by_one(tmp_path: Path) -> None:
+    update, sent = several_releases()
+    update.save(tmp_path)
+    found = ClientUpdate.load(tmp_path).releases
+    assert len(found) == 3 and all(same(one, other) for one, other in zip(found, sent, strict=True))
+    assert ClientUpdate.of_releases(sent[:1]) is sent[0] and sent[0].releases == (sent[0],)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"further_updates": {}}, "further_updates must have 2 further releases"),
+        ({"further_parameters": {"linears.0.weight": torch.zeros(2, 2, 4)}}, "further_parameters must have 2 further"),
+        ({"further_updates": {"linears.0.bias": torch.zeros(())}}, "further releases"),
+        ({"kind": "delta"}, "several releases of the same rows are gradients"),
+    ],
+)
+def test_releases_that_do_not_fit_are_refused(change: dict[str, Any], message: str) -> None:
+    update, _ = several_releases()
+    with pytest.raises(ObservationError, match=message):
+        replace(update, **change)
+    stacked = {name: tensor.clone().fill_(NAN) for name, tensor in update.further_updates.items()}
+    with pytest.raises(ObservationError, match="must be finite"):
+        replace(update, further_updates=stacked)
 
 
 @given(n=st.integers(1, 5), loss=st.none() | st.floats(0, 1e6))

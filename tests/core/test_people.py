@@ -16,9 +16,11 @@ from lightleak.core.people import (
     Point,
     Rate,
     Risk,
+    changed_people,
     compare_people,
     load_people,
     read_people,
+    risks_table,
 )
 from lightleak.core.records import write_record
 
@@ -101,13 +103,34 @@ def test_two_runs_are_compared_person_by_person() -> None:
 
 def test_people_of_one_run_alone_are_left_out() -> None:
     (change,) = compare_people(people(), people().iloc[2:])
-    assert (change.n, change.stay_proven) == (2, 1)
+    assert (change.n, change.stay_proven, change.only_before, change.only_after) == (2, 1, 2, 0)
+    (change,) = compare_people(people().iloc[2:], people())
+    assert (change.n, change.only_before, change.only_after) == (2, 0, 2)
+
+
+def test_every_person_of_both_runs_has_a_line_with_both_verdicts() -> None:
+    after = people(verdict=["not recovered", "not recovered", "proven", "proven"]).iloc[1:]
+    table = changed_people(people(), after)
+    assert list(table) == ["attack", "person", "row", "label", "sensitive.sex", "before", "after"]
+    assert table[["row", "before", "after"]].values.tolist() == [
+        ["p5", "recovered", "not recovered"],
+        ["p7", "proven", "proven"],
+        ["p8", "not recovered", "proven"],
+    ]
+
+
+def test_people_of_captures_alone_are_compared_by_number_and_values(tmp_path: Path) -> None:
+    captured = people(unique="", row=["a:0", "a:1", "b:0", "b:1"])
+    (change,) = compare_people(people(), captured)
+    assert (change.n, change.stay_proven) == (4, 2)
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"attack": "random"}, r"their attacks are \['exact'\] and \['random'\]"),
+        ({"attack": "random"}, r"no attacks in common \(attacks exact and random\)"),
+        ({"person": [10, 11, 12, 13]}, "no people in common"),
+        ({"row": ["p1", "p5", "p7", "p9"]}, "1 of 4 people differ in 'row', the first is person 3"),
         ({"sensitive.sex": ["F", "F", "None", "M"]}, "different tables or splits"),
         ({"label": "no"}, "'label'"),
     ],
@@ -115,3 +138,24 @@ def test_people_of_one_run_alone_are_left_out() -> None:
 def test_runs_that_cannot_be_compared_are_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         compare_people(people(), people(**changes))
+
+
+def test_the_three_risks_are_a_table_that_names_what_was_not_measured() -> None:
+    counts: dict[str, Any] = {"proven": 0, "proven_numbers": 0, "recovered": 0, "not_recovered": 9, "rows": 9}
+    counts |= {"has_certificates": False, "claims": 0, "wrong": 0, "unit": "step"}
+    measured = Risk(Rate.of(9, 10), Rate.of(1, 20), None, "sex")
+    table = risks_table([People("exact", 9, **counts, inference=measured), People("random", 9, **counts)])
+    assert table[["attack", "risk"]].values.tolist() == [
+        [attack, risk] for attack in ("exact", "random") for risk in ("singling out", "linkage", "inference")
+    ]
+    line = table.iloc[2]
+    assert (line["column"], line["main"], line["main_n"], line["control"], line["control_n"]) == (
+        "sex",
+        0.9,
+        10,
+        0.05,
+        20,
+    )
+    assert line["main_low"] < 0.9 < line["main_high"] and pd.isna(line["baseline"]) and pd.isna(line["baseline_n"])
+    assert table["main"].notna().sum() == 1
+    assert list(risks_table([]).columns) == list(table.columns) and risks_table([]).empty

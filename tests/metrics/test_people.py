@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
-from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.people import CSV_COLUMNS, Links, Point
 from lightleak.core.reconstruction import Reconstruction
@@ -130,12 +129,25 @@ def test_of_two_people_with_equal_categories_the_numbers_decide(encoder: TableEn
     assert only.person.tolist() == [5]
 
 
-def test_what_does_not_say_whose_rows_it_holds_is_refused(encoder: TableEncoder) -> None:
-    behind = SENT.iloc[[2]]
+def test_rows_without_ids_are_numbered_and_named_later(encoder: TableEncoder) -> None:
+    behind = SENT.iloc[[2, 3]]
     truth = GroundTruth(encoder.encode(behind), encoder.encode_labels(behind))
-    made = Reconstruction("x", ThreatModel(labels="none"), behind, truth.labels, truth.inputs, pd.DataFrame(), 0.0, 0.0)
-    with pytest.raises(UsageError, match="ids"):
-        Proposed.of(made, truth, encoder, None, epoch=0, step=0)  # type: ignore[arg-type]
+    certificate = Certificate(0.0, ("certified", "likely"), (True, False), (1, 1), PLANNED)
+    made = Reconstruction(
+        "x",
+        ThreatModel(labels="restored"),
+        behind.iloc[::-1][list(SCHEMA.names)].reset_index(drop=True),
+        truth.labels.flip(0),
+        truth.inputs.flip(0),
+        pd.DataFrame(float("nan"), index=range(2), columns=list(SCHEMA.names)),
+        0.0,
+        0.0,
+        certificate=certificate,
+    )
+    found = Proposed.of(made, truth, encoder, match(made, truth, encoder), epoch=0, step=0)
+    assert (found.ids.tolist(), found.person.tolist()) == ([0, 1], [1, NO_CLAIM])
+    named = found.named(np.array([7, 4]))
+    assert (named.ids.tolist(), named.person.tolist()) == ([7, 4], [4, NO_CLAIM])
 
 
 def test_a_file_gives_back_what_was_written(encoder: TableEncoder) -> None:
@@ -203,15 +215,40 @@ def test_a_long_curve_is_thinned_to_its_end(training: list[Proposed], population
 def test_groups_are_the_categories_of_sensitive_columns(training: list[Proposed], population: Population) -> None:
     groups = people_of("x", training, population, "step").groups
     assert [(one.column, one.category, one.n, one.proven) for one in groups] == [("sex", "F", 3, 2), ("sex", "M", 2, 2)]
+    assert sum(one.recovered or 0 for one in groups) == people_of("x", training, population, "step").recovered
 
 
 def test_who_has_an_equal_is_not_singled_out(training: list[Proposed], population: Population) -> None:
     risk = people_of("x", training, population, "step").singling_out
     assert risk is not None and risk.attack is not None and risk.control is not None and risk.baseline is not None
-    assert (risk.attack.share, risk.attack.n) == (1 / 5, 5)  # person 2 alone
-    # Of five right proofs those of 0 and 1 fit the first test row, that of 3 the third.
-    assert (risk.control.share, risk.control.n) == (3 / 5, 5)
+    assert (risk.attack.share, risk.attack.n) == (2 / 5, 5)  # person 2 with proof, person 4 without
+    # Of five right proofs those of 0 and 1 fit the first test row, that of 3 the third; the three others fit none.
+    assert (risk.control.share, risk.control.n) == (3 / 8, 8)
     assert risk.baseline.n == 5
+
+
+def test_rows_without_proof_single_out_only_people_of_their_update(
+    encoder: TableEncoder, population: Population
+) -> None:
+    rows = pd.concat([changed(2), changed(4)])  # person 4 is not in the update, and its row is right by chance
+    found = proposed(encoder, [2, 3], rows, ["likely", "likely"])
+    people = people_of("x", [found], population, "step")
+    assert people.singling_out is not None and people.singling_out.attack is not None
+    assert (people.singling_out.attack.share, people.singling_out.attack.n) == (1 / 2, 2)
+    assert (people.proven, people.recovered) == (0, 1)
+
+
+def test_a_secret_is_read_off_rows_without_proof_where_there_is_no_other(
+    encoder: TableEncoder, population: Population
+) -> None:
+    wrong_sex = changed(4, sex="M")
+    alone = people_of("x", [proposed(encoder, [4], wrong_sex, ["likely"])], population, "step").inference
+    assert alone is not None and alone.attack is not None and alone.attack.share == 0
+    both = pd.concat([wrong_sex, changed(4)])
+    proven = people_of("x", [proposed(encoder, [2, 4], both, ["likely", "certified"])], population, "step").inference
+    assert proven is not None and proven.attack is not None
+    guessed = 0 if proven.baseline is None else proven.baseline.share
+    assert proven.attack.share >= max(1 / 2, guessed)
 
 
 def test_links_are_right_only_within_a_person(training: list[Proposed], population: Population) -> None:
@@ -230,6 +267,16 @@ def test_a_link_with_a_wrong_proof_is_wrong(encoder: TableEncoder, population: P
     updates = [proposed(encoder, [3], row, ["certified"], epoch=epoch, step=epoch) for epoch in (0, 1)]
     people = people_of("x", updates, population, "round")
     assert people.links == Links(possible=1, correct=0, wrong=1) and people.wrong == 2
+
+
+def test_without_the_table_only_what_updates_show_is_measured(training: list[Proposed], population: Population) -> None:
+    alone = replace(population, others=population.others[:0], marginals=None, names=np.arange(6) * 10)
+    people = people_of("x", training, alone, "step", is_whole=False)
+    assert (people.n, people.proven, people.unique, people.is_whole) == (5, 4, None, False)
+    assert people.singling_out is None and people.inference is None
+    assert people.linkage is not None and people.linkage.attack is not None and people.linkage.control is None
+    table = table_of("x", training, alone)
+    assert table["person"].tolist() == [0, 10, 20, 30, 40] and table["unique"].isna().all()
 
 
 def test_within_one_epoch_nothing_is_linked(training: list[Proposed], population: Population) -> None:

@@ -59,7 +59,7 @@ class ModuleCapture(GradientCapture):
         share_statistics: bool = False,
         marginals: Marginals | None = None,
         epochs: Collection[int] = (0,),
-        per_epoch: int = 1,
+        per_epoch: int | None = 1,
         max_captures: int = 100,
     ) -> None:
         """Choose what is recorded.

@@ -1,16 +1,18 @@
-"""What a whole training revealed of every person: the key ``people`` of ``results.json``, and ``people.csv``.
+"""What a training revealed of every person: the key ``people`` of ``results.json``, and ``people.csv``.
 
-A person is a row of the training part of the table. An entry of ``people`` is about one attack on all updates of the
-training run that were captured with ``capture.coverage`` ``epoch`` or ``rounds``; fresh clients of ``initial`` are no
-part of it. Counts, shares and intervals name nobody; ``people.csv`` has a line for each person and stays with the owner
-of the table (a redacted run has none).
+A person is a private row. In an audit, an entry of ``people`` is about one attack on all updates of the training run
+that were captured with ``capture.coverage`` ``epoch`` or ``rounds``; fresh clients of ``initial`` are not included. For
+updates that a callback captured or that come from elsewhere, it is about all of them whose private rows are known.
+Counts, shares and intervals name nobody; ``people.csv`` has a line for each person and stays with the owner of the
+table (a redacted run has none).
 
 The three risks are those of the Article 29 Working Party's opinion 05/2014 (WP216). How each is measured, a main attack
 against a control and a baseline, follows Anonymeter (Giomi et al., A Unified Framework for Quantifying Privacy Risk in
 Synthetic Data, PoPETs 2023, Sec. 3 and 4).
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEY = "people"
-"""Key of ``results.json`` with a list of `People`; absent where no whole epoch or round was captured."""
+"""Key of ``results.json`` with a list of `People`; absent where the people behind the updates are not known."""
 
 CSV_FILE = "people.csv"
 """File of the run folder with a line for each attack and person that was in some update."""
@@ -44,10 +46,12 @@ CSV_COLUMNS = (
 """Columns of `CSV_FILE`; the table's sensitive columns stand between ``label`` and ``seen``, as ``sensitive.NAME``.
 
 ``person`` is the row's number in the training part of the table (from 0); ``row`` its label in the source: the index of
-a DataFrame, or the line of a file (from 0, below the column names), empty where that is not known. ``seen``, ``proven``
+a DataFrame, or the line of a file (from 0, below the column names), empty where that is not known. Where the table is
+not known, ``person`` is the number that the capture gives, or else a digest of the row, so that equal rows of different
+updates are one person, and ``row`` is ``CAPTURE:NUMBER``, where the row occurs first. ``seen``, ``proven``
 and ``recovered`` count updates; ``first_seen`` and ``first_proven`` are steps or rounds (from 0; empty where it never
 was); ``verdict`` is one of `Verdict`; ``unique`` says whether no other row of the table, training or test, equals it in
-every column and the label.
+every column and the label (empty where the table is not known).
 """
 
 Verdict = Literal["proven", "recovered", "not recovered"]
@@ -89,13 +93,14 @@ class Risk:
 
     Attributes:
         attack: success of the attack on the people in the updates. Singling out: people of whom a proven row (its
-            categories, label and certified numbers) fits nobody else in the table; of an attack without
-            certificates, proposed rows that fit exactly one person. Linkage: of the people in updates of several
-            epochs or rounds, those of whom two proven rows were linked, and none with a row of somebody else.
-            Inference: people whose secret column was named rightly by who knows all their other columns and the label.
-        control: success of the same attack on people of the test rows, who were in no update. Singling out: proven
-            rows that fit exactly one of them. Linkage: proven rows that would be linked to one of them. Inference: as
-            for the attack.
+            categories, label and certified numbers), or a row without proof (numbers within the tolerance), fits nobody
+            else in the table; of an attack without certificates, proposed rows that fit exactly one person. Linkage: of
+            the people in updates of several epochs or rounds, those of whom two proven rows were linked, and none with
+            a row of somebody else. Inference: people whose secret column was named rightly by who knows all their other
+            columns and the label, and reads the secret off a row that agrees with these: a proven one, else another.
+        control: success of the same attack on people of the test rows, who were in no update. Singling out: rows that
+            fit exactly one of them. Linkage: proven rows that would be linked to one of them. Inference: as for the
+            attack.
         baseline: success of who reads no update. Singling out: rows guessed from the marginals that fit exactly one
             person in the table. Linkage: a partner drawn at random in the other round. Inference: a gradient boosted
             classifier that was trained on test rows and predicts the secret column from the others.
@@ -106,6 +111,11 @@ class Risk:
     control: Rate | None = None
     baseline: Rate | None = None
     column: str | None = None
+
+    @property
+    def rates(self) -> tuple[Rate | None, Rate | None, Rate | None]:
+        """Main attack, control and baseline."""
+        return self.attack, self.control, self.baseline
 
 
 @dataclass(frozen=True)
@@ -134,6 +144,7 @@ class Group:
         proven: how many of them were proven at least once.
         low: lower end of Wilson's 95% interval of their share.
         high: upper end.
+        recovered: how many others were recovered without proof; None in results of earlier versions.
     """
 
     column: str
@@ -142,6 +153,14 @@ class Group:
     proven: int = json_field(low=0)
     low: float = json_field(low=0, high=1)
     high: float = json_field(low=0, high=1)
+    recovered: int | None = json_field(low=0, default=None)
+
+    @property
+    def exposed(self) -> Rate:
+        """Share that is proven, or, where that is known, recovered without proof."""
+        found = Rate.of(self.proven + (self.recovered or 0), self.n)
+        assert found is not None  # a group has at least one person
+        return found
 
 
 @dataclass(frozen=True)
@@ -200,15 +219,16 @@ class People:
         wrong: of these, rows whose claim fits no private row that is left in their update.
         wrong_cells: of the wrong, rows that are wrong in a category or the label; the others are off in a number.
         rows: rows behind the updates, people counted as often as they were in one.
-        unique: people whose row no other row of the table, training or test, equals.
+        unique: people whose row no other row of the table, training or test, equals; None where the table is not known.
         unit: what a point of the curve counts.
         curve: people over the training, at most 200 points, the last one at its end.
         groups: people by category of each categorical sensitive column.
-        singling_out: the first risk.
+        singling_out: the first risk; None where the table is not known.
         linkage: the second; None where no person was in updates of two rounds.
         links: the pairs behind it.
         inference: the third; None without a categorical sensitive column.
         means: what the attack took.
+        is_whole: the updates are all of whole epochs or rounds; otherwise those that were captured.
     """
 
     attack: str
@@ -221,9 +241,9 @@ class People:
     claims: int = json_field(low=0)
     wrong: int = json_field(low=0)
     rows: int = json_field(low=0)
-    unique: int = json_field(low=0)
     unit: Literal["step", "round"] = json_field()
     wrong_cells: int = json_field(low=0, default=0)
+    unique: int | None = json_field(low=0, default=None)
     curve: tuple[Point, ...] = ()
     groups: tuple[Group, ...] = ()
     singling_out: Risk | None = None
@@ -231,13 +251,31 @@ class People:
     links: Links | None = None
     inference: Risk | None = None
     means: Means = field(default_factory=lambda: Means(0))
+    is_whole: bool = True
 
     @property
     def proven_rate(self) -> Rate:
         """Share of the people that is proven."""
-        rate = Rate.of(self.proven, self.n)
+        return self._rate(self.proven)
+
+    @property
+    def exposed(self) -> Rate:
+        """Share of the people that is proven, or recovered without proof."""
+        return self._rate(self.proven + self.recovered)
+
+    def _rate(self, people: int) -> Rate:
+        rate = Rate.of(people, self.n)
         assert rate is not None  # n is at least 1
         return rate
+
+    @property
+    def risks(self) -> dict[str, Risk]:
+        """The three risks by name; one that was not measured has no rates."""
+        return {
+            "singling out": self.singling_out or Risk(),
+            "linkage": self.linkage or Risk(),
+            "inference": self.inference or Risk(),
+        }
 
 
 def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:
@@ -255,6 +293,31 @@ def read_people(raw: Mapping[str, Any], where: str) -> tuple[People, ...]:
     return tuple(read_record(People, one, f"{where}, {KEY}, entry {i}") for i, one in enumerate(entries))
 
 
+def risks_table(entries: Iterable[People]) -> "pd.DataFrame":
+    """Return a row for each attack and risk, those that were not measured included.
+
+    Columns: ``attack``, ``risk``, ``column`` (the secret one), and for each of ``main``, ``control`` and ``baseline``
+    (see `Risk`) the share, the ends of its 95% interval (``_low``, ``_high``) and the number of trials (``_n``).
+    """
+    import pandas as pd  # heavy, and only this and the file need it
+
+    lines = []
+    for one in entries:
+        for name, risk in one.risks.items():
+            line: dict[str, Any] = {"attack": one.attack, "risk": name, "column": risk.column}
+            for kind, rate in zip(_RATES, risk.rates, strict=True):
+                if rate is not None:
+                    ends = {f"{kind}_low": rate.low, f"{kind}_high": rate.high, f"{kind}_n": rate.n}
+                    line |= {kind: rate.share, **ends}
+            lines.append(line)
+    parts = {"": "float64", "_low": "float64", "_high": "float64", "_n": "Int64"}
+    kinds = {f"{kind}{part}": type_ for kind in _RATES for part, type_ in parts.items()}
+    return pd.DataFrame(lines, columns=["attack", "risk", "column", *kinds]).astype(kinds)
+
+
+_RATES = ("main", "control", "baseline")
+
+
 def load_people(folder: Path | str) -> "pd.DataFrame":
     """Read ``people.csv`` of a run: a line for each attack and person, with the columns of `CSV_COLUMNS`.
 
@@ -266,8 +329,9 @@ def load_people(folder: Path | str) -> "pd.DataFrame":
     file = Path(folder) / CSV_FILE
     if not file.is_file():
         raise UsageError(
-            f"{folder} holds no {CSV_FILE}: a finished run writes it with capture.coverage epoch or rounds (a redacted "
-            "one keeps counts alone)"
+            f"{folder} holds no {CSV_FILE}: a finished run writes it where every private row is known: an audit with "
+            "capture.coverage epoch or rounds, or captured updates with the rows of one table (a redacted run keeps "
+            "counts alone)"
         )
     try:
         numbers: dict[Any, Any] = {"first_seen": "Int64", "first_proven": "Int64"}
@@ -287,11 +351,15 @@ class Change:
     Attributes:
         attack: name of the attack.
         n: people in updates of both runs.
+        only_before: people in updates of the first run alone.
+        only_after: people in updates of the second alone.
         from_to: how many had which verdict before and after, as ``before -> after``.
     """
 
     attack: str
     n: int
+    only_before: int
+    only_after: int
     from_to: Mapping[str, int]
 
     def count(self, before: Verdict | None, after: Verdict | None) -> int:
@@ -319,15 +387,15 @@ class Change:
         return self.count(None, "proven") - self.stay_proven
 
 
-def compare_people(before: "pd.DataFrame", after: "pd.DataFrame") -> list[Change]:
-    """Compare two runs on one table, person by person.
+def changed_people(before: "pd.DataFrame", after: "pd.DataFrame") -> "pd.DataFrame":
+    """Return a row for each attack and person in updates of two runs on one table, with the verdicts of both.
 
     Args:
         before: people of the first run (`load_people`).
         after: people of the second.
 
     Returns:
-        A change for each attack of both runs.
+        ``attack``, ``person``, ``row``, ``label`` and the sensitive columns, then ``before`` and ``after``.
 
     Raises:
         UsageError: the runs share no attack or nobody, or a person is another one in the other run.
@@ -335,21 +403,32 @@ def compare_people(before: "pd.DataFrame", after: "pd.DataFrame") -> list[Change
     joined = before.merge(after, on=["attack", "person"], suffixes=("", " after"))
     if joined.empty:
         attacks = [sorted(set(run["attack"])) for run in (before, after)]
-        raise UsageError(f"the runs share no attack and person: their attacks are {attacks[0]} and {attacks[1]}")
-    same = [name for name in before.columns if name in ("label", "unique") or name.startswith("sensitive.")]
-    for name in same:
-        if f"{name} after" not in joined or (joined[name] != joined[f"{name} after"]).any():
-            raise UsageError(f"the runs are of different tables or splits: people differ in {name!r}")
-    verdicts = get_args(Verdict)
-    return [
-        Change(
-            str(attack),
-            len(of),
-            {
-                f"{one} -> {other}": int(((of["verdict"] == one) & (of["verdict after"] == other)).sum())
-                for one in verdicts
-                for other in verdicts
-            },
+        why = "attacks" if not set(attacks[0]) & set(attacks[1]) else "people"
+        raise UsageError(
+            f"the runs have no {why} in common (attacks {', '.join(attacks[0])} and {', '.join(attacks[1])}); compare "
+            "runs of the same attack on the same table, both with capture.coverage or both with the private rows known"
         )
-        for attack, of in joined.groupby("attack", sort=False)
-    ]
+    facts = [name for name in before.columns if name == "label" or name.startswith("sensitive.")]
+    of_table = ["row", "unique"] if all(run["unique"].astype(str).ne("").all() for run in (before, after)) else []
+    for name in [*facts, *of_table]:
+        other = f"{name} after"
+        differ = joined[name].astype(str) != joined[other].astype(str) if other in joined else joined["person"].notna()
+        if differ.any():
+            person = joined["person"][differ].iloc[0]
+            raise UsageError(
+                f"the runs are of different tables or splits: {int(differ.sum())} of {len(differ)} people differ in "
+                f"{name!r}, the first is person {person}"
+            )
+    named = {"verdict": "before", "verdict after": "after"}
+    return joined[["attack", "person", "row", *facts, *named]].rename(columns=named)
+
+
+def compare_people(before: "pd.DataFrame", after: "pd.DataFrame") -> list[Change]:
+    """Count what became of the people of one run in another, by attack of both; see `changed_people`."""
+    verdicts, found = get_args(Verdict), []
+    for attack, of in changed_people(before, after).groupby("attack", sort=False):
+        alone = [int((run["attack"] == attack).sum()) - len(of) for run in (before, after)]
+        pairs = Counter(zip(of["before"], of["after"], strict=True))
+        from_to = {f"{one} -> {other}": pairs[one, other] for one in verdicts for other in verdicts}
+        found.append(Change(str(attack), len(of), alone[0], alone[1], from_to))
+    return found

@@ -22,6 +22,7 @@ NAMES = (
     "expected",
     "row_status",
     "row_digits",
+    "labels_proven",
     "feasibility",
     "certified_accuracy",
     "certified_exact",
@@ -37,8 +38,9 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
     Returns:
         ``certified_rows`` (a number), ``certified_share`` and ``certified_digits_share`` (of the rows),
         ``certificate_residual`` (part of the update that the rows leave unexplained), ``expected`` (before any work:
-        exact, partial or approximate), ``row_status`` and ``row_digits`` (per row of the reconstruction) and
-        ``feasibility`` (ranks and constraints behind ``expected``); all ``None`` where the attack has no certificate.
+        exact, partial or approximate), ``row_status`` and ``row_digits`` (per row of the reconstruction),
+        ``labels_proven`` (whether a certified row's label is certified as well) and ``feasibility`` (ranks and
+        constraints behind ``expected``); all ``None`` where the attack has no certificate.
     """
     facts: dict[str, Any] = dict.fromkeys(NAMES)
     if certificate is None:
@@ -51,6 +53,7 @@ def certificate_facts(certificate: Certificate | None) -> dict[str, Any]:
         "expected": certificate.feasibility.expected,
         "row_status": list(certificate.status),
         "row_digits": list(certificate.digits),
+        "labels_proven": certificate.labels_proven,
         "feasibility": certificate.feasibility.to_dict(),
     }
 
@@ -132,11 +135,13 @@ NO_CLAIM, WRONG = -2, -1
 """What `proven_rows` says of a row that is not certified, and of one whose claim fits no true row."""
 
 
-def proven_rows(reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> Tensor:
+def proven_rows(
+    reconstruction: Reconstruction, truth: GroundTruth, encoder: TableEncoder, batch: MatchedBatch | None = None
+) -> Tensor:
     """Which true row each certified row proves: its categories and label, and its numbers where they are certified.
 
-    Every true row is proven by one certified row at most; of several that fit a claim, one whose numbers lie within
-    `NUMBERS_WITHIN` is preferred. Arguments and errors as for `wrong_certificates`.
+    Every true row is proven by one certified row at most; of several that fit a claim, the one that ``batch`` matches
+    or one whose numbers lie within `NUMBERS_WITHIN` is preferred. Arguments and errors as for `wrong_certificates`.
 
     Returns:
         LongTensor ``[n]`` in the order of the reconstruction: index of a true row, `WRONG` or `NO_CLAIM`.
@@ -148,8 +153,10 @@ def proven_rows(reconstruction: Reconstruction, truth: GroundTruth, encoder: Tab
     claimed = torch.tensor([status == "certified" for status in certificate.status])
     categories, everything = _equal_rows(reconstruction, truth, encoder)
     fits = torch.where(torch.tensor(certificate.digits), everything, categories) & claimed
-    # Rows of equal numbers come to at most 1/2 together: they never outweigh a claim.
-    order = match_rows(fits.double() + (fits & everything).double() / (2 * n))
+    order = None if batch is None else batch.order
+    if order is None or int(fits[torch.arange(n), order].sum()) < int(claimed.sum()):
+        # Rows of equal numbers come to at most 1/2 together: they never outweigh a claim.
+        order = match_rows(fits.double() + (fits & everything).double() / (2 * n))
     borne_out = fits[torch.arange(n), order]
     found[claimed] = WRONG
     found[order[borne_out]] = torch.arange(n)[borne_out]

@@ -8,7 +8,7 @@ attack, control and baseline follow Anonymeter (Giomi et al., PoPETs 2023).
 import io
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,7 +18,6 @@ from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
 from lightleak.core.certificate import NUMBERS_WITHIN
-from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk
 from lightleak.core.reconstruction import Reconstruction
@@ -40,6 +39,9 @@ CURVE_POINTS = 200
 
 MOST_CATEGORIES = 255
 """Categories up to which scikit-learn's gradient boosting treats a column as categorical; beyond, as a number."""
+
+NOBODY = -1
+"""No place of a row."""
 
 MOST_TRAINED = 20_000
 """Rows that the model which reads no update is trained on; more change its accuracy by less than its interval."""
@@ -132,20 +134,14 @@ class Proposed:
 
         Args:
             reconstruction: what it found.
-            truth: the rows behind the update, with their ids.
+            truth: the rows behind the update; without ids, people are the numbers of its rows (see `named`).
             encoder: of both.
             batch: the two matched (`lightleak.metrics.score.match`).
             facts: ``epoch``, ``step`` and what the attack took.
-
-        Raises:
-            UsageError: the truth does not say whose rows it holds.
         """
-        if truth.ids is None:
-            raise UsageError(
-                "the recorded rows do not say whose they are (ids); capture them with a LightLeak data module"
-            )
-        ids, certificate = truth.ids.cpu().numpy(), reconstruction.certificate
-        proven = proven_rows(reconstruction, truth, encoder).numpy()
+        ids = np.arange(len(truth.labels)) if truth.ids is None else truth.ids.cpu().numpy()
+        certificate = reconstruction.certificate
+        proven = proven_rows(reconstruction, truth, encoder, batch).numpy()
         cells = table_cells(encoder, reconstruction.rows)
         rows = Rows.of((cells.codes, cells.numbers), reconstruction.labels)
         return cls(
@@ -161,6 +157,11 @@ class Proposed:
             wrong_cells=wrong_certificates(reconstruction, truth, encoder, batch)[0],
             **facts,
         )
+
+    def named(self, ids: Ints) -> "Proposed":
+        """Return the same for people of other numbers, in the order of `ids`."""
+        of_row = dict(zip(self.ids.tolist(), ids.tolist(), strict=True))
+        return replace(self, ids=ids, person=np.array([of_row.get(one, one) for one in self.person.tolist()]))
 
     @property
     def rows(self) -> Rows:
@@ -188,17 +189,20 @@ class Population:
         encoder: of the clients.
         sent: rows of the training part; a person is the number of a row.
         others: test rows.
-        marginals: what a guess is drawn from.
+        marginals: what a guess is drawn from; None where the table is not known: ``sent`` are the rows behind the
+            updates then, ``others`` is empty, and risks that take the rest of the table are not measured.
         seed: root seed of guesses and of the split of the test rows.
         index: labels of the training rows in the source of the table.
+        names: what each row of ``sent`` is called where that is not its number.
     """
 
     encoder: TableEncoder
     sent: Rows
     others: Rows
-    marginals: Marginals
+    marginals: Marginals | None
     seed: int = 0
     index: pd.Index | None = None
+    names: Ints | None = None
 
     @classmethod
     def of(cls, table: Table, encoder: TableEncoder, marginals: Marginals, seed: int = 0) -> "Population":
@@ -283,7 +287,11 @@ class RowIndex:
 
 
 def people_of(
-    attack: str, updates: Sequence[Proposed], population: Population, unit: Literal["step", "round"]
+    attack: str,
+    updates: Sequence[Proposed],
+    population: Population,
+    unit: Literal["step", "round"],
+    is_whole: bool = True,
 ) -> People:
     """What an attack revealed of every person behind the updates of a training.
 
@@ -292,6 +300,7 @@ def people_of(
         updates: at least one, in any order.
         population: the rows of the table.
         unit: what `Proposed.step` counts.
+        is_whole: see `lightleak.core.people.People`.
     """
     evidence = _Evidence(sorted(updates, key=lambda one: one.step), population)
     proven, recovered = evidence.verdicts == "proven", evidence.verdicts == "recovered"
@@ -308,7 +317,7 @@ def people_of(
         wrong=int((evidence.person == WRONG).sum()),
         wrong_cells=sum(one.wrong_cells for one in updates),
         rows=len(evidence.ids),
-        unique=int(population.is_unique[evidence.people].sum()),
+        unique=int(population.is_unique[evidence.people].sum()) if population.marginals else None,
         unit=unit,
         curve=_curve(evidence),
         groups=_groups(evidence),
@@ -317,6 +326,7 @@ def people_of(
         links=links,
         inference=_inference(evidence),
         means=_means(updates),
+        is_whole=is_whole,
     )
 
 
@@ -327,7 +337,7 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
     return pd.DataFrame(
         {
             "attack": attack,
-            "person": ids,
+            "person": ids if population.names is None else population.names[ids],
             "row": None if population.index is None else population.index[ids],
             "label": population.text(schema.label.name, ids),
             **{f"sensitive.{name}": population.text(name, ids) for name in schema.sensitive if name in schema.names},
@@ -337,7 +347,7 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
             "first_proven": evidence.first(evidence.proofs_of, evidence.proof_step),
             "recovered": evidence.times(evidence.ids[evidence.recovered]),
             "verdict": evidence.verdicts,
-            "unique": population.is_unique[ids],
+            "unique": population.is_unique[ids] if population.marginals else None,
         }
     )
 
@@ -356,6 +366,7 @@ class _Evidence:
         self.has_certificates = any(one.has_certificate for one in updates)
         self.ids, self.recovered, self.person = joined("ids"), joined("recovered"), joined("person")
         self.step_of_ids, self.epoch_of_ids = spread("step"), spread("epoch")
+        self.update = np.repeat(np.arange(len(updates)), [len(one.ids) for one in updates])
         self.rows = Rows.together([one.rows for one in updates])
         self.people = np.unique(self.ids)
         proofs = self.person >= 0
@@ -408,10 +419,10 @@ def _groups(evidence: _Evidence) -> tuple[Group, ...]:
     for name in _categorical_sensitive(schema):
         cells = np.array(population.text(name, evidence.people), dtype=object)
         for category, n in sorted(Counter(cells).items(), key=lambda pair: -pair[1]):
-            proven = int(((evidence.verdicts == "proven") & (cells == category)).sum())
-            rate = Rate.of(proven, n)
+            verdicts = Counter(evidence.verdicts[cells == category])
+            rate = Rate.of(verdicts["proven"], n)
             assert rate is not None  # a category that was counted has people
-            found.append(Group(name, category, n, proven, rate.low, rate.high))
+            found.append(Group(name, category, n, verdicts["proven"], rate.low, rate.high, verdicts["recovered"]))
     return tuple(found)
 
 
@@ -420,27 +431,38 @@ def _categorical_sensitive(schema: TableSchema) -> list[str]:
     return [name for name in schema.sensitive if name in categorical]
 
 
-def _singling_out(evidence: _Evidence) -> Risk:
+def _singling_out(evidence: _Evidence) -> Risk | None:
     population = evidence.population
+    if population.marginals is None:
+        return None
     everyone, others = (RowIndex(rows, population.deviation) for rows in (population.everyone, population.others))
+    proofs, digits = evidence.proof_rows, evidence.proof_digits
+    unproven = evidence.person == NO_CLAIM
+    rows = evidence.rows[unproven]
+    named = _only(everyone, rows, TOLERANCE)
     if evidence.has_certificates:
-        rows, counts = evidence.proof_rows, evidence.proof_digits
-        alone = _fits_one(everyone, rows, counts)
-        attack = Rate.of(len(np.unique(evidence.proofs_of[alone])), len(evidence.people))
+        by_proof = evidence.proofs_of[_only(everyone, proofs, digits) != NOBODY]
+        pairs = set(zip(evidence.update.tolist(), evidence.ids.tolist(), strict=True))
+        right = [pair in pairs for pair in zip(evidence.update[unproven].tolist(), named.tolist(), strict=True)]
+        singled_out = np.union1d(by_proof, named[np.array(right, dtype=bool)])
+        attack = Rate.of(len(singled_out), len(evidence.people))
     else:
-        rows, counts = evidence.rows, TOLERANCE
-        attack = Rate.of(int(_fits_one(everyone, rows, counts).sum()), len(rows))
-    control = Rate.of(int(_fits_one(others, rows, counts).sum()), len(rows))
+        attack = Rate.of(int((named != NOBODY).sum()), len(rows))
+    strangers = np.concatenate([_only(others, proofs, digits), _only(others, rows, TOLERANCE)])
+    control = Rate.of(int((strangers != NOBODY).sum()), len(strangers))
     n, draws = len(evidence.people), numpy_generator(population.seed, "singling out")
     cells = table_cells(population.encoder, population.marginals.sample(population.schema, n, draws))
     guess = Rows(cells.codes.numpy(), cells.numbers.numpy(), draws.choice(population.everyone.labels, n))
     # A guess of categories alone fits more people than one of numbers too: whichever singles out more of them counts.
-    guessed = max(int(_fits_one(everyone, guess, within).sum()) for within in (np.zeros(n, dtype=bool), TOLERANCE))
+    ways = [_only(everyone, guess, within) for within in (np.zeros(n, dtype=bool), TOLERANCE)]
+    guessed = max(int((one != NOBODY).sum()) for one in ways)
     return Risk(attack, control, Rate.of(guessed, n))
 
 
-def _fits_one(index: RowIndex, rows: Rows, within: float | Bools) -> Bools:
-    return np.array([len(found) == 1 for found in index.fitting(rows, within)], dtype=bool)
+def _only(index: RowIndex, rows: Rows, within: float | Bools) -> Ints:
+    """By row, the place of the only one that fits it; `NOBODY` where none does, or several do."""
+    found = [int(places[0]) if len(places) == 1 else NOBODY for places in index.fitting(rows, within)]
+    return np.array(found, dtype=np.int64)
 
 
 def _linkage(evidence: _Evidence) -> tuple[Risk | None, Links | None]:
@@ -474,7 +496,7 @@ def _linkage(evidence: _Evidence) -> tuple[Risk | None, Links | None]:
     of_a_round = len(seen) / len(np.unique(seen[:, 1]))
     risk = Risk(
         Rate.of(len(np.intersect1d(repeated, linked)), len(repeated)),
-        Rate.of(len(strangers), len(np.unique(evidence.proofs_of))),
+        Rate.of(len(strangers), len(np.unique(evidence.proofs_of))) if len(others) else None,
         Rate.of(len(repeated) / of_a_round, len(repeated)),
     )
     return risk, links
@@ -502,9 +524,7 @@ def _inference(evidence: _Evidence) -> Risk | None:
     half = len(order) // 2
     sizes = [len(one.categories) for one in (*schema.categorical, schema.label)]
     guess = _guesser(population.others[order[half:][:MOST_TRAINED]], column, sizes)
-    claims = (evidence.person != NO_CLAIM) if evidence.has_certificates else np.ones(len(evidence.rows), dtype=bool)
-    rows, digits = evidence.rows[claims], evidence.digits[claims]
-    named = _Inferred(rows, digits, population.deviation, column)
+    named = _Inferred(evidence, column)
 
     def rates(people: Rows) -> tuple[Rate | None, Rate | None]:
         true, guessed = people.categories[:, column], guess(people)
@@ -517,21 +537,24 @@ def _inference(evidence: _Evidence) -> Risk | None:
 
 
 class _Inferred:
-    """Reads a secret column off the rows that agree with a person in all others; certified numbers count too."""
+    """Reads a secret column off the rows that agree with a person in all others.
 
-    def __init__(self, rows: Rows, digits: Bools, deviation: Floats, column: int) -> None:
-        self._secret = [rows.categories[which, column] for which in (digits, ~digits)]
-        self._index = [RowIndex(rows[which], deviation, column) for which in (digits, ~digits)]
+    Rows with certified numbers, which have to agree too, come before other certified ones, and these before the rest.
+    """
+
+    def __init__(self, evidence: _Evidence, column: int) -> None:
+        claims, digits = evidence.person != NO_CLAIM, evidence.digits
+        parts = [evidence.rows[which] for which in (claims & digits, claims & ~digits, ~claims)]
+        self._secrets = [rows.categories[:, column] for rows in parts]
+        self._indices = [RowIndex(rows, evidence.population.deviation, column) for rows in parts]
 
     def of(self, people: Rows, guessed: Ints) -> Ints:
         """The secret column, ``[n]``; as guessed where no row agrees."""
-        by_all = self._index[0].fitting(people, NUMBERS_WITHIN)
-        by_categories = self._index[1].fitting(people, np.zeros(len(people), dtype=bool))
         found = np.array(guessed)
-        for i, (some, more) in enumerate(zip(by_all, by_categories, strict=True)):
-            secrets = self._secret[0][some] if len(some) else self._secret[1][more]
-            if len(secrets):
-                found[i] = np.bincount(secrets).argmax()
+        for secrets, index, numbers in list(zip(self._secrets, self._indices, (True, False, False), strict=True))[::-1]:
+            for i, places in enumerate(index.fitting(people, np.full(len(people), numbers))):
+                if len(places):
+                    found[i] = np.bincount(secrets[places]).argmax()
         return found
 
 
