@@ -197,6 +197,16 @@ def test_the_plan_says_what_to_expect_of_each_size(tiny: Any, tiny_fedavg: Any) 
     assert len(fedavg) == 1 and fedavg[0].startswith("8 rows: ") and "first layer" in fedavg[0]
 
 
+def test_the_plan_expects_less_of_large_batches_behind_attention(tiny: Any) -> None:
+    without = dict.fromkeys(("attn_dropout", "add_norm_dropout", "ff_dropout"), 0.0)
+    sizes = {"input_embed_dim": 64, "num_heads": 2, "num_attn_blocks": 1, "batch_norm_continuous_input": False}
+    attention = {"target__network": "ft_transformer", "initial__batch_sizes": [8, 48]}
+    few, *_, many = lines_of(tiny(**attention, target__options={**sizes, **without}))
+    assert few.startswith("8 rows: every row, with proof") and many.startswith("48 rows: some rows, perhaps with proof")
+    (refused,) = lines_of(tiny(**attention, target__options=sizes))
+    assert refused.startswith("does not apply: clients train with dropout, so only a first linear layer on cells")
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
+from lightleak.defenses.horizontal.noise import GaussianNoise
 from lightleak.experiments.clients import Federation, FreshClients, FreshFedAvgClients
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.federation_config import ProtocolConfig
@@ -55,6 +56,23 @@ def test_fresh_clients_differ_and_come_back(experiment: Experiment) -> None:
         again, same = fresh(experiment, seed).observe(size, i)
         assert torch.equal(truth.inputs, same.inputs)
         assert all(torch.equal(value, again.update[name]) for name, value in update.update.items())
+
+
+def test_a_client_sends_its_batch_in_several_rounds_between_which_the_server_steps(experiment: Experiment) -> None:
+    noise, rate = GaussianNoise(0.01), 0.5
+    single, truth = fresh(experiment, defense=noise).observe(5, 1)
+    update, same_truth = fresh(experiment, defense=noise, releases=3, server_rate=rate).observe(5, 1)
+    first, second, third = update.releases
+    assert torch.equal(truth.inputs, same_truth.inputs) and update.facts.n_rows == 5
+    for name, gradient in single.update.items():
+        assert torch.equal(first.update[name], gradient)
+        assert torch.allclose(second.parameters[name], first.parameters[name] - rate * gradient)
+        assert torch.allclose(third.parameters[name], second.parameters[name] - rate * second.update[name])
+    still = fresh(experiment, defense=noise, releases=2).observe(5, 1)[0].releases
+    for name, gradient in still[0].update.items():
+        assert torch.equal(still[0].parameters[name], still[1].parameters[name])
+        assert not torch.equal(gradient, still[1].update[name])
+        assert torch.allclose(gradient, still[1].update[name], atol=0.1)
 
 
 @pytest.mark.parametrize("reshuffle", [True, False])

@@ -121,6 +121,26 @@ def test_fresh_clients_differ_in_their_noise_and_say_what_they_did(tiny: Config)
     )
 
 
+def test_an_audit_attacks_several_releases_of_the_same_rows_together(tiny: Config, tmp_path: Path) -> None:
+    quick = {"exact_joint": {"noised_restarts": 1, "noised_steps": 5}, "random": {}}
+    settings = {"target__network": "mlp", "target__options": {"hidden": [8, 8]}, "training__epochs": 0}
+    rounds = {"initial__batch_sizes": [2], "initial__batches": 1, "initial__releases": 3}
+    config = tiny(**NOISE, **settings, **rounds, attacks=quick, labels="restored")
+    run_audit(config, tmp_path / "run", console=Console(file=io.StringIO()))
+    rows = rows_of(tmp_path / "run")
+    assert {(row["attack"], row["releases"]) for row in rows} == {("exact_joint", 3), ("random", 3)}
+    assert "gradients of the same rows in 3 rounds" in (tmp_path / "run" / "report.html").read_text()
+    with pytest.raises(UsageError, match="releases of the same rows"):
+        refused = tiny(**NOISE, **settings, **rounds, attacks={"exact": {}}, labels="restored")
+        run_audit(refused, tmp_path / "refused", console=Console(file=io.StringIO()))
+
+
+@pytest.mark.parametrize("change", [{}, {"defense__name": "dp_sgd", "defense__options": {"noise_multiplier": 1.0}}])
+def test_releases_are_those_of_a_defense_of_updates(tiny: Config, change: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"initial\.releases repeats FedSGD gradients"):
+        tiny(**change, initial__releases=2)
+
+
 def test_point_of_a_fedavg_clients_defense(tiny_fedavg: Config) -> None:
     experiment, protocol = prepare_experiment(tiny_fedavg()), tiny_fedavg().protocol
     people, spec = experiment.population(), experiment.spec

@@ -396,3 +396,37 @@ def test_no_warning_where_all_is_well(fit: Fit, encoder: TableEncoder) -> None:
 def test_the_run_folder_is_called_output_and_its_old_name_is_accepted(encoder: TableEncoder, tmp_path: Path) -> None:
     with pytest.warns(DeprecationWarning, match="is now output"):
         assert LeakageCallback(encoder, QUICK, report=tmp_path).output == tmp_path
+
+
+def test_people_of_a_prepared_table_are_its_rows(tmp_path: Path, fit: Fit) -> None:
+    frame = pd.DataFrame({"age": range(20, 68), "pay": [i * 7 % 48 for i in range(48)], "ill": ["no", "yes"] * 24})
+    frame = frame.assign(a=frame["pay"] % 5, b=frame["age"] % 7, sex=["f", "m", "m"] * 16)
+    frame.index = pd.Index([f"patient {i}" for i in range(48)])
+    table = lightleak.prepare(frame, label="ill")
+    attacks = {"exact": {"patience": 1, "chains": 4, "sweeps": 2}, "random": {}}
+    callback = LeakageCallback(table, attacks, output=tmp_path / "run", per_epoch=None, labels="restored")
+    fit(Chain, callback, data=TensorDataset(*table.encode()))
+    people, n_rows = callback.people, len(table.table.train)
+    for _, of in people.groupby("attack"):
+        assert of["person"].tolist() == list(range(n_rows)) and of["seen"].eq(2).all()  # every batch of two epochs
+        assert table.table.train_index is not None
+        assert of["row"].tolist() == list(table.table.train_index[of["person"]])
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    exact = next(one for one in results["people"] if one["attack"] == "exact")
+    assert exact["is_whole"] and exact["curve"][-1]["seen"] == exact["n"] and exact["unit"] == "step"
+    assert exact["proven"] == (people.query("attack == 'exact'")["verdict"] == "proven").sum() > 0
+    assert exact["singling_out"]["control"]["n"] == exact["rows"] - exact["wrong"]
+
+
+def test_people_of_rows_that_are_not_in_the_table_are_known_by_their_rows(
+    tmp_path: Path, fit: Fit, encoder: TableEncoder, rows: tuple[Tensor, Tensor]
+) -> None:
+    callback = LeakageCallback(encoder, "random", output=tmp_path / "run", per_epoch=100)
+    fit(Project, callback, epochs=2)
+    assert callback.people["seen"].eq(2).all() and len(callback.people) == len(rows[0])
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["people"][0]["is_whole"]
+    some = LeakageCallback(encoder, "random", output=tmp_path / "some", per_epoch=2)
+    fit(Project, some, epochs=2)
+    assert not json.loads((tmp_path / "some" / "results.json").read_text())["people"][0]["is_whole"]
+    with pytest.raises(UsageError, match="output"):
+        _ = LeakageCallback(encoder, "random").people

@@ -171,7 +171,90 @@ def test_python_and_the_command_read_the_people(tmp_path: Path, run: Path, capsy
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     proven = sum(lightleak.load_people(run).query("attack == 'exact'")["verdict"] == "proven")
     (of_exact,) = (line for line in printed if "exact" in line)
-    assert [word for word in of_exact if word.isdigit()] == [str(len(ids_of(run))), str(proven), "0", "0"]
+    numbers = [str(len(ids_of(run))), str(proven), "0", "0", "0", "0"]
+    assert [word for word in of_exact if word.isdigit()] == numbers
+    file = tmp_path / "changes.csv"
+    for _ in range(2):  # one of ours is replaced
+        assert main(["compare", str(run), str(run), "--output", str(file)]) == 0
+    found = pd.read_csv(file)
+    assert len(found) == 2 * len(ids_of(run)) and (found["before"] == found["after"]).all()
+    assert file.stat().st_mode & 0o077 == 0
+    file.write_text("other")
+    assert main(["compare", str(run), str(run), "--output", str(file)]) == 2 and file.read_text() == "other"
+
+
+def test_an_attack_on_captures_gives_their_people(tmp_path: Path, run: Path) -> None:
+    attacks = WHOLE["attacks"]
+    again = lightleak.attack_updates(run / "captures", attacks, output=tmp_path / "again")
+    plain = lightleak.load_people(run)
+    assert again.people["person"].tolist() == plain["person"].tolist()
+    of = again.people["attack"] == "exact"
+    assert again.people["verdict"][of].tolist() == plain["verdict"][of].tolist()
+    assert again.people["first_proven"][of].tolist() == plain["first_proven"][of].tolist()
+    assert again.people["unique"].eq("").all()  # of the table nothing else is known
+    exact, _ = read_people(again.results, "")
+    assert not exact.is_whole and exact.unique is None and exact.means.updates == len(captured(run))
+    assert again.risks.query("risk == 'singling out'")["main"].isna().all()
+    place = again.people["row"][0].rpartition(":")
+    rows = pd.read_csv(tmp_path / "again" / "reconstructions" / f"exact-{place[0]}.csv")
+    assert int(place[2]) in set(rows["row"])
+
+
+def test_costly_attacks_take_a_sample_of_the_updates(tmp_path: Path, run: Path, tiny: Config, silent: Console) -> None:
+    sampled = {**WHOLE, "attacks": {"random": {}, "inverting_gradients": {"steps": 2}}}
+    config = tiny(**sampled, capture__sample={"inverting_gradients": 3})
+    run_audit(config, tmp_path / "run", console=silent)
+    random, optimized = read_people(results_of(tmp_path / "run"), "")
+    assert (random.is_whole, random.means.updates) == (True, len(captured(run)))
+    assert (optimized.is_whole, optimized.means.updates) == (False, 3)
+    people = lightleak.load_people(tmp_path / "run")
+    assert (people["attack"] == "inverting_gradients").sum() == optimized.n < random.n
+    kind = UpdatesKind()
+    lines = dict(kind.plan(kind.check(config), torch.device("cpu")).lines)
+    assert f"{len(captured(run)) + 3} on the training run" in lines["units"]
+    assert lines["captures"].startswith(f"{len(captured(run))} updates of ")
+    fewer = plan_units(tiny(**sampled, capture__sample={"inverting_gradients": 2}), prepare_experiment(config), run)
+    named = {unit.facts["batch_index"] for unit in fewer if unit.attack == "inverting_gradients"}
+    rows = results_of(tmp_path / "run")["rows"]
+    assert named < {row["batch_index"] for row in rows if row["attack"] == "inverting_gradients"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"capture__sample": {"random": 0}}, "sample.random"),
+        ({"capture__sample": {"random": True}}, "sample.random"),
+        ({"capture__coverage": "first", "capture__sample": {"random": 2}}, "capture.coverage"),
+    ],
+)
+def test_a_wrong_sample_is_refused(tiny: Config, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(UsageError, match=named):
+        tiny(**{**WHOLE, **changes})
+
+
+def test_a_sample_for_an_attack_that_is_not_run_is_refused(tiny: Config) -> None:
+    with pytest.raises(UsageError, match="tableak"):
+        UpdatesKind().check(tiny(**WHOLE, capture__sample={"tableak": 2}))
+
+
+@pytest.mark.parametrize("redact", [True, "all"])
+def test_a_redacted_attack_on_captures_keeps_counts(tmp_path: Path, run: Path, redact: Any) -> None:
+    folder, updates = tmp_path / "again", captured(run)[:2]
+    for _ in range(2):  # the second finds it finished
+        leakage = lightleak.attack_updates(updates, "random", output=folder, settings={"redact": redact})
+        (entry,) = read_people(leakage.results, "")
+        assert entry.n == sum(len(one.truth.labels) for one in updates)
+        assert not (folder / CSV_FILE).exists() and not (folder / "people").exists()
+        with pytest.raises(UsageError, match="redacted"):
+            _ = leakage.people
+
+
+def test_updates_without_rows_have_no_people(tmp_path: Path, run: Path) -> None:
+    updates = [one.update for one in captured(run)[:1]]
+    leakage = lightleak.attack_updates(updates, "random", output=tmp_path / "again")
+    assert "people" not in leakage.results and leakage.risks.empty
+    with pytest.raises(UsageError, match="private row"):
+        _ = leakage.people
 
 
 def test_without_whole_epochs_there_are_no_people(finished: Path) -> None:
@@ -194,6 +277,21 @@ def test_rounds_of_a_federation_cover_all_their_clients(
     (entry,) = read_people(results_of(tmp_path / "run"), "")
     assert (entry.unit, entry.rows, entry.n) == ("round", 48, len(set(ids_of(tmp_path / "run"))))
     assert [point.round for point in entry.curve] == [1, 3]
+
+
+def test_runs_over_rounds_are_compared_and_others_refused(
+    tmp_path: Path, tiny: Config, tiny_fedavg: Config, silent: Console, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, defense in (("plain", {}), ("noise", {"defense": {"name": "gaussian_noise", "options": {"scale": 1.0}}})):
+        changes = {"capture": {"epochs": [0, 2], "coverage": "rounds"}, "initial__batches": 0, **defense}
+        run_audit(tiny_fedavg(**changes, attacks={"random": {}}), tmp_path / name, console=silent)
+    assert main(["compare", str(tmp_path / "plain"), str(tmp_path / "noise")]) == 0
+    n = lightleak.load_people(tmp_path / "plain")["person"].nunique()
+    (line,) = (line.split() for line in capsys.readouterr().out.splitlines() if "random" in line)
+    assert next(word for word in line if word.isdigit()) == str(n)
+    run_audit(tiny(**{**WHOLE, "attacks": {"random": {}}}, data__split_seed=5), tmp_path / "other", console=silent)
+    assert main(["compare", str(run), str(tmp_path / "other")]) == 2
+    assert "different tables or splits" in " ".join(capsys.readouterr().err.split())
 
 
 def test_micro_batches_and_poisson_batches_know_their_rows(tmp_path: Path, tiny: Config, silent: Console) -> None:

@@ -114,3 +114,29 @@ def test_results_are_written_as_returned_without_nan(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "results.json").read_text()) == results
     assert results["rows"][0]["rmse"] is None
     assert results["summary"][0]["extra"] == 3.0  # a key of the group, not a metric
+
+
+def test_batches_that_were_drawn_at_random_are_one_line(tmp_path: Path) -> None:
+    sizes = [29, 32, 38, 32]
+    rows = [
+        row(batch_size=n, local_batch_size=n, planned_batch_size=32, cell_accuracy=n / 100, batch_index=i)
+        for i, n in enumerate(sizes)
+    ]
+    results = write_results(tmp_path, rows)
+    assert len(results["summary"]) == 3  # the file keeps every size
+    lines = printed(results)
+    (line,) = (one.split() for one in lines if "deep_gradient_leakage" in one)
+    assert "~32" in line and "4" in line and f"{sum(sizes) / 4:.1f}%" in line
+    assert any("~n" in one for one in lines)
+
+
+def test_labels_of_an_attack_that_proves_them_are_not_called_true(tmp_path: Path) -> None:
+    proven = {"attack": "exact", "labels": "true", "labels_proven": True, "certified_share": 1.0}
+    rows = [row(labels="true"), row(**proven, certified_rows=8), row(**proven | {"attack": "none"}, certified_rows=0)]
+    lines = [line.split() for line in printed(write_results(tmp_path, rows), width=120)]
+    known = {name: line for line in lines for name in ("deep_gradient_leakage", "exact", "none") if name in line}
+    assert {name: line[0] for name, line in known.items()} == {
+        "deep_gradient_leakage": "true",
+        "exact": "proven",
+        "none": "true",
+    }

@@ -42,8 +42,10 @@ def compare(parsed: argparse.Namespace, console: Console) -> None:
     if (parsed.after is None) == (parsed.file is None):
         raise UsageError("compare needs either another run folder or --with FILE; see lightleak compare --help")
     if parsed.after is not None:
-        compare_runs(parsed.folder, parsed.after, console)
+        compare_runs(parsed.folder, parsed.after, console, parsed.output)
         return
+    if parsed.output is not None:
+        raise UsageError("--output takes the people of two runs; compare --with writes its file into the run folder")
     from lightleak.cli.own_method import compare_with, table, write
 
     compared = compare_with(parsed.folder, parsed.file)
@@ -55,16 +57,32 @@ def compare(parsed: argparse.Namespace, console: Console) -> None:
     console.print(f"comparison: {write(compared, parsed.folder, parsed.file)}", soft_wrap=True)
 
 
-def compare_runs(before: Path, after: Path, console: Console) -> None:
-    """Print what became of every person of one run in another."""
-    from lightleak.core.people import compare_people, load_people
+def compare_runs(before: Path, after: Path, console: Console, file: Path | None = None) -> None:
+    """Print what became of every person of one run in another, and write a line for each where asked to."""
+    from lightleak.core.csv_text import csv_text
+    from lightleak.core.people import changed_people, compare_people, load_people
+    from lightleak.core.private_files import private_files
 
-    grid = Table("attack", "people", "stay proven", "become safe", "newly proven", header_style="bold")
-    for one in compare_people(load_people(before), load_people(after)):
-        counts = (one.n, one.stay_proven, one.become_safe, one.newly_proven)
+    if file is not None:
+        _check_file("--output", file, (".csv",), "comparison of people", _holds_people)
+    people = load_people(before), load_people(after)
+    heads = ("attack", "people", "stay proven", "become safe", "newly proven", "in DIR only", "in OTHER only")
+    grid = Table(*heads, header_style="bold")
+    for one in compare_people(*people):
+        counts = (one.n, one.stay_proven, one.become_safe, one.newly_proven, one.only_before, one.only_after)
         grid.add_row(escape(one.attack), *(f"{count:,}" for count in counts))
     console.print(grid)
-    console.print("safe: neither proven nor recovered in OTHER", soft_wrap=True)
+    console.print("people: in updates of both; safe: neither proven nor recovered in OTHER", soft_wrap=True)
+    if file is not None:
+        from lightleak.core.stored import write_whole
+
+        with private_files():
+            write_whole(file, csv_text(changed_people(*people)))
+        console.print(f"people: {file}", soft_wrap=True)
+
+
+def _holds_people(file: Path) -> bool:
+    return file.read_bytes().startswith(b"attack,person,row,")
 
 
 def doctor(parsed: argparse.Namespace, console: Console) -> int:

@@ -146,6 +146,12 @@ def build_parser() -> argparse.ArgumentParser:
         help="CSV file with a line for each observation: columns that name it (unit, or keys of results.json such as "
         "seed and batch_index) and columns of scores (cell_accuracy, estimated_fraction, ...)",
     )
+    compare.add_argument(
+        "--output",
+        type=_path,
+        metavar="FILE",
+        help="CSV file with a line for each person of both runs, readable by its owner only",
+    )
     compare.set_defaults(run=pages.compare, takes_settings=False)
 
     data = commands.add_parser("data", help="list, fetch or describe tables")

@@ -174,6 +174,7 @@ class ClientRow(Row):
         local_batches: its steps in each.
         local_batch_size: rows of one step.
         n_clients: clients averaged into the update.
+        releases: gradients of the same rows, sent in as many rounds, that the attack combined; left out: one.
         epsilon: what differential privacy the whole training grants.
         release_epsilon: what it grants for one update whose batch is known to the server.
         delta: the probability with which it may fail.
@@ -181,6 +182,7 @@ class ClientRow(Row):
         column_accuracy: share of right cells by column.
         row_status: by row of the reconstruction, what the attack knew of it without the truth.
         row_digits: by row of the reconstruction, whether its numbers are certified as well.
+        labels_proven: whether the label of a certified row is certified as well.
         certified_rows: number of certified rows.
         certified_wrong: certified rows that equal no true row in categories and label.
         certified_digits_wrong: rows with certified numbers that equal no true row.
@@ -219,6 +221,7 @@ class ClientRow(Row):
     local_batches: int | None = None
     local_batch_size: int | None = None
     n_clients: int | None = None
+    releases: int | None = None
     epsilon: float | None = json_field(low=0, default=None)
     release_epsilon: float | None = json_field(low=0, default=None)
     delta: float | None = json_field(low=0, high=1, default=None)
@@ -226,6 +229,7 @@ class ClientRow(Row):
     column_accuracy: Mapping[str, float] = field(default_factory=dict)
     row_status: tuple[RowStatus, ...] = ()
     row_digits: tuple[bool, ...] = ()
+    labels_proven: bool | None = None
     certified_rows: int | None = json_field(low=0, default=None)
     certified_wrong: int | None = json_field(low=0, default=None)
     certified_digits_wrong: int | None = json_field(low=0, default=None)
@@ -237,15 +241,31 @@ class ClientRow(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateRow(ClientRow):
-    """One attack on one update that a client sent."""
+    """One attack on one update that a client sent.
+
+    Attributes:
+        planned_batch_size: mean size of the batches, where each row enters one at random (Poisson sampling).
+    """
 
     KIND: ClassVar[str] = "updates"
     ALIASES: ClassVar[tuple[str, ...]] = ("horizontal", "gradient inversion")
+
+    planned_batch_size: int | None = json_field(low=1, default=None)
+
+    @property
+    def size(self) -> int | None:
+        """Rows behind the update; the mean size of the batches where each row enters one at random."""
+        return self.planned_batch_size or self.batch_size
 
     @property
     def on_fedavg(self) -> bool:
         """Whether the update is a change of weights after local training."""
         return self.protocol == "fedavg"
+
+    @property
+    def proves_labels(self) -> bool:
+        """Whether some row is certified together with its label."""
+        return bool(self.labels_proven and self.certified_rows)
 
     @property
     def is_fully_certified(self) -> bool:

@@ -14,7 +14,9 @@ Z95 = 1.96
 
 N = TypeVar("N")
 
-FACTS = frozenset({"seed", "seed_index", "batch_index", "batch_size", "epoch", "step", "schema_version"})
+FACTS = frozenset(
+    {"seed", "seed_index", "batch_index", "batch_size", "planned_batch_size", "epoch", "step", "schema_version"}
+)
 """Numbers of a row that say what was attacked; their mean has no meaning."""
 
 

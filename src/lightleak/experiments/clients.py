@@ -76,6 +76,8 @@ class FreshClients:
         share_labels: updates carry their labels.
         share_statistics: updates carry the batch's BatchNorm statistics.
         defense: what clients do to their gradients.
+        releases: rounds in which each client sends a gradient of its batch, with a draw of the defense each.
+        server_rate: learning rate of the SGD step that the server takes with each of them before the next.
     """
 
     population: Population
@@ -84,6 +86,8 @@ class FreshClients:
     share_labels: bool
     share_statistics: bool = False
     defense: UpdateDefense | TrainingDefense | None = None
+    releases: int = 1
+    server_rate: float = 0.0
 
     def observe(self, batch_size: int, index: int) -> tuple[ClientUpdate, GroundTruth]:
         """The update of client ``index`` with ``batch_size`` rows.
@@ -94,21 +98,27 @@ class FreshClients:
         people = self.population
         rows = people.draw(self.seed, batch_size, index)
         network = build_network(self.spec, derive_seed(self.seed, "network", batch_size, index))
+        draws, sent, truths = generator(self.seed, "defense", batch_size, index), [], []
         with _dropout_of(self.seed, "client", batch_size, index):
-            update, truth = client_update(
-                network,
-                self.spec,
-                people.encoder,
-                people.inputs[rows],
-                people.labels[rows],
-                share_labels=self.share_labels,
-                share_statistics=self.share_statistics,
-                marginals=people.marginals,
-            )
-            if self.defense is None:
-                return update, truth
-            draws = generator(self.seed, "defense", batch_size, index)
-            return _defended(self.defense, network, update, truth, draws), truth
+            for _ in range(self.releases):
+                update, truth = client_update(
+                    network,
+                    self.spec,
+                    people.encoder,
+                    people.inputs[rows],
+                    people.labels[rows],
+                    share_labels=self.share_labels,
+                    share_statistics=self.share_statistics,
+                    marginals=people.marginals,
+                )
+                if self.defense is not None:
+                    update = _defended(self.defense, network, update, truth, draws)
+                sent.append(update)
+                truths.append(truth)
+                with torch.no_grad():
+                    for name, parameter in network.named_parameters():
+                        parameter.sub_(update.update[name], alpha=self.server_rate)
+        return ClientUpdate.of_releases(sent), truths[0]
 
 
 def _defended(

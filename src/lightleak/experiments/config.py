@@ -148,6 +148,9 @@ class CaptureConfig(Section):
             smaller last one too, and ``rounds`` (FedAvg) every update of these rounds. With the latter two, results
             say of every person whether some update gave them away (key ``people`` and file ``people.csv``). An
             update takes about twice the size of the network on disk.
+        sample: attacks that are run on some of the recorded updates only, with the number of these, such as
+            ``{audit_max: 20}``; drawn at random, the same for every attack. For attacks that optimize, which take half
+            a minute per update, while exact inversion of all of them takes minutes. With ``coverage`` only.
         at: ``raw`` or ``clipped``: at which point the gradient is taken. Where clients defend themselves it is what
             leaves the defense, and ``noised`` may say so.
     """
@@ -157,6 +160,7 @@ class CaptureConfig(Section):
     epochs: tuple[int, ...] = bounded((0, 1), ge=0)
     per_epoch: int = bounded(2, ge=1)
     coverage: Coverage = "first"
+    sample: dict[str, int] = field(default_factory=dict)
     at: Literal["raw", "clipped", "noised"] = "raw"
 
     @property
@@ -174,6 +178,10 @@ class InitialConfig(Section):
         batches: clients per batch size. From 5 on, a defense that takes all from every client is measurably better.
         rows: training rows that the clients draw from. A study chooses settings on clients of the ``validation`` rows,
             a fifth, and reports on clients of the others, ``held_out``: no row is in both, whatever the seed.
+        releases: FedSGD rounds in which each client sends the gradient of the same batch, with a new draw of its
+            defense; an attack combines them (``exact_joint``, and ``audit_max`` by it).
+        server_rate: learning rate of the server's step with each of these gradients before the next round; 0 leaves
+            the weights unchanged.
     """
 
     section = "initial"
@@ -181,6 +189,8 @@ class InitialConfig(Section):
     batch_sizes: tuple[int, ...] = bounded((8, 32), ge=1)
     batches: int = bounded(6, ge=0)
     rows: ClientRows = "all"
+    releases: int = bounded(1, ge=1)
+    server_rate: float = bounded(0.05, ge=0)
 
 
 @dataclass(frozen=True)
@@ -287,6 +297,11 @@ class AuditConfig(RunConfig):
 
     def _check_coverage(self) -> None:
         capture, fitting = self.capture, "rounds" if self.protocol.is_fedavg else "epoch"
+        if not capture.is_whole and capture.sample:
+            raise UsageError(f"capture.sample is about whole epochs or rounds: set capture.coverage to {fitting}")
+        for attack, n in capture.sample.items():
+            if type(n) is not int or n < 1:
+                raise UsageError(f"capture.sample.{attack} must be a number of updates from 1, got {n!r}")
         if not capture.is_whole:
             return
         if capture.coverage != fitting:
@@ -310,6 +325,13 @@ class AuditConfig(RunConfig):
         if self.defense.point == "steps" and (self.defense.is_none or not self.protocol.is_fedavg):
             raise UsageError("defense.point 'steps' is about local steps of a FedAvg client with a defense")
         defense = defense_of(self.defense)
+        if self.initial.releases > 1 and (
+            self.protocol.is_fedavg or defense is None or isinstance(defense, TrainingDefense)
+        ):
+            raise UsageError(
+                "initial.releases repeats FedSGD gradients behind a defense of updates, such as gaussian_noise: got "
+                f"{self.protocol.name} and defense.name {self.defense.name!r}"
+            )
         if self.protocol.is_fedavg and isinstance(defense, TrainingDefense):
             raise UsageError(
                 f"defense.name {self.defense.name!r} defends a FedSGD training; under fedavg choose one of "

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -21,6 +22,9 @@ from lightleak.experiments.unit import unit_file
 
 LOCK_FILE, HOLDER_FILE = ".lock", ".in-use.json"
 """The lock of a folder in use, which the system releases when its process dies, and who holds it."""
+
+DYING_SECONDS = 2.0
+"""How long to wait for the folder of a killed process: its workers end when they notice, and hold it until then."""
 
 
 @contextmanager
@@ -57,16 +61,19 @@ def opened_folder(
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    lock, holder = FileLock(folder / LOCK_FILE, mode=FILE_MODE, blocking=False), folder / HOLDER_FILE
+    lock, holder = FileLock(folder / LOCK_FILE, mode=FILE_MODE), folder / HOLDER_FILE
     try:
         if not folder.is_dir():
             folder.mkdir(parents=True)
             folder.chmod(FOLDER_MODE)
         with TemporaryFile(dir=folder):
             pass
-        lock.acquire()
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            lock.acquire(timeout=0 if _is_at_work(_held_by(holder)) else DYING_SECONDS)
     except Timeout:
-        who = json.loads(holder.read_text()) if holder.is_file() and _is_json(holder) else {}
+        who = _held_by(holder)
         words = "process {pid} on {host} since {since}".format(**who) if who else "another process"
         raise UsageError(f"{folder} is in use by {words}; wait until it ends, or choose another --output") from None
     except OSError as error:
@@ -78,6 +85,24 @@ def _locked(folder: Path) -> Iterator[None]:
     finally:
         holder.unlink(missing_ok=True)
         lock.release()
+
+
+def _held_by(holder: Path) -> dict[str, Any]:
+    """What a folder says of who holds it: process, host and since when; empty where it says nothing."""
+    return json.loads(holder.read_text()) if holder.is_file() and _is_json(holder) else {}
+
+
+def _is_at_work(who: dict[str, Any]) -> bool:
+    """Whether the process that holds a folder lives; one of another machine may."""
+    if not who or who["host"] != socket.gethostname():
+        return bool(who)
+    try:
+        os.kill(who["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
 
 
 def set_aside_damaged(folder: Path, about: Collection[Path]) -> None:

@@ -1,12 +1,15 @@
 """`LeakageCallback`: one callback that captures, attacks, logs, and leaves a report, in any Lightning project."""
 
+import math
 import warnings
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import lightning
+import pandas as pd
 import torch
 from rich.console import Console
 
@@ -14,7 +17,8 @@ from lightleak.callbacks.capture_store import Capture
 from lightleak.callbacks.module_capture import ModuleCapture, ReadBatch, left_out_words
 from lightleak.callbacks.step_recorder import StepRecorder
 from lightleak.core.arguments import require_kind, require_path, whole_number
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import DataError, UsageError
+from lightleak.core.people import load_people
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.data.described_inputs import DescribedInputs
 from lightleak.data.encoder import TableEncoder
@@ -56,7 +60,7 @@ class LeakageCallback(ModuleCapture):
         marginals: Marginals | None = None,
         every: int = 1,
         epochs: Collection[int] | None = None,
-        per_epoch: int = 1,
+        per_epoch: int | None = 1,
         max_captures: int = 100,
         output: Path | str | None = None,
         redact: Redact = False,
@@ -75,7 +79,7 @@ class LeakageCallback(ModuleCapture):
                 where there are none, the attack ``random`` guesses by the encoder's statistics.
             every: epochs between two looks.
             epochs: the epochs to look at, 0-based, in place of ``every``.
-            per_epoch: updates recorded and attacked in each.
+            per_epoch: updates recorded and attacked in each; None: every one, a smaller last batch too.
             max_captures: no more in the whole training.
             output: run folder for results and report, which must hold no run yet.
             redact: leave true and reconstructed values out of it; ``all`` also keeps no captures in it.
@@ -86,6 +90,7 @@ class LeakageCallback(ModuleCapture):
             UsageError: an unknown attack or setting, settings that cannot work together, or a folder that holds a run.
         """
         every = whole_number("every", every)
+        self._table = encoder if isinstance(encoder, PreparedTable) else None
         if not isinstance(encoder, TableEncoder):
             expected = "a TableEncoder, or the result of lightleak.prepare or lightleak.describe_inputs"
             require_kind("encoder", encoder, PreparedTable, expected)
@@ -128,6 +133,17 @@ class LeakageCallback(ModuleCapture):
         for monitor in self.monitors:
             monitor.trouble = None
 
+    @property
+    def people(self) -> pd.DataFrame:
+        """One row per attack and person behind the captured updates, as `lightleak.api.Leakage.people`.
+
+        Raises:
+            UsageError: there is no ``output``, the training is not over, or the run is redacted.
+        """
+        if self.output is None:
+            raise UsageError("people are written to the run folder: give LeakageCallback an output")
+        return load_people(self.output)
+
     def on_train_epoch_end(self, trainer: lightning.Trainer, pl_module: lightning.LightningModule) -> None:
         """Attack what was recorded in this epoch, and log the scores."""
         for monitor in self.monitors:
@@ -137,8 +153,11 @@ class LeakageCallback(ModuleCapture):
         """Write the run folder, of the captures of all ranks; every rank must come here."""
         if self.output is None:
             return
+        of_epoch = Counter(taken.update.facts.epoch for taken in self.captured)
+        steps = math.ceil(trainer.num_training_batches / trainer.accumulate_grad_batches)
         mine = OfRank(
             self.captured,
+            bool(of_epoch) and set(of_epoch.values()) == {steps},
             [monitor.found for monitor in self.monitors],
             [monitor.trouble for monitor in self.monitors],
             self.left_out,
@@ -190,7 +209,12 @@ class LeakageCallback(ModuleCapture):
         config = replace(self.config, title=f"{self.config.title}{said}")
         left_out = {name: reason for name, reason in troubles.items() if reason is not None}
         quiet = Console(quiet=True)
-        run_updates(observed, config, folder, (), quiet, known, pass_over=True, left_out=left_out, is_replayed=True)
+        settings: dict[str, Any] = {"known": known, "pass_over": True, "left_out": left_out, "is_replayed": True}
+        settings |= {"is_whole": all(one.is_whole for one in ranks)}
+        try:
+            run_updates(observed, config, folder, (), quiet, table=self._table, **settings)
+        except DataError:  # trained on other rows than those of the table: then people are known by their rows alone
+            run_updates(observed, config, folder, (), quiet, **settings)
 
 
 @dataclass(frozen=True)
@@ -199,6 +223,7 @@ class OfRank:
 
     Attributes:
         captured: its captures.
+        is_whole: they are all updates of the epochs that they are from.
         found: by attack, what was found, by number of the capture.
         trouble: by attack, why it was left out; None where it was not.
         refused: steps that were recorded and not captured.
@@ -206,6 +231,7 @@ class OfRank:
     """
 
     captured: Sequence[Capture]
+    is_whole: bool
     found: Sequence[Mapping[int, Reconstruction]]
     trouble: Sequence[str | None]
     refused: int

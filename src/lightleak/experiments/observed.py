@@ -68,7 +68,8 @@ def version_of(folder: Path) -> Hashable:
 
 
 def _bytes_of(update: ClientUpdate, truth: GroundTruth | None) -> int:
-    groups = (update.parameters, update.update, update.buffers, update.encoder_tensors)
+    further = (update.further_parameters, update.further_updates)
+    groups = (update.parameters, update.update, update.buffers, update.encoder_tensors, *further)
     held: list[Tensor] = [tensor for group in groups for tensor in group.values()]
     held += [] if truth is None else [truth.inputs, truth.labels]
     return sum(tensor.nbytes for tensor in held)

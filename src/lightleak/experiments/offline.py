@@ -74,7 +74,7 @@ def attack_captured(
         write_environment(folder, engine.device, command)
         stages = captured.stages(folder, engine.device)
         results = run_stages(kind, config, stages, folder, engine, console, captured.left_out)
-        if config.redact == "all":  # the captures lie elsewhere, unless this run keeps them in its own folder
-            redact_run(folder, config.redact)
+        if config.redact:
+            redact_run(folder, config.redact, kind.private)
     print_results(kind.tables(results), results, console)
     return results

@@ -35,6 +35,7 @@ def observed_facts(update: ClientUpdate) -> dict[str, Any]:
     """Of a recorded update, as it says itself; what it does not say is ``None``."""
     facts = update.facts
     said: dict[str, Any] = {"batch_size": facts.n_rows, "n_clients": facts.n_clients}
+    said |= {"releases": len(update.releases)} if update.further_updates else {}
     if update.kind == "gradient":
         # The batch is one local step, in however many micro-batches it was computed.
         return said | {"protocol": "fedsgd", "local_epochs": 1, "local_batches": 1, "local_batch_size": facts.n_rows}

@@ -196,7 +196,7 @@ class RunConfig(Section):
     """Base of the config of a kind of audit: read from YAML or plain values, and written back.
 
     Attributes:
-        named: sections that are a name, a list of names, or a mapping of names to settings.
+        named: sections that are a name, names as a list or separated by commas, or a mapping of names to settings.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A
             script that calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
@@ -260,15 +260,15 @@ def setting_key(name: str) -> str:
 
 
 def named_settings(section: str, value: Any) -> dict[str, Any]:
-    """One name, a list of names, or a mapping of names to settings, as the mapping.
+    """One name, names as a list or separated by commas, or a mapping of names to settings, as the mapping.
 
-    >>> named_settings("attacks", ["random", "tableak"])
-    {'random': {}, 'tableak': {}}
+    >>> named_settings("attacks", ["random", "tableak"]) == named_settings("attacks", "random,tableak")
+    True
 
     Raises:
         UsageError: something else, or a name twice.
     """
-    names = [value] if isinstance(value, str) else value
+    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         names = [current_name(name) for name in names]
         if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:

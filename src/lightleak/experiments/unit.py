@@ -261,7 +261,8 @@ def keep_result(
         row["reconstruction"] = str(file)
     if unit.keeps_people and truth is not None and batch is not None:
         took = {"cpu_seconds": cpu_seconds, "peak_memory": resident_bytes("VmHWM") or 0}
-        when = {"epoch": update.facts.epoch, "step": update.facts.step}
+        # A server that records what clients send knows rounds alone: all its steps are 0.
+        when = {"epoch": update.facts.epoch, "step": max(update.facts.step, update.facts.epoch)}
         proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **took)
         write_whole(people_file(folder, unit.id), proposed.to_bytes())
     write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))

@@ -3,39 +3,18 @@
 A batch's other rows are known, and one row is one of k candidates: different rows, or one row with every value of a
 secret column. The server sees the sum of clipped gradients plus Gaussian noise. Whichever candidate is true, what
 remains after the known rows are subtracted is Gaussian around its clipped gradient, so the likelihoods are known, and
-the candidate of the largest posterior probability is the best possible guess.
+the candidate of the largest posterior probability is the best possible guess. Where a guess near the truth counts as
+well, such as a row whose numbers are within a tolerance, the best guess is the one whose neighborhood is most likely.
 
-The bound is the reconstruction robustness of Hayes, Mahloujifar and Balle (Bounding Training Data Reconstruction in
-DP-SGD, NeurIPS 2023) for one release, from the Gaussian trade-off function of Dong, Roth and Su (Gaussian Differential
-Privacy, JRSS B 2022).
+The bound on every attack is `lightleak.core.guarantee.success_bound`.
 """
 
 import torch
-from scipy.special import ndtr, ndtri
 from scipy.stats import binomtest
 from torch import Tensor
 
 SMALLEST = 1e-300
 """In place of a prior of zero, whose logarithm without noise would be lost."""
-
-
-def success_bound(noise: float, prior: Tensor, reach: float = 1.0) -> float:
-    """Return the largest probability with which any attack guesses the true candidate.
-
-    With the row left out, the release does not depend on the candidate, and guesses hit it with probability
-    ``max(prior)`` at most. An event of probability q there has at most ``Phi(Phi^-1(q) + reach / noise)`` with the row,
-    which is concave in q, so that the bound holds for the mean over candidates as well.
-
-    Args:
-        noise: noise multiplier; without noise the bound is 1.
-        prior: probabilities of the candidates ``[k]``.
-        reach: largest distance of a candidate's gradient from a common point, in clipping norms. The guarantee knows
-            only that all are within 1 of zero.
-
-    >>> [round(success_bound(noise, torch.tensor([0.5, 0.5])), 3) for noise in (0.5, 1, 8)]
-    [0.977, 0.841, 0.55]
-    """
-    return 1.0 if noise == 0 else float(ndtr(ndtri(float(prior.max())) + reach / noise))
 
 
 def coordinates(gradients: Tensor) -> Tensor:
@@ -48,33 +27,56 @@ def coordinates(gradients: Tensor) -> Tensor:
     return torch.linalg.qr(shifted.T).R.T
 
 
-def guess(released: Tensor, candidates: Tensor, noise: float, prior: Tensor) -> Tensor:
-    """Return the candidate of the largest posterior probability for each release, LongTensor ``[n]``.
+def guess(released: Tensor, candidates: Tensor, noise: float, prior: Tensor, hits: Tensor | None = None) -> Tensor:
+    """Return the guess that is right with the largest posterior probability for each release, LongTensor ``[n]``.
 
     Args:
         released: what is left of each release without the known rows ``[n, r]``.
         candidates: gradients, or their `coordinates` ``[k, r]``, in clipping norms.
         noise: noise multiplier.
         prior: probabilities of the candidates ``[k]``.
+        hits: whether guess j counts as right where candidate i is true, bool ``[k, k]``; only ``i == j`` if left out.
     """
     squares = torch.cdist(released, candidates, compute_mode="donot_use_mm_for_euclid_dist").square()
-    return (squares / 2 - noise**2 * prior.to(squares).clamp(min=SMALLEST).log()).argmin(dim=1)
+    odds = noise**2 * prior.to(squares).clamp(min=SMALLEST).log() - squares / 2
+    if hits is None or noise == 0:
+        return odds.argmax(dim=1)
+    return ((odds / noise**2).softmax(dim=1) @ hits.to(squares)).argmax(dim=1)
 
 
-def play(candidates: Tensor, noise: float, prior: Tensor, trials: int, draws: torch.Generator) -> Tensor:
+def play(
+    candidates: Tensor,
+    noise: float,
+    prior: Tensor,
+    trials: int,
+    draws: torch.Generator,
+    hits: Tensor | None = None,
+) -> Tensor:
     """Play the game and return which trials were won, BoolTensor ``[trials]``.
 
     Args:
-        candidates: clipped gradients ``[k, p]``, in clipping norms.
+        candidates: clipped gradients or their `coordinates` ``[k, p]``, in clipping norms.
         noise: noise multiplier.
         prior: probabilities from which the true candidate is drawn ``[k]``.
         trials: how many.
         draws: a CPU generator.
+        hits: see `guess`.
     """
-    points = coordinates(candidates)
+    points = candidates if candidates.shape[1] <= len(candidates) else coordinates(candidates)
     truth = torch.multinomial(prior.double(), trials, replacement=True, generator=draws)
     released = points[truth] + noise * torch.randn(trials, points.shape[1], dtype=points.dtype, generator=draws)
-    return guess(released, points, noise, prior) == truth
+    guessed = guess(released, points, noise, prior, hits)
+    return guessed == truth if hits is None else hits[truth, guessed]
+
+
+def best_prior(prior: Tensor, hits: Tensor | None = None) -> float:
+    """Return how often the best guess without a release is right; arguments as for `guess`.
+
+    >>> near = torch.tensor([[1, 1, 0], [1, 1, 0], [0, 0, 1]]).bool()
+    >>> best_prior(torch.full((4,), 0.25)), round(best_prior(torch.tensor([0.3, 0.3, 0.4]), near), 3)
+    (0.25, 0.6)
+    """
+    return float(prior.max() if hits is None else (prior @ hits.to(prior)).max())
 
 
 def exceeds(wins: int, trials: int, bound: float, level: float = 1e-4) -> bool:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -6,6 +7,7 @@ import yaml
 from lightleak.core.errors import UsageError
 from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 from lightleak.defenses.horizontal.shipped import FrameworkFilter
+from lightleak.experiments.config import DataConfig
 from lightleak.experiments.kinds.frontier.config import USUAL_CURVES, FrontierConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
 
@@ -130,3 +132,19 @@ def test_one_shape_of_batch_sizes_and_seeds_and_the_old_name() -> None:
     assert config.initial.batch_sizes == (8,) and config.seeds == 2
     old = FrontierConfig.parse({**minimal, "initial": {"batch_size": 8}, "seeds": 2})
     assert old == config and FrontierConfig.parse(config.to_dict()) == config
+
+
+def test_an_adaptive_frontier_adds_the_attack_that_knows_each_defense() -> None:
+    curves = (Curve("random_pruning", (0.5,)), Curve("transport"), Curve("sign"))
+    given = {"tableak": {}, "exact_joint": {"noised_steps": 9}, "exact_pruned": {}}
+    plain = FrontierConfig(data=DataConfig("german"), defenses=curves, attacks={"tableak": {}})
+    assert all(plain.audit_at(point).attacks == {"tableak": {}, "random": {}} for point in plain.points)
+    adaptive = replace(plain, adaptive=True, attacks={"tableak": {}, "exact_joint": {"noised_steps": 9}})
+    found = {point.name: adaptive.audit_at(point).attacks for point in adaptive.points}
+    usual = {"tableak": {}, "exact_joint": {"noised_steps": 9}, "random": {}}
+    assert found["sign"] == found["transport"] == usual
+    assert found["none"] == {**usual, "audit_max": {}}
+    assert found["random_pruning"] == {**usual, "exact_pruned": {"left_out": "any"}}
+    named = replace(adaptive, attacks=given)
+    assert named.audit_at(named.points[1]).attacks["exact_pruned"] == {"left_out": "any"}
+    assert named.audit_at(named.points[0]).attacks["exact_pruned"] == {}

@@ -129,6 +129,11 @@ def test_frontier_json_says_who_is_best(finished) -> None:
     assert [(point["defense"], point["defense_strength"]) for point in points] == [
         ("none", None), ("gaussian_noise", 0.01), ("gaussian_noise", 10.0), ("sign", None), ("dp_sgd", 1.0),
     ]  # fmt: skip
+    advice = entry["recommendation"]  # two clients and 2 steps of an attack
+    assert advice["outcome"] in ("weak attacks", "none protects") and advice["cheapest"] is None
+    assert [(one["defense"], one["defense_strength"]) for one in advice["tested"]] == [
+        (point["defense"], point["defense_strength"]) for point in points[1:]
+    ]
     for point in points:
         better = [
             other
@@ -276,7 +281,7 @@ def test_the_terminal_shows_every_point_in_80_columns(finished) -> None:
         if row["defense"] == "dp_sgd":
             row |= longest
     print_results(frontier_tables(results), results, console)
-    lines = console.file.getvalue().splitlines()[1:]
+    lines = console.file.getvalue().splitlines()[2:]  # after the legend and the recommendation
     assert "…" not in console.file.getvalue() and max(map(len, lines)) <= 80
     assert len(lines) == 1 + len(POINTS)
     points = json.loads((finished / "frontier.json").read_text())["entries"][0]["points"]

@@ -68,6 +68,21 @@ class AttackedConfig(Section):
 
 
 @dataclass(frozen=True)
+class GamesConfig(Section):
+    """Guessing games against the releases of DP-SGD, where it is among the defenses.
+
+    Attributes:
+        sets: sets of candidates, each with a network of its own; 0 plays none.
+        trials: releases of each set at each noise multiplier.
+    """
+
+    section = "games"
+
+    sets: int = bounded(0, ge=0)
+    trials: int = bounded(200, ge=1)
+
+
+@dataclass(frozen=True)
 class FrontierConfig(RunConfig):
     """What every defense keeps from being read, and what it costs.
 
@@ -78,9 +93,11 @@ class FrontierConfig(RunConfig):
         training: how the target is trained under each defense (FedSGD; FedAvg's is in ``protocol``).
         defenses: the curves; no defense is always measured as well.
         attacks: attack names and the settings to change; ``random``, guessing, is always among them.
+        adaptive: attack every defense also by the attack that knows it, where there is one; takes far longer.
         initial: the clients that are attacked.
         labels: whether the attacks are given the labels or restore them.
         label_method: how they are restored; the protocol's usual way where it is left out.
+        games: how often the best attack on one DP-SGD release guesses a row or a value, next to the guarantee.
         seeds: trainings of each point, over which intervals of accuracy are taken; ``[0, 1, 2]`` is the same as 3.
         kind: what is audited.
         title: heading of the report.
@@ -94,9 +111,11 @@ class FrontierConfig(RunConfig):
     training: TrainingConfig = field(default_factory=lambda: USUAL_TRAINING)
     defenses: tuple[Curve, ...] = USUAL_CURVES
     attacks: dict[str, dict[str, Any]] = field(default_factory=lambda: {"tableak": {}, BASELINE: {}})
+    adaptive: bool = False
     initial: AttackedConfig = field(default_factory=AttackedConfig)
     labels: LabelSetting = "true"
     label_method: LabelMethod | None = None
+    games: GamesConfig = field(default_factory=GamesConfig)
     seeds: int = bounded(5, ge=1, le=MOST_SEEDS)
     kind: Literal["defense-frontier"] = "defense-frontier"
     title: str = "What defenses buy and what they cost"
@@ -111,6 +130,8 @@ class FrontierConfig(RunConfig):
             at_least("training.epochs", self.training.epochs, 1)
         if not set(self.attacks) - {BASELINE}:
             raise UsageError(f"attacks must name at least one besides {BASELINE}, which reads nothing")
+        if self.games.sets and (self.protocol.is_fedavg or all(curve.name != "dp_sgd" for curve in self.defenses)):
+            raise UsageError("games.sets needs the protocol fedsgd and dp_sgd among the defenses, or 0")
         titles = [curve.title for curve in self.defenses]
         if twice := sorted({title for title in titles if titles.count(title) > 1}):
             raise UsageError(f"defenses must have distinct names, got {twice[0]!r} twice; give one of them a label")
@@ -144,12 +165,20 @@ class FrontierConfig(RunConfig):
             defense=point.config,
             training=self._training,
             initial=InitialConfig(self.initial.batch_sizes, self.initial.batches),
-            attacks=self.attacks if BASELINE in self.attacks else {**self.attacks, BASELINE: {}},
+            attacks=self._attacks_of(point),
             labels=self.labels,
             label_method=self.label_method,
             seed=self.seed if training is None else self.training_seed(training),
             device=self.device,
         )
+
+    def _attacks_of(self, point: Point) -> dict[str, dict[str, Any]]:
+        """Attacks of the config, guessing, and what knows the defense; what the config sets goes before."""
+        known = point.known_to if self.adaptive else {}
+        named = {name: {**known.get(name, {}), **options} for name, options in self.attacks.items()}
+        return {**named, **{name: dict(options) for name, options in known.items() if name not in named}} | {
+            BASELINE: self.attacks.get(BASELINE, {})
+        }
 
     @property
     def _training(self) -> TrainingConfig:

@@ -15,6 +15,7 @@ from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment, target_name
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
+from lightleak.experiments.kinds.frontier.games import game_packs, write_games
 from lightleak.experiments.kinds.frontier.plan import (
     TrainingJob,
     attack_units,
@@ -56,6 +57,9 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
     ) -> Iterator[Stage]:
         """See `Kind.stages`: every attack and every training, point by point."""
         yield Stage(frontier_packs(checked.config, checked.world, engine.device, folder), "trainings and attacks")
+        if games := game_packs(checked.config, checked.world):
+            yield Stage(games, "guessing games", has_rows=False)
+            write_games(checked.config, checked.world, folder)
 
     def captured(self, config: FrontierConfig, root: Path, pass_over: bool = False) -> NoReturn:
         """Refuse: captures say what leaked, but nothing of what a defense costs.
@@ -84,6 +88,8 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
             "attacks": f"{attacks} on {config.initial.batches} clients of {config.initial.batch_size} rows: "
             f"{', '.join(config.attacks)}",
         }
+        if games := game_packs(config, experiment):
+            lines["games"] = f"{len(games)} sets of candidates, {config.games.trials} releases each at every noise"
         return RunPlan(list(lines.items()), partial(_probe, config, experiment, device))
 
     def tables(self, results: Mapping[str, Any]) -> Iterator[Lines]:

@@ -11,6 +11,9 @@ from lightleak.experiments.unit import file_name
 
 ActsOn = Literal["update", "steps"]
 
+UNDEFENDED: Mapping[str, Mapping[str, Any]] = {"audit_max": {}}
+"""What an update without a defense is attacked by where attacks know the defenses."""
+
 
 @dataclass(frozen=True)
 class Point:
@@ -51,6 +54,12 @@ class Point:
         True
         """
         return DefenseConfig(self.name, dict(self.settings), self.acts_on)
+
+    @property
+    def known_to(self) -> Mapping[str, Mapping[str, Any]]:
+        """Attacks that know the defense, with their settings; without one, the strongest attack there is."""
+        made = defense_of(self.config)
+        return UNDEFENDED if made is None else made.known_to
 
     def facts(self) -> dict[str, Any]:
         """What a row of results.json says of it; of epsilon and delta the training says."""

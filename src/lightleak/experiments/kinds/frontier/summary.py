@@ -12,6 +12,7 @@ from lightleak.experiments.unit import without_nan, write_whole
 from lightleak.report.budget import budget
 from lightleak.report.format import DASH, percent, points
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.frontier_advice import recommend
 from lightleak.report.kinds.frontier_points import Frontier, Point, Standing, compare_raw, guarantee
 
 COLUMNS = (
@@ -32,6 +33,8 @@ def frontier_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
         f"cells minus guessing, in points; *: Pareto-best. {spent.sentence}"
     ]
     for frontier in frontiers:
+        advice = recommend(frontier)
+        said += [f"{advice.sentence} {advice.guarantee}"] if advice.tested else []
         yield Lines(said, COLUMNS, [_cells(frontier, point) for point in frontier.points])
         said = []
 
@@ -81,6 +84,7 @@ def entry(frontier: Frontier) -> dict[str, Any]:
             "guess": _of(frontier.guess),
             "attack_budget": frontier.budget.sentence,
             "is_below_published_budget": frontier.budget.is_weak,
+            "recommendation": recommend(frontier).to_dict(),
             "points": [_point(frontier, standing) for standing in frontier.standings],
         }
     )

@@ -13,13 +13,21 @@ from lightleak.callbacks.capture_store import is_whole, list_captures
 from lightleak.core.errors import UsageError
 from lightleak.core.stored import set_aside
 from lightleak.data.image_scale import is_image_state
+from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.attack_settings import check_attacks, require_some
 from lightleak.experiments.campaign import update_packs
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import Engine
 from lightleak.experiments.experiment import Experiment, prepare_experiment
 from lightleak.experiments.kind import Captured, Checked, Kind, Stage
-from lightleak.experiments.kinds.updates.people import PRIVATE, read_summary, require_ids, write_people
+from lightleak.experiments.kinds.updates.people import (
+    PRIVATE,
+    captured_people,
+    read_summary,
+    require_ids,
+    write_captured_people,
+    write_people,
+)
 from lightleak.experiments.kinds.updates.plan import (
     check_served,
     load_capture,
@@ -48,6 +56,8 @@ class UpdatesKind(Kind[AuditConfig, Experiment]):
     def check(self, config: AuditConfig, pass_over: bool = False) -> Checked[AuditConfig, Experiment]:
         """See `Kind.check`."""
         check_attacks(config.attacks)
+        if unknown := [name for name in config.capture.sample if name not in config.attacks]:
+            raise UsageError(f"capture.sample names {unknown[0]!r}, which is not among attacks: {list(config.attacks)}")
         experiment = prepare_experiment(config)
         left_out = check_served(config, experiment, pass_over)
         attacks = {name: options for name, options in config.attacks.items() if name not in left_out}
@@ -105,7 +115,12 @@ def attack_stage(units: list[Unit], config: AuditConfig, folder: Path, device: t
 
 
 def check_units(
-    config: AuditConfig, units: Sequence[Unit], pass_over: bool = False, left_out: Mapping[str, str] | None = None
+    config: AuditConfig,
+    units: Sequence[Unit],
+    pass_over: bool = False,
+    left_out: Mapping[str, str] | None = None,
+    table: PreparedTable | None = None,
+    is_whole: bool = False,
 ) -> Captured:
     """Check every attack on every update of a plan whose updates exist already.
 
@@ -114,9 +129,12 @@ def check_units(
         units: the plan.
         pass_over: leave an attack out of all updates that refuses one.
         left_out: attacks that were left out before the plan was made, with their reasons.
+        table: the table whose training rows are behind the updates, where it is known.
+        is_whole: the updates are all of whole epochs.
 
     Raises:
-        UsageError: an unknown attack, a truth that is not the update's, or an update an attack cannot serve.
+        UsageError: an unknown attack, a truth that is not the update's, an update an attack cannot serve, or a row that
+            is not in the table.
     """
     check_attacks(config.attacks)
     refused: dict[str, UsageError] = {}
@@ -132,7 +150,15 @@ def check_units(
     units = [unit for unit in units if unit.attack not in refused]
     noised = {unit.facts["batch_index"] for unit in units if unit.facts["defense"] not in ("none", "clipped")}
     notes = [f"{len(noised)} defended updates cannot be checked against their rows"] if noised else []
-    return Captured(lambda folder, device: [attack_stage(units, config, folder, device)], notes, left_out)
+    people = captured_people(units, table, config.seed)
+    whole = [attack for attack in config.attacks if is_whole and attack not in left_out]
+
+    def stages(folder: Path, device: torch.device) -> Iterator[Stage]:
+        yield attack_stage(units, config, folder, device)
+        if people is not None:
+            write_captured_people(config, units, folder, people, whole)
+
+    return Captured(stages, notes, left_out)
 
 
 def stored_units(config: AuditConfig, root: Path) -> list[Unit]:

@@ -14,6 +14,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.private_files import private_files
 from lightleak.core.reconstruction import Reconstruction
+from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.kinds.updates.kind import check_units
 from lightleak.experiments.kinds.updates.plan import units_on_captures
@@ -73,6 +74,8 @@ def run_updates(
     pass_over: bool = False,
     left_out: Mapping[str, str] | None = None,
     is_replayed: bool = False,
+    table: PreparedTable | None = None,
+    is_whole: bool = False,
 ) -> dict[str, Any]:
     """Run the config's attacks on updates in memory and write a run folder, the updates themselves included.
 
@@ -86,6 +89,8 @@ def run_updates(
         pass_over: run the attacks that apply to all updates and list the others with their reasons.
         left_out: attacks that have failed before, with their reasons: of these only what is known is kept.
         is_replayed: the rows were shown to reproduce their updates when these were captured.
+        table: the table whose training rows they are, where it is known.
+        is_whole: these are all updates of whole epochs.
 
     Returns:
         The content of ``results.json``.
@@ -113,7 +118,7 @@ def run_updates(
             _keep_known(units, known or {}, folder, kept_cells(config.redact, config.raw_csv))
 
     with private_files():  # a callback calls this in a process of the user's
-        captured = check_units(config, units, pass_over, left_out)
+        captured = check_units(config, units, pass_over, left_out, table, is_whole)
         return attack_captured(config, captured, origin, folder, command, console, when_open)
 
 

@@ -1,4 +1,4 @@
-"""What a run of whole epochs or rounds leaves of every person: ``people.json``, and ``people.csv`` for the owner."""
+"""What a run leaves of every person behind its updates: ``people.json``, and ``people.csv`` for the owner."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,17 @@ import numpy as np
 import pandas as pd
 
 from lightleak.core.csv_text import csv_text
-from lightleak.core.errors import ObservationError
+from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.people import CSV_FILE, KEY
 from lightleak.core.records import write_record
+from lightleak.data.encoder import TableEncoder
+from lightleak.data.image_scale import is_image_state
+from lightleak.data.prepared import PreparedTable
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment
 from lightleak.experiments.unit import PEOPLE, Unit, people_file, write_whole
-from lightleak.metrics.people import Population, Proposed, people_of, table_of
+from lightleak.metrics.identity import Behind, identify
+from lightleak.metrics.people import Ints, Population, Proposed, people_of, table_of
 
 SUMMARY_FILE = "people.json"
 """Counts and shares alone, for ``results.json``: a redacted run keeps it."""
@@ -48,24 +52,91 @@ def write_people(config: AuditConfig, experiment: Experiment, units: Sequence[Un
         folder: the run folder.
     """
     units = [unit for unit in units if unit.keeps_people]
-    if not units or not all(people_file(folder, unit.id).is_file() for unit in units):
+    if not units or not _has_files(units, folder):
         return
     population = Population.of(experiment.table, experiment.encoder, experiment.marginals, config.seed)
+    whole = [attack for attack in config.attacks if attack not in config.capture.sample]
+    _write(config, population, [(unit.attack, _proposed(unit, folder)) for unit in units], folder, whole)
+
+
+def captured_people(
+    units: Sequence[Unit], table: PreparedTable | None, seed: int
+) -> tuple[Population, dict[int, Ints]] | None:
+    """Find who is behind captured updates, by the ``batch_index`` of each; None where no private row is known.
+
+    Raises:
+        UsageError: the columns of ``table`` are not those of the updates.
+        DataError: a row is not a training row of ``table``.
+    """
+    found: dict[int, tuple[str, Behind]] = {}
+    for unit in units:
+        update, truth = unit.observe()
+        if truth is not None and not is_image_state(update.encoder):
+            name = unit.id.removeprefix(f"{unit.attack}-")
+            behind = Behind(truth, TableEncoder.of(update), update.facts.epoch)
+            found.setdefault(unit.facts["batch_index"], (name, behind))
+    if not found:
+        return None
+    try:
+        population, places = identify(dict(found.values()), table, seed)
+    except UsageError:
+        if table is None:  # updates of several tables have no people in common
+            return None
+        raise
+    return population, {index: places[name] for index, (name, _) in found.items()}
+
+
+def write_captured_people(
+    config: AuditConfig,
+    units: Sequence[Unit],
+    folder: Path,
+    known: tuple[Population, Mapping[int, Ints]],
+    whole: Sequence[str] = (),
+) -> None:
+    """Write what the finished units of captured updates say of every person; see `write_people`.
+
+    Args:
+        config: the attacks.
+        units: all units of the run; they are finished.
+        folder: the run folder.
+        known: of `captured_people`.
+        whole: attacks on all updates of whole epochs.
+    """
+    population, places = known
+    units = [unit for unit in units if unit.facts["batch_index"] in places]
+    if units and _has_files(units, folder):
+        found = [(one.attack, _proposed(one, folder).named(places[one.facts["batch_index"]])) for one in units]
+        _write(config, population, found, folder, whole)
+
+
+def _has_files(units: Sequence[Unit], folder: Path) -> bool:
+    return all(people_file(folder, unit.id).is_file() for unit in units)
+
+
+def _proposed(unit: Unit, folder: Path) -> Proposed:
+    return Proposed.from_bytes(people_file(folder, unit.id).read_bytes())
+
+
+def _write(
+    config: AuditConfig,
+    population: Population,
+    found: Sequence[tuple[str, Proposed]],
+    folder: Path,
+    whole: Sequence[str],
+) -> None:
     counted: Literal["step", "round"] = "round" if config.protocol.is_fedavg else "step"
     entries, tables = [], []
-    for attack in config.attacks:
-        found = [
-            Proposed.from_bytes(people_file(folder, unit.id).read_bytes()) for unit in units if unit.attack == attack
-        ]
-        entries.append(write_record(people_of(attack, found, population, counted)))
-        tables.append(table_of(attack, found, population))
+    for attack in dict.fromkeys(name for name, _ in found):
+        updates = [one for name, one in found if name == attack]
+        entries.append(write_record(people_of(attack, updates, population, counted, attack in whole)))
+        tables.append(table_of(attack, updates, population))
     write_whole(folder / SUMMARY_FILE, json.dumps({KEY: entries}, indent=1))
     if not config.redact:
         write_whole(folder / CSV_FILE, csv_text(pd.concat(tables), raw=config.raw_csv))
 
 
 def read_summary(folder: Path) -> Mapping[str, Any]:
-    """The key of ``results.json``; empty where the run captured no whole epoch or round, or is not finished."""
+    """The key of ``results.json``; empty where the people are not known, or the run is not finished."""
     file = folder / SUMMARY_FILE
     found: Mapping[str, Any] = json.loads(file.read_text()) if file.is_file() else {}
     return found

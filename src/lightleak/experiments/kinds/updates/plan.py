@@ -8,9 +8,11 @@ from lightleak.callbacks.capture_store import list_captures, load_update
 from lightleak.core.devices import resolve_device
 from lightleak.core.errors import LightLeakError, ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.seeds import numpy_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.defenses.horizontal import UpdateDefense
+from lightleak.defenses.horizontal.dp_sgd import DPSGD
 from lightleak.experiments.attack_settings import (
     label_setting,
     label_sharing,
@@ -23,6 +25,7 @@ from lightleak.experiments.attack_settings import (
 from lightleak.experiments.clients import FreshClients, FreshFedAvgClients
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import Experiment, target_name
+from lightleak.experiments.federation_config import defense_of
 from lightleak.experiments.observed import OBSERVATIONS, Observed, shared, version_of
 from lightleak.experiments.row_facts import (
     defense_facts,
@@ -51,22 +54,27 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
     defended = {} if config.defense.is_none else defense_facts(config.defense, folder / TRAINING_FILE)
     defended |= release_facts(config.defense, experiment.spec)
     observed: list[tuple[str, Callable[[], Observed], dict[str, Any]]] = []
+    captures = list_captures(root) if (root := folder / "captures").is_dir() else []
+    order = numpy_generator(config.seed, "sample").permutation(len(captures)).tolist()
     for size in config.initial.batch_sizes:
         for i in range(config.initial.batches):
             facts = protocol_facts(config.protocol, size)
             source = "given" if experiment.spec.name.startswith(MEMORY) else "initial"
             facts |= {"batch_index": i, "source": source, "epoch": 0, "defense": "none"}
+            facts |= {"releases": config.initial.releases} if config.initial.releases > 1 else {}
             # An epsilon is about the whole training and its sampled batches; a fresh client sends one whole batch,
             # which `release_epsilon` is about.
             facts |= {name: value for name, value in defended.items() if name != "epsilon"}
             observed.append((f"initial-b{size}-{i:03d}", client(size, i), facts))
-    root = folder / "captures"
-    for i, taken in enumerate(list_captures(root) if root.is_dir() else []):
+    if isinstance(defense_of(config.defense), DPSGD):  # of the training alone: a fresh client has the rows it is given
+        defended |= {"planned_batch_size": config.training.batch_size}
+    for i, taken in enumerate(captures):
         update = recall_update(taken)
         observed.append((taken.name, StoredUpdate(load_own_capture, taken), capture_facts(update, i) | defended))
     units = []
     for attack, changed in config.attacks.items():
         options = with_label_setting(config, attack, changed)
+        drawn = {captures[i].name for i in order[: config.capture.sample.get(attack)]}
         common = {
             "dataset": experiment.table.card.name,
             "target": target_name(experiment.spec),
@@ -83,6 +91,7 @@ def plan_units(config: AuditConfig, experiment: Experiment, folder: Path) -> lis
                 keeps_people=config.capture.is_whole and isinstance(observe, StoredUpdate),
             )
             for where, observe, facts in observed
+            if where in drawn or not isinstance(observe, StoredUpdate)
         ]
     return units
 
@@ -106,7 +115,7 @@ def units_on_captures(
                 "labels": label_setting(config, options, update),
                 **capture_facts(update, i),
             }
-            units.append(Unit(f"{attack}-{name}", attack, options, observe, facts, config.seed))
+            units.append(Unit(f"{attack}-{name}", attack, options, observe, facts, config.seed, keeps_people=True))
     return units
 
 
@@ -128,7 +137,8 @@ def fresh_clients(config: AuditConfig, experiment: Experiment) -> FreshClients |
         assert defense is None or isinstance(defense, UpdateDefense)  # `AuditConfig` refuses others
         sharing = label_sharing(config)
         return FreshFedAvgClients(people, spec, config.seed, config.protocol, sharing, defense, config.defense.point)
-    return FreshClients(people, spec, config.seed, shares_labels(config), shares_statistics(config), defense)
+    rounds = config.initial.releases, config.initial.server_rate
+    return FreshClients(people, spec, config.seed, shares_labels(config), shares_statistics(config), defense, *rounds)
 
 
 def recall_update(folder: Path) -> ClientUpdate:

@@ -12,12 +12,13 @@ import torch
 
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import (
     RowKind,
+    expected_behind_tokens,
     expected_of_delta,
     expected_of_layers,
 )
-from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import require_dropout_behind
+from lightleak.attacks.gradient_inversion.fedavg.exact.first_layer import require_dropout_behind, require_first_layer
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
-from lightleak.attacks.gradient_inversion.network.traced import trace
+from lightleak.attacks.gradient_inversion.network.tokens import trace_any
 from lightleak.callbacks.capture_store import save_capture
 from lightleak.core.certificate import Feasibility
 from lightleak.core.errors import UnsupportedError
@@ -68,7 +69,8 @@ def plan_updates(config: AuditConfig, experiment: Experiment, device: torch.devi
             f"{protocol.local_batch_of(rows)}"
         )
     if captured and config.capture.is_whole:
-        kept, size = len(captured) // len(config.attacks), stored_bytes(captured[0])
+        epochs = {epoch for epoch in config.capture.epochs if epoch < config.rounds}
+        kept, size = len(epochs) * updates_of_epoch(config, experiment), stored_bytes(captured[0])
         lines["captures"] = f"{kept} updates of {bytes_words(size)}, {bytes_words(kept * size)} on disk"
     if table.possible_codes:
         lines["columns"] = codes_notice(table.possible_codes)
@@ -102,11 +104,14 @@ def captured_units(config: AuditConfig, experiment: Experiment) -> list[Unit]:
     epochs = sorted({epoch for epoch in config.capture.epochs if epoch < config.rounds})
     alike = _like_captured(config, experiment)
     return [
-        replace(unit, id=f"{unit.id}-{epoch}", facts={**unit.facts, "source": "training", "epoch": epoch})
+        one
         for attack in config.attacks
-        for epoch in epochs
-        for unit in alike
-        if unit.attack == attack
+        for one in [
+            replace(unit, id=f"{unit.id}-{epoch}", facts={**unit.facts, "source": "training", "epoch": epoch})
+            for epoch in epochs
+            for unit in alike
+            if unit.attack == attack
+        ][: config.capture.sample.get(attack)]
     ]
 
 
@@ -175,8 +180,12 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     try:
         # Known statistics of a batch leave its rows apart, as running ones do.
         mode = fedavg or not shares_statistics(config)
-        traced = trace(without_dropout(copy.deepcopy(network).train(mode)), width, 1, experiment.encoder)
+        by_rows = without_dropout(copy.deepcopy(network).train(mode))
+        traced = trace_any(by_rows, width, 1, experiment.encoder)
+        if fedavg:
+            require_first_layer(traced, "weights move with every local step")
         if kind.drops_units:
+            require_first_layer(traced, "clients train with dropout")
             require_dropout_behind(network, traced.names[0], width)
     except UnsupportedError as error:
         return [f"does not apply: {error}"]
@@ -187,7 +196,8 @@ def feasibility_lines(config: AuditConfig, experiment: Experiment) -> list[str]:
     elif fedavg:
         expect = partial(expected_of_delta, hidden=[shapes[0][0]], encoded_width=shapes[0][1] - 1, kind=kind)
     else:
-        expect = partial(expected_of_layers, shapes=shapes, kind=kind)
+        of_layers = expected_of_layers if traced.first_sees_cells else expected_behind_tokens
+        expect = partial(of_layers, shapes=shapes, kind=kind)
     lines = []
     for size in attacked_sizes(config, experiment):
         found = expect(size)

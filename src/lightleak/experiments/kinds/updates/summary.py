@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lightleak.core.summary import summarize_rows
 from lightleak.experiments.terminal import Column, Lines, mean_of, percent
 
 _CLIENTS = {"initial": "untrained", "given": "as given"}
@@ -13,12 +14,13 @@ TEXTS = ("dataset", "target", "labels", "clients", "attack")
 
 def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     """One table of all groups, without the columns in which they agree; these are named above it."""
-    groups = results["summary"]
+    groups = _groups(results)
+    proves = {row.get("attack") for row in results["rows"] if row.get("labels_proven") and row.get("certified_rows")}
     lines = [
         {
             "dataset": str(group.get("dataset")),
             "target": str(group.get("target")),
-            "labels": str(group.get("labels")),
+            "labels": "proven" if group.get("attack") in proves else str(group.get("labels")),
             "clients": _CLIENTS.get(str(group.get("source"))) or _when(group),
             "batch": str(group.get("batch_size")),
             "attack": str(group.get("attack")),
@@ -38,9 +40,24 @@ def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     said.append("cells and rows: share recovered; s: seconds per batch")
     if certifies := any(line["proven"] != "-" for line in lines):
         said.append("proven: share of rows that the attack has certified, without the truth")
+    if any(row.get("planned_batch_size") for row in results["rows"]):
+        said.append("batch ~n: sizes drawn at random, n on average")
+    if proves:
+        said.append("labels proven: restored from the update, and certified with their rows")
     names = [name for name in lines[0] if name not in shared and (certifies or name != "proven")]
     columns = [Column(name, is_number=name not in TEXTS) for name in names]
     yield Lines(["; ".join(said)], columns, [[line[name] for name in names] for line in lines])
+
+
+def _groups(results: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    """The summary; batches whose sizes were drawn at random around the same planned size are one group."""
+    rows, groups = results["rows"], results["summary"]
+    if all(row.get("planned_batch_size") is None for row in rows):
+        return groups
+    sizes = [f"~{size}" if (size := row.get("planned_batch_size")) else None for row in rows]
+    changed = [{"batch_size": size, "local_batch_size": size} if size else {} for size in sizes]
+    planned = [row | change for row, change in zip(rows, changed, strict=True)]
+    return summarize_rows(planned, [name for name in groups[0] if not isinstance(groups[0][name], Mapping)])
 
 
 def _protocol_and_defense(groups: Sequence[dict[str, Any]]) -> list[str]:
