@@ -1,4 +1,4 @@
-"""What a report knows of attacks without importing them: their titles, what they test, and their published budgets.
+"""What a report knows of attacks without importing them: titles, what they test, published budgets, defenses they know.
 
 ``attacks.json`` holds them; ``python -m lightleak.cards`` writes it.
 """
@@ -29,12 +29,15 @@ def shipped() -> Mapping[str, Any]:
 def registered() -> dict[str, dict[str, Any]]:
     """Return titles and aims of all registered attacks, and their budgets by where they come from; this imports torch.
 
+    ``knowing`` has, for every defense, the attacks that know it.
+
     A budget is how much of each kind of work the defaults do; settings of a stage are ``stage.name``.
     """
     from lightleak.attacks import ATTACKS
     from lightleak.attacks.model_inversion.attack import INVERSION_ATTACKS
     from lightleak.attacks.property_inference.attack import PROPERTY_ATTACKS
     from lightleak.attacks.property_inference.shadow_models import ShadowModels
+    from lightleak.defenses.horizontal import TRAINING_DEFENSES, UPDATE_DEFENSES
 
     # The defaults of the generators for released models were tuned by a study on public rows.
     sources = {"as published": (ATTACKS, PROPERTY_ATTACKS), "as by default": (INVERSION_ATTACKS,)}
@@ -45,7 +48,13 @@ def registered() -> dict[str, dict[str, Any]]:
     titles = {name: attack.title for of in made.values() for name, attack in of.items()}
     aims = {name: [] if one.is_baseline else list(one.aims) for of in made.values() for name, one in of.items()}
     budgets = {source: {name: work(flat(one.options())) for name, one in of.items()} for source, of in made.items()}
-    return {"titles": titles | {ShadowModels.name: ShadowModels.title}, "aims": aims, "budgets": budgets}
+    defenses = {name: registry.get(name) for registry in (UPDATE_DEFENSES, TRAINING_DEFENSES) for name in registry}
+    return {
+        "titles": titles | {ShadowModels.name: ShadowModels.title},
+        "aims": aims,
+        "budgets": budgets,
+        "knowing": {name: list(one.known_to) for name, one in defenses.items()},
+    }
 
 
 def known() -> Iterator[Mapping[str, Any]]:
@@ -62,6 +71,15 @@ def aims_of(attack: str) -> tuple[Aim, ...]:
     (('property_inference',), ())
     """
     return next((tuple(of["aims"][attack]) for of in known() if attack in of["aims"]), ())
+
+
+def knowing(defense: str) -> tuple[str, ...]:
+    """Return the attacks that know a defense; nothing where there is none, or it is not registered.
+
+    >>> knowing("random_pruning"), knowing("sign")
+    (('exact_pruned',), ())
+    """
+    return next((tuple(of["knowing"][defense]) for of in known() if defense in of["knowing"]), ())
 
 
 def work(options: Mapping[str, str]) -> dict[str, int]:

@@ -29,7 +29,11 @@ METRICS = {
 }
 _DEFENSES = {"dp_sgd": "DP-SGD"}
 _PROTOCOLS = {"fedsgd": "FedSGD", "fedavg": "FedAvg"}
-_LABELS = {"true": "known to the server", "restored": "restored from the update"}
+_LABELS = {
+    "true": "known to the server",
+    "restored": "restored from the update",
+    "proven": "restored from the update, and proven for proven records",
+}
 
 
 def percent(fraction: float | Estimate | None) -> str:

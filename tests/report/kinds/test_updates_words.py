@@ -54,8 +54,8 @@ def test_every_fixed_field_has_a_phrase() -> None:
     first = UpdateRow(attack="x", run="a")
     second = UpdateRow(
         attack="x", run="b", dataset="adult", target="mlp", protocol="fedavg", defense="noise", labels="true",
-        source="training", epoch=2, local_epochs=5, local_batches=1, n_clients=3, defense_strength=0.1, epsilon=2.94,
-        release_epsilon=4.38, delta=1e-5,
+        source="training", epoch=2, local_epochs=5, local_batches=1, n_clients=3, releases=4, defense_strength=0.1,
+        epsilon=2.94, release_epsilon=4.38, delta=1e-5,
     )  # fmt: skip
     names = varying([first, second])
     assert names == list(FIXED)
@@ -63,12 +63,13 @@ def test_every_fixed_field_has_a_phrase() -> None:
     assert "defense none" in parts(first, names)
     assert parts(second, ["defense_strength"]) == ["strength 0.1"]
     assert parts(first, ["defense_strength"]) == ["no strength"]
-    wanted = ("epoch", "local_epochs", "local_batches", "n_clients", "epsilon", "release_epsilon", "delta")
+    wanted = ("epoch", "local_epochs", "local_batches", "n_clients", "releases", "epsilon", "release_epsilon", "delta")
     assert parts(second, wanted) == [
         "round 2",
         "5 local epochs",
         "1 local batch",
         "3 clients",
+        "4 releases",
         "ε 2.94",
         "ε of one update 4.38",
         "δ 1e-05",
@@ -78,6 +79,7 @@ def test_every_fixed_field_has_a_phrase() -> None:
         "no local epoch",
         "no local batch",
         "clients not stated",
+        "1 release",
         "no ε",
         "no ε of one update",
         "no δ",

@@ -15,9 +15,9 @@ from lightleak.report.read import load_run
 from lightleak.report.sections.people import FEWEST, people_section, risk_lines, strongest, worst_group
 
 
-def group(category: str, n: int, proven: int) -> Group:
+def group(category: str, n: int, proven: int, recovered: int | None = None) -> Group:
     rate = Rate.of(proven, n)
-    return Group("sex", category, n, proven, rate.low, rate.high)
+    return Group("sex", category, n, proven, rate.low, rate.high, recovered)
 
 
 ALL = People(
@@ -73,7 +73,7 @@ def test_the_first_page_is_about_people(covered, page_of) -> None:
         "recover 21 more without proof",
         "proven at least once",
         "guessing without an update",
-        "Singling out a proven record that fits nobody else 94.4 92.5 to 95.9 0 0.0 to 1.9 0.3",
+        "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 0 0.0 to 1.9 0.3",
         "Linkage two proven records of one person not measured",
         "sex = female: 99.1 of 100 proven",
         "measurably more than the 95 of all; picked among 2 groups.",
@@ -104,10 +104,37 @@ def test_the_attack_that_proves_most_is_the_one_that_counts(covered) -> None:
     assert strongest(load_run(covered(WITHOUT_PROOF, ALL))).attack == "audit_max"
 
 
+def test_a_sample_counts_where_it_measurably_exposes_more_and_captured_updates_alone_do_not(covered, outline) -> None:
+    exact = replace(ALL, attack="exact", proven=0, proven_numbers=0, recovered=0, not_recovered=720)
+    sample = replace(WITHOUT_PROOF, n=64, recovered=40, not_recovered=24, is_whole=False, means=Means(2))
+    assert strongest(load_run(covered(exact, sample))) == sample
+    assert strongest(load_run(covered(ALL, sample, name="better"))) == ALL
+    captured = covered(sample, name="captured")
+    assert strongest(load_run(captured)) is None
+    text = outline(build_report(captured).read_text()).text
+    assert "The people behind the captured updates" in text and "TabLeak (2 updates)" in text
+    assert "steps of the training" in text  # its curve
+
+
 def test_a_small_group_is_not_called_the_most_exposed() -> None:
     few = replace(ALL, groups=(*ALL.groups, group("unknown", FEWEST - 1, FEWEST - 1)))
     assert worst_group(few).category == "female"
     assert worst_group(replace(ALL, groups=())) is None
+
+
+def test_without_proofs_the_most_exposed_group_is_the_one_recovered_most(covered, page_of) -> None:
+    groups = (group("female", 220, 0, 150), group("male", 500, 0, 298))
+    noisy = replace(ALL, proven=0, proven_numbers=0, recovered=448, not_recovered=272, claims=0, wrong=0, groups=groups)
+    page = page_of(covered(noisy)).text
+    assert "could recover the records of 448 of 720 people (62.2 of 100; 23 messages of one training). None is" in page
+    assert "sex = female: 68.2 of 100 recovered" in page
+    assert "measurably more than the 62.2 of all" in page
+    nobody = replace(
+        noisy, recovered=0, not_recovered=720, groups=(group("female", 220, 0, 0), group("male", 500, 0, 0))
+    )
+    page = page_of(covered(nobody, name="nobody")).text
+    assert "These attacks recovered nobody's whole record: 0 of 720 people (23 messages" in page
+    assert "Nobody was proven or recovered, so no group more than another." in page
 
 
 def test_risks_that_were_not_measured_have_no_number() -> None:

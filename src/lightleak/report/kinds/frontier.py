@@ -15,6 +15,7 @@ from lightleak.report.format import (
     points,
 )
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.frontier_advice import recommend
 from lightleak.report.kinds.frontier_points import (
     SETTING,
     Frontier,
@@ -42,6 +43,7 @@ from lightleak.report.page import (
 from lightleak.report.plot.axis import Axis, axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, Style, draw, legend_key, stairs
 from lightleak.report.read import Run
+from lightleak.report.sections.bound_gap import FILE_NAME, SCHEMA_VERSION, Game, gap_section
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
 from lightleak.report.sections.summary import first_page, interval_cell
@@ -71,6 +73,7 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
         sections=[
             summary_section(frontiers),
             _frontiers(frontiers),
+            gap_section([game for run in runs for game in run.entries(FILE_NAME, Game, SCHEMA_VERSION)]),
             _tested(runs, rows, frontiers),
             _subject(runs, rows),
             run_section(runs, rows, CONTENTS, unit=("unit", "units"), title=_work),
@@ -81,7 +84,8 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(frontiers: Sequence[Frontier]) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for one in frontiers for point in one.points for row in point.rows]
-    words = fill(TEMPLATE, "summary", fullest(frontiers), len(frontiers))
+    main = fullest(frontiers)
+    words = fill(TEMPLATE, "summary", main, len(frontiers), recommend(main) if main else None)
     return first_page((words,), (), untested(rows), "defenses")
 
 

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
+from lightleak.core.guarantee import most_often_right
+from lightleak.core.people import Rate
 from lightleak.core.results import NONE, FrontierRow, read_row
+from lightleak.report.attacks import knowing
 from lightleak.report.budget import Budget, budget
 from lightleak.report.compare import Group, by_key, fixed, group_rows
 from lightleak.report.format import DASH, capital, defense_title, listed
-from lightleak.report.intervals import Estimate, bounded, estimate
+from lightleak.report.intervals import ENOUGH_PAIRS, Estimate, bounded, estimate
 from lightleak.report.kinds.updates_groups import BASELINE
 
 SETTING = ("dataset", "target", "protocol", "batch_size", "training", "label_setting")
@@ -27,7 +30,12 @@ ENOUGH = 0.5
 MOST_NAMED = 2
 """Points that are listed by name."""
 
+WIDEST = 0.05
+"""Width of an interval, as a share of cells, beyond which guessing within it shows nothing: a defense that leaves the
+attack several points above guessing would look the same."""
+
 Verdict = Literal["best", "not distinguishable", "beaten"]
+Protection = Literal["protects", "leaks", "too few measurements"]
 Paired = Mapping[Hashable, float]
 """Values by what several points share: the run, with the seed of a training or the client that was attacked."""
 
@@ -59,11 +67,44 @@ class Point(Group[FrontierRow]):
         return self.mean(lambda row: row.auroc if row.is_training else None)
 
     @cached_property
-    def strongest(self) -> Group[FrontierRow] | None:
-        """The attack, with its settings, that recovers most on average: a defense is as good as it is against that."""
+    def attacks(self) -> tuple[Group[FrontierRow], ...]:
+        """Every attack with its settings, guessing left out."""
         attacks = group_rows((row for row in self.rows if not row.is_training), lambda row: row.attack)
-        known = [(mean.mean, one) for one in attacks if one.attack != BASELINE and (mean := one.mean("cell_accuracy"))]
+        return tuple(one for one in attacks if one.attack != BASELINE)
+
+    @property
+    def is_adaptive(self) -> bool | None:
+        """Whether an attack that knows the defense is among the attacks; None where there is no such attack."""
+        if not (knowing_it := knowing(self.first.defense or NONE)):
+            return None
+        return any(one.attack in knowing_it for one in self.attacks)
+
+    @cached_property
+    def strongest(self) -> Group[FrontierRow] | None:
+        """The attack that recovers most on average: a defense is as good as it is against that."""
+        known = [(mean.mean, one) for one in self.attacks if (mean := one.mean("cell_accuracy"))]
         return max(known, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+    def over_guessing(self, attack: Group[FrontierRow], comparisons: int = 1) -> Estimate | None:
+        """Cells that an attack recovers minus guessing, paired by client, never of zero width by chance (`bounded`)."""
+        return bounded(differences(attack.by(_unit, "cell_accuracy"), self.guesses), -1.0, 1.0, comparisons)
+
+    @cached_property
+    def proven(self) -> Rate | None:
+        """Rows that an attack proved, by the one that proves most, of the rows of attacked clients."""
+        return max(filter(None, map(_proven, self.attacks)), key=lambda one: one.share, default=None)
+
+    @cached_property
+    def protection(self) -> Protection:
+        """Whether an attack, the best or any other, does measurably better than guessing or proves a row.
+
+        An interval includes guessing where a defense works and where few clients were attacked: it counts as protection
+        over `ENOUGH_PAIRS` clients, if it is at most `WIDEST`.
+        """
+        found = [self.over_guessing(attack) for attack in self.attacks]
+        if any(one is not None and one.is_above for one in found) or (self.proven and self.proven.share > 0):
+            return "leaks"
+        return "protects" if found and all(map(_is_narrow, found)) else "too few measurements"
 
     @cached_property
     def recovered(self) -> Paired:
@@ -200,6 +241,17 @@ class Frontier:
             return ()
         return tuple(point for point in self.tried if _lowest(difference(none.gains, point.gains)) > 0)
 
+    def protection(self, point: Point) -> Protection:
+        """`Point.protection`, with which a defense is credited only if it leaks measurably less than no defense."""
+        is_open = self.none is not None and self.none.is_measured and not any(point is one for one in self.helping)
+        return "too few measurements" if point.protection == "protects" and is_open else point.protection
+
+    @cached_property
+    def protecting(self) -> tuple[Point, ...]:
+        """The defenses that protect, the most accurate first; of equals the smaller epsilon, then the smaller leak."""
+        found = [point for point in self.tried if self.protection(point) == "protects"]
+        return tuple(sorted(found, key=lambda one: (-one.place[0], one.granted("epsilon") or math.inf, one.place[1])))
+
     @property
     def halving(self) -> tuple[Point, ...]:
         """Those of them that leave at most the rest of `ENOUGH`, in the mean."""
@@ -209,12 +261,14 @@ class Frontier:
 
     @cached_property
     def choice(self) -> Point | None:
-        """The most accurate defense that takes away half of the leakage, else the one that takes most.
+        """The cheapest defense that protects, else that takes away half of the leakage, else the one that takes most.
 
         None where no defense was shown to leak less than none, or none was shown to leak.
         """
         if self.none is None or not self.helping or not self.none.shows_leakage:
             return None
+        if self.protecting:
+            return self.protecting[0]
         return most_accurate(self.halving) if self.halving else most_protective(self.helping)
 
     @cached_property
@@ -307,19 +361,6 @@ def most_protective(points: Sequence[Point]) -> Point:
     return min(points, key=lambda point: (point.place[1], -point.place[0]))
 
 
-def most_often_right(epsilon: float, delta: float | None) -> float:
-    """How often a guess whether a record was used is right at most, where both are equally likely beforehand.
-
-    Differential privacy bounds the sum of the two rates at which any test is right (Kairouz, Oh and Viswanath 2015,
-    Theorem 2.1): (e^epsilon + delta) / (e^epsilon + 1) on average.
-
-    >>> most_often_right(0.0, 0.0), round(most_often_right(1.0, 1e-5), 3)
-    (0.5, 0.731)
-    """
-    odds = math.exp(-max(epsilon, 0.0))
-    return min((1 + (delta or 0.0) * odds) / (1 + odds), 1.0)
-
-
 def differences(first: Paired, second: Paired) -> list[float]:
     """``first`` minus ``second`` for each key that they share."""
     return [value - second[key] for key, value in first.items() if key in second]
@@ -351,6 +392,14 @@ def standings(points: Sequence[Point]) -> tuple[Standing, ...]:
 def is_worse(other: Point, point: Point) -> bool:
     """Whether ``other`` is measurably less accurate or measurably leakier."""
     return _exceeds(point.accuracies, other.accuracies) or _exceeds(other.gains, point.gains)
+
+
+def costs_more(point: Point, than: Point) -> bool:
+    """Whether a point is measurably less accurate, or less in the mean where one training gives no interval."""
+    cost = difference(than.accuracies, point.accuracies)
+    if cost is None or not cost.has_interval:
+        return point.place[0] < than.place[0]
+    return cost.is_above
 
 
 def curve_title(label: str) -> str:
@@ -404,6 +453,18 @@ def _standing(point: Point, others: Sequence[Point]) -> Standing:
     ]
     verdict: Verdict = "beaten" if measurably else "not distinguishable"
     return Standing(point, False, tuple(sorted(measurably or above, key=lambda one: one.place, reverse=True)), verdict)
+
+
+def _proven(attack: Group[FrontierRow]) -> Rate | None:
+    rows = [row for row in attack.rows if row.certified_rows is not None and row.batch_size]
+    right = sum((row.certified_rows or 0) - (row.certified_wrong or 0) for row in rows)
+    return Rate.of(right, sum(row.batch_size or 0 for row in rows))
+
+
+def _is_narrow(value: Estimate | None) -> bool:
+    if value is None or value.low is None or value.high is None:
+        return False
+    return value.n >= ENOUGH_PAIRS and value.high - value.low <= WIDEST
 
 
 def _change(after: Paired, before: Paired, comparisons: int) -> Estimate | None:

@@ -52,7 +52,7 @@ from lightleak.report.sections.pictures import PictureGrid, load_pictures, pictu
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section
 from lightleak.report.sections.subject import title_of as title_of_runs
-from lightleak.report.sections.summary import first_page
+from lightleak.report.sections.summary import RiskLine, first_page, risks_table
 from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
@@ -133,10 +133,41 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(scenarios: Sequence[Scenario]) -> Section:
     """Summarize in plain language what these runs measured."""
     tried = [group for scenario in scenarios for group in scenario.attacks]
-    n_measured = sum(group.value() is not None for group in tried)
     rows = [row for scenario in scenarios for group in scenario.groups for row in group.rows]
-    words = fill(TEMPLATE, "summary", most_telling(scenarios), bool(tried), n_measured, budget(rows).caution)
-    return first_page((words,), (), untested(rows))
+    found = most_telling(scenarios)
+    if not found:
+        return first_page((fill(TEMPLATE, "nothing", bool(tried)),), (), untested(rows))
+    n_measured = sum(group.value() is not None for group in tried)
+    facts = [
+        ("Groups", fill(TEMPLATE, "shown", *found)),
+        ("Single records", fill(TEMPLATE, "copies", *found)),
+        ("What would help", fill(TEMPLATE, "help", found[0])),
+        ("Limits", fill(TEMPLATE, "limits", *found, n_measured, budget(rows).caution)),
+    ]
+    risks = risks_table(_risks(*found), "made-up records", "By public data", "Made-up records")
+    return first_page((fill(TEMPLATE, "lead", *found), _picture(*found), risks), facts, untested(rows))
+
+
+def _picture(scenario: Scenario, main: Attack) -> Figure:
+    """The attack next to what can be had without opening the model, and to real rows."""
+    public = scenario.reference and scenario.reference.value()
+    known = [("by attack", main.value(), False), ("by public data", public, True)]
+    dots = [(words, value, (), is_baseline) for words, value, is_baseline in known if value]
+    real = [Rule(value.mean, "truth", f"real records {percent(value)}")] if (value := scenario.real_rows) else []
+    name = "Records recognized as those of their group"
+    return Figure(share_chart(name, dots, real), name, plot="bars")
+
+
+def _risks(scenario: Scenario, main: Attack) -> list[RiskLine]:
+    public = scenario.reference.value() if scenario.reference else None
+    copied = main.memory.value
+    return [
+        RiskLine("Recognized", "as a record of the group it was made for", main.value(), None, public),
+        RiskLine(
+            "Like a training record", "nearer to one than to one never seen", copied, None, scenario.nearest_public
+        ),
+        RiskLine("Equal", "to a private record", main.value("exact_match_rate"), None, scenario.most_equal_public),
+    ]
 
 
 def _tested(runs: Sequence[Run], rows: Sequence[ReleasedRow], scenarios: Sequence[Scenario]) -> Section:

@@ -214,7 +214,7 @@ def _styles(groups: Sequence[UpdateGroup]) -> dict[str, Style]:
 
 
 def _place(group: UpdateGroup) -> tuple[object, ...]:
-    return fixed(group.first, (*FIXED, "batch_size"))
+    return fixed(group.first, (*FIXED, "size"))
 
 
 def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[UpdateGroup]) -> Section:
@@ -222,7 +222,7 @@ def _subject(runs: Sequence[Run], main: Sequence[UpdateGroup], groups: Sequence[
     # The rows of the training hold the privacy that was granted.
     granted = {(g.first.defense, g.first.defense_strength): g.first for g in groups if g.first.epsilon is not None}
     on_fedavg = any(row.on_fedavg for row in rows)
-    sizes = sorted({group.first.batch_size for group in main if group.first.batch_size is not None})
+    sizes = sorted({group.first.size for group in main if group.first.size is not None})
     facts: list[tuple[str, list[str]]] = [
         ("Dataset", [row.dataset or "not stated" for row in rows]),
         ("Target network", [row.target or "not stated" for row in rows]),
@@ -291,14 +291,14 @@ def _scenarios(groups: Sequence[UpdateGroup]) -> list[list[UpdateGroup]]:
         first = next(group for group in (*members, *groups) if setting[id(group)] == key)
         serving = [group for group in guesses if place[id(group)] == place[id(first)]]
         serving.sort(key=lambda group: group.first.labels == first.first.labels)
-        one_a_size = {group.first.batch_size: group for group in serving}
+        one_a_size = {group.first.size: group for group in serving}
         everything.append(sorted([*members, *one_a_size.values()], key=_reading_order))
     return everything
 
 
 def _reading_order(group: UpdateGroup) -> tuple[int, bool, float]:
     accuracy = group.mean(ACCURACY)
-    return group.first.batch_size or 0, is_baseline(group), -accuracy.mean if accuracy else 0.0
+    return group.first.size or 0, is_baseline(group), -accuracy.mean if accuracy else 0.0
 
 
 def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Sequence[str]) -> Figure | None:
@@ -307,7 +307,7 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Se
     if not known:
         return None
     title = parts_title(next((g.first for g in groups if not is_baseline(g)), groups[0].first), apart)
-    sizes = sorted({group.first.batch_size for group, _ in known if group.first.batch_size is not None})
+    sizes = sorted({group.first.size for group, _ in known if group.first.size is not None})
     if len(sizes) <= 1:
         guess = next((value for group, value in known if is_baseline(group)), None)
         bars = [EstimateRow(group.title, value, styles[group.title]) for group, value in known]
@@ -317,7 +317,7 @@ def _chart(groups: Sequence[UpdateGroup], styles: Mapping[str, Style], apart: Se
     place = dict(zip(sizes, spread([float(index) for index in range(len(sizes))], margin=0.08), strict=True))
     of_title = by_key(known, lambda pair: pair[0].title)
     series = [
-        Series(name, tuple((place[g.first.batch_size], v) for g, v in of_title[name] if g.first.batch_size), style)
+        Series(name, tuple((place[g.first.size], v) for g, v in of_title[name] if g.first.size), style)
         for name, style in styles.items()
         if name in of_title
     ]

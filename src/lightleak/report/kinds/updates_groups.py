@@ -23,7 +23,7 @@ _WITHOUT_LABELS = tuple(name for name in FIXED if name != "labels")
 def compare(runs: Iterable[Run]) -> tuple[UpdateGroup, ...]:
     """Group the rows of all runs, and set each group against the guessing baseline, in the order of the rows."""
     rows = [_without_local(row) for run in runs for row in run.of(UpdateRow)]
-    groups = group_rows(rows, lambda row: (fixed(row, FIXED), row.attack, row.batch_size))
+    groups = group_rows(rows, lambda row: (fixed(row, FIXED), row.attack, row.size))
     # The baseline does not read labels: one with another label setting is as good.
     return with_baseline(groups, is_baseline, place_without_labels, lambda row: row.labels)
 
@@ -35,7 +35,7 @@ def is_baseline(group: UpdateGroup) -> bool:
 
 def place_without_labels(row: UpdateRow) -> tuple[object, ...]:
     """Return what is fixed, and the batch size; the labels may differ."""
-    return (*fixed(row, _WITHOUT_LABELS), row.batch_size)
+    return (*fixed(row, _WITHOUT_LABELS), row.size)
 
 
 def batch_of(row: UpdateRow) -> tuple[object, object]:
@@ -94,7 +94,7 @@ class Exposure:
 
     Attributes:
         run: whose.
-        batch_size: rows behind an update.
+        batch_size: rows behind an update (`UpdateRow.size`).
         moment: when the updates were sent.
         rows: of all attacks, guessing apart.
         at_risk: share of an update's rows that came back with every value right, or certified whole, by update.
@@ -142,6 +142,11 @@ class Exposure:
         )
         return tuple(dict.fromkeys(leading))
 
+    @property
+    def about(self) -> str:
+        """What stands before `batch_size` where that is a mean."""
+        return "about " if self.rows[0].planned_batch_size else ""
+
     def risk(self, comparisons: int = 1) -> Estimate:
         """Return the mean of `at_risk`, with an interval that allows for having picked it among several."""
         found = bounded(self.at_risk.values(), comparisons=comparisons)
@@ -177,7 +182,7 @@ class Exposure:
 def exposures(run: Run) -> tuple[Exposure, ...]:
     """Return every size and moment of a run, updates sent before training first, then by size."""
     found = []
-    for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.batch_size)).items():
+    for (moment, size), rows in by_key(run.of(UpdateRow), lambda row: (moment_of(row), row.size)).items():
         attacking = [row for row in rows if row.attack != BASELINE]
         guessing = [row for row in rows if row.attack == BASELINE]
         at_risk, proven = _highest(attacking, AT_RISK), _highest(attacking, AT_RISK[1:])

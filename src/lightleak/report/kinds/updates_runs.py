@@ -331,7 +331,7 @@ def changed_groups(before: Run, after: Run) -> tuple[ChangedGroup, ...]:
         """Groups of one attack, size and moment; those of the training contain one for each epoch."""
         return by_key(
             compare([run]),
-            lambda g: (fixed(g.first, names), g.attack, g.variant, g.first.batch_size, moment_of(g.first)),
+            lambda g: (fixed(g.first, names), g.attack, g.variant, g.first.size, moment_of(g.first)),
         )
 
     first, second = pooled(before), pooled(after)

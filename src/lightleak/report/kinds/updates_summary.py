@@ -134,7 +134,8 @@ def _worst_of(people: People) -> str:
     group = worst_group(people)
     if group is None:
         return "No group of people was compared: no sensitive column of categories."
-    return fill("people", "worst", group, len(people.groups), people.proven / people.n)
+    of_all = people.proven_rate if group.recovered is None else people.exposed
+    return fill("people", "worst", group, len(people.groups), of_all.share)
 
 
 def _columns(best: UpdateGroup | None) -> str:
@@ -179,7 +180,7 @@ def _of_hundred(value: Estimate | None, change: Estimate | None = None) -> Cell:
 _RISKS: tuple[Column[Line], ...] = (
     Column(
         "Records in a message, and when it was sent",
-        lambda line: Cell(str(line.exposure.batch_size or "unknown"), (words("situation", line),)),
+        lambda line: Cell(f"{line.exposure.about}{line.exposure.batch_size or 'unknown'}", (words("situation", line),)),
     ),
     Column("Records at risk, of 100", lambda x: _of_hundred(x.risk, x.effect.rows if x.effect else None)),
     Column("Proven, of 100", lambda line: _of_hundred(line.exposure.certified)),

@@ -12,7 +12,7 @@ Moment = Literal["before training", "network as given", "during training"]
 
 FIXED = (
     "run", "dataset", "target", "protocol", "defense", "labels", "source", "epoch", "local_epochs", "local_batches",
-    "n_clients", "defense_strength", "epsilon", "release_epsilon", "delta",
+    "n_clients", "releases", "defense_strength", "epsilon", "release_epsilon", "delta",
 )  # fmt: skip
 """Fields that are fixed while attacks and batch sizes are compared."""
 
@@ -66,11 +66,13 @@ def of_rows(row: UpdateRow) -> str:
     'batches of 32 rows'
     >>> of_rows(UpdateRow(attack="", protocol="fedavg", n_clients=1, batch_size=32))
     'clients of 32 rows'
+    >>> of_rows(UpdateRow(attack="", batch_size=29, planned_batch_size=32))
+    'batches of about 32 rows'
     """
-    if row.batch_size is None:
+    if row.size is None:
         return ""
     kind = "batches" if not row.on_fedavg else "clients" if row.n_clients == 1 else "updates"
-    return f"{kind} of {counted(row.batch_size, 'row')}"
+    return f"{kind} of {'about ' if row.planned_batch_size else ''}{counted(row.size, 'row')}"
 
 
 def time_unit(row: UpdateRow) -> str:
@@ -107,12 +109,13 @@ _PARTS: Mapping[str, Callable[[UpdateRow], str]] = {
     "target": lambda row: row.target or "network not stated",
     "protocol": lambda row: protocol_title(row.protocol),
     "defense": lambda row: f"defense {defense_title(row.defense)}",
-    "labels": lambda row: f"labels {labels_phrase(row.labels)}",
+    "labels": lambda row: f"labels {labels_phrase('proven' if row.proves_labels else row.labels)}",
     "source": lambda row: source_phrase(row.source),
     "epoch": lambda row: "no epoch" if row.epoch is None else f"{time_unit(row)} {row.epoch}",
     "local_epochs": lambda row: _amount(row.local_epochs, "local epoch"),
     "local_batches": lambda row: _amount(row.local_batches, "local batch", "local batches"),
     "n_clients": lambda row: "clients not stated" if row.n_clients is None else counted(row.n_clients, "client"),
+    "releases": lambda row: counted(row.releases or 1, "release"),
     "defense_strength": lambda row: _number(row.defense_strength, "strength", "g"),
     "epsilon": lambda row: _number(row.epsilon, "ε"),
     "release_epsilon": lambda row: _number(row.release_epsilon, "ε of one update"),

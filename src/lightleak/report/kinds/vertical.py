@@ -10,6 +10,7 @@ from lightleak.core.results import VerticalRow
 from lightleak.core.threat_model import Aim
 from lightleak.report.budget import budget
 from lightleak.report.charts import (
+    BASELINE_STYLE,
     EstimateRow,
     Style,
     ends_of,
@@ -36,14 +37,14 @@ from lightleak.report.kinds.vertical_groups import (
     setting_words,
     titled,
 )
-from lightleak.report.page import Cell, Column, Figure, Legend, Page, Section, figures, fill, folded, table_of
+from lightleak.report.page import Cell, Column, Figure, Legend, Page, Section, Table, figures, fill, folded, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Mark, Plot, Points, Rule, draw
 from lightleak.report.read import Run
 from lightleak.report.sections.norms import KIND_TITLES, norm_entries, norms_section
 from lightleak.report.sections.run_facts import run_section
 from lightleak.report.sections.subject import subject_of, subject_section, title_of
-from lightleak.report.sections.summary import first_page
+from lightleak.report.sections.summary import first_page, interval_cell
 from lightleak.report.sections.tested import evidence_section, untested
 from lightleak.report.sections.warnings import warnings_section
 
@@ -57,6 +58,9 @@ ROLES = {
     "C2": "passive party, without the labels: of each record it sees only the output of its own network",
 }
 TRAVELS = "every party sends the output of its own network for each record; the party with the labels returns gradients"
+MOST_PLACES = 4
+"""Combinations of company and trait on the first page."""
+
 MOST_PANELS = 4
 """Panels of defenses whose table is shown without unfolding."""
 
@@ -92,7 +96,64 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
 def summary_section(found: Findings) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for group in found.tried for row in group.rows]
-    return first_page((fill(TEMPLATE, "summary", found, budget(rows).caution),), (), untested(rows))
+    lead, limits = fill(TEMPLATE, "first_sentence", found), fill(TEMPLATE, "limits", budget(rows).caution)
+    if not found.main:
+        facts = [("Estimate", fill(TEMPLATE, "estimated", found)), ("Limits", limits)] if found.tried else []
+        return first_page((lead,), facts, untested(rows))
+    facts = [
+        ("Most exposed", fill(TEMPLATE, "most_learned", found)),
+        ("What would help", fill(TEMPLATE, "defenses", found)),
+        ("Limits", limits),
+    ]
+    return first_page((lead, _summary_chart(found), _summary_table(found)), facts, untested(rows))
+
+
+def _most_learned(found: Findings) -> list[VerticalGroup]:
+    """The combinations of company and trait that the first page shows, the most telling first."""
+    others = sorted((group for group in found.best if group is not found.main), key=_learned_mean, reverse=True)
+    return [group for group in (found.main, *others) if group][:MOST_PLACES]
+
+
+def _learned_mean(group: VerticalGroup) -> float:
+    learned = group.learned()
+    return learned.mean if learned else -error_of(group)
+
+
+def _summary_chart(found: Findings) -> Figure:
+    """How far off attacks are, next to own columns alone and the most protective defense; no share of records."""
+    shown = _most_learned(found)
+    rows = [EstimateRow(_titled(group, found), group.error, _style(group)) for group in shown if group.error]
+    main, best = shown[0], found.most_protective
+    if main.own_error and not found.redact:
+        rows.insert(1, EstimateRow("the same by own columns alone", main.own_error, BASELINE_STYLE))
+    if best:
+        rows.insert(1, EstimateRow(f"the same with {best.group.defense_label}", best.error, OTHER_STYLE))
+    x = share_axis((0.0, *(end for row in rows for end in (row.value.mean, *ends_of(row.value)))))
+    name = "How far the attacker's estimate is off the true share"
+    return Figure(estimate_chart(name, rows, (), x), name, plot="bars")
+
+
+def _summary_table(found: Findings) -> Table:
+    columns: list[Column[VerticalGroup]] = [
+        Column("Points off the true share", lambda group: _titled(group, found)),
+        Column("By attack", lambda group: interval_cell(group.error, of_hundred)),
+        *([] if found.redact else [Column("By own columns alone", _own)]),
+        Column("Closer than own columns", lambda group: _learned(group, found.redact, found.places)),
+    ]
+    return table_of("Inference of a share", columns, [("", _most_learned(found))], css="risk stack")
+
+
+def _own(group: VerticalGroup) -> Cell:
+    return interval_cell(group.own_error, of_hundred) if group.own_error else Cell("not measured")
+
+
+def _titled(group: VerticalGroup, found: Findings) -> str:
+    several = len({one.first.dataset for one in found.best}) > 1
+    return joined(titled(group.place, several), group.first.adversary, by=" · ")
+
+
+def _style(group: VerticalGroup) -> Style:
+    return STYLES.get(group.first.adversary, OTHER_STYLE)
 
 
 def _tested(runs: Sequence[Run], found: Findings) -> Section:
@@ -153,7 +214,7 @@ def _share_row(title: str, group: VerticalGroup, value: Estimate) -> EstimateRow
         label=title,
         value=value,
         singles=tuple(singles) if len(group.rows) > 1 else (),
-        style=STYLES.get(group.first.adversary, OTHER_STYLE),
+        style=_style(group),
         note=unsigned_points(group.error) if group.error else "",
     )
 
@@ -230,12 +291,12 @@ def _worth(group: VerticalGroup) -> str:
     return found.words if found else DASH
 
 
-def _learned(group: VerticalGroup, redact: bool) -> str:
+def _learned(group: VerticalGroup, redact: bool, places: int = 1) -> str:
     """How much closer than own columns alone; redacted, whether it measurably is."""
-    learned = group.learned()
+    learned = group.learned(places)
     if not redact:
         return _change(learned)
-    return DASH if learned is None or not learned.has_interval else "yes" if group.leaks() else "not shown"
+    return DASH if learned is None or not learned.has_interval else "yes" if group.leaks(places) else "not shown"
 
 
 def _outcomes(found: Findings) -> Section | None:

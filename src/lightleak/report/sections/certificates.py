@@ -80,7 +80,7 @@ def residual_words(residual: float | None) -> str:
 
 def size_of(group: _Group) -> str:
     """Return the rows behind each update of a group."""
-    return DASH if group.first.batch_size is None else str(group.first.batch_size)
+    return DASH if group.first.size is None else str(group.first.size)
 
 
 def share_of(name: str, group: _Group, with_interval: bool = False) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from lightleak.core.people import Group, People, Rate, Risk
 from lightleak.report.charts import BASELINE_STYLE, SHARES, VALIDATION_STYLE, legend_mark, series_style
-from lightleak.report.format import DASH, attack_title, count, duration, of_hundred
+from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred
 from lightleak.report.intervals import Estimate
 from lightleak.report.page import Block, Cell, Column, Figure, Heading, Legend, Section, Table, fill, table_of
 from lightleak.report.plot.axis import axis
@@ -19,8 +19,14 @@ PROVEN, RECOVERED = series_style(0), series_style(1)
 
 
 def strongest(run: Run) -> People | None:
-    """Return what the attack revealed that proved most people; None where no attack was on every person."""
-    return max(run.people, key=lambda one: (one.proven, one.recovered), default=None)
+    """Return what the attack revealed that proved most people; None where no whole epoch or round was attacked.
+
+    An attack on a sample of the updates stands in its place where it measurably exposes a larger share.
+    """
+    whole = [one for one in run.people if one.is_whole]
+    best = max(whole, key=lambda one: (one.proven, one.recovered), default=None)
+    sampled = [one for one in run.people if best and not one.is_whole and one.exposed.low > best.exposed.share]
+    return max(sampled, key=lambda one: one.exposed.share, default=best)
 
 
 def people_section(runs: Sequence[Run]) -> Section | None:
@@ -30,16 +36,19 @@ def people_section(runs: Sequence[Run]) -> Section | None:
         return None
     blocks: list[Block] = [fill("people", "words", [one for _, one in measured]), _attacks_table(runs)]
     for run, one in measured:
-        if one.groups:
-            blocks += [Heading(_title(run, one, runs)), _groups_table(one)]
-    return Section("people", "Every person", tuple(blocks))
+        parts: list[Block] = [] if one.is_whole else [people_figure(one)]  # the first page shows that of whole epochs
+        parts += [_groups_table(one)] if one.groups else []
+        blocks += [Heading(_title(run, one, runs)), *parts] if parts else []
+    whole = any(one.is_whole for _, one in measured)
+    title = "Every person" if whole else "The people behind the captured updates"
+    return Section("people", title, tuple(blocks))
 
 
 def people_figure(people: People) -> Figure:
     """Draw the share of people proven over the rounds, next to what guessing gives."""
     n, points = people.n, people.curve
     lines = [("people whose record was used so far", VALIDATION_STYLE, [point.seen for point in points])]
-    if people.recovered:
+    if any(group.recovered for group in people.groups):
         both = [point.proven + point.recovered for point in points]
         lines.append(("proven, or recovered without proof", RECOVERED, both))
     if people.has_certificates:
@@ -69,7 +78,7 @@ def risk_lines(people: People) -> list[RiskLine]:
     """Return the three risks; one that was not measured has no number."""
     column = people.inference.column if people.inference else None
     named = (
-        ("Singling out", "a proven record that fits nobody else", people.singling_out),
+        ("Singling out", "a recovered record that fits nobody else", people.singling_out),
         ("Linkage", "two proven records of one person", people.linkage),
         ("Inference", f"a person's {column}" if column else "one private value", people.inference),
     )
@@ -77,9 +86,9 @@ def risk_lines(people: People) -> list[RiskLine]:
 
 
 def worst_group(people: People) -> Group | None:
-    """Return the group with the largest share proven, small ones apart; None where none is larger than chance."""
+    """Return the group with the largest share exposed, small ones apart; None where there is none."""
     known = [group for group in people.groups if group.n >= FEWEST]
-    return max(known, key=lambda group: (group.proven / group.n, group.low), default=None)
+    return max(known, key=lambda group: (group.exposed.share, group.exposed.low), default=None)
 
 
 def estimate_of(rate: Rate | None) -> Estimate | None:
@@ -93,7 +102,9 @@ def _estimates(risk: Risk | None) -> tuple[Estimate | None, ...]:
 
 
 def _title(run: Run, people: People, runs: Sequence[Run]) -> str:
-    return attack_title(people.attack) + (f" ({run.name})" if len(runs) > 1 else "")
+    part = "" if people.is_whole else counted(people.means.updates, "update")
+    named = joined(run.name if len(runs) > 1 else "", part)
+    return attack_title(people.attack) + (f" ({named})" if named else "")
 
 
 def _attacks_table(runs: Sequence[Run]) -> Table:
@@ -121,9 +132,14 @@ def _groups_table(people: People) -> Table:
         Column("People", lambda group: count(group.n)),
         Column("Proven, of 100", lambda group: interval_cell(_share(group), of_hundred)),
     ]
+    if any(group.recovered for group in people.groups):
+        exposed = Column[Group](
+            "Proven or recovered, of 100", lambda group: interval_cell(estimate_of(group.exposed), of_hundred)
+        )
+        columns.append(exposed)
     names = dict.fromkeys(group.column for group in people.groups)
     groups = [(name, [group for group in people.groups if group.column == name]) for name in names]
-    return table_of("People proven, by group", columns, groups, css="risk stack")
+    return table_of("People exposed, by group", columns, groups, css="risk stack")
 
 
 def _share(group: Group) -> Estimate:

@@ -46,15 +46,17 @@ def first_page(
     return Section("summary", "In plain language", (*blocks, fill("macros", "facts", known)), f"summary {css}".strip())
 
 
-def risks_table(lines: Iterable[RiskLine], of: str) -> Table:
-    """Draw the three risks, of 100 ``of``."""
+def risks_table(
+    lines: Iterable[RiskLine], of: str, baseline: str = "By guessing", title: str = "The three risks"
+) -> Table:
+    """Draw the risks, of 100 ``of``, next to a baseline."""
     columns: list[Column[RiskLine]] = [
         Column(f"Of 100 {of}", lambda line: Cell(line.name, (line.meaning,))),
         Column("By attack", lambda line: _of_hundred(line.attack, "not measured")),
         Column("Not in the training", lambda line: _of_hundred(line.control), optional=True),
-        Column("By guessing", lambda line: _of_hundred(line.baseline)),
+        Column(baseline, lambda line: _of_hundred(line.baseline)),
     ]
-    return table_of("The three risks", columns, [("", list(lines))], css="risk stack")
+    return table_of(title, columns, [("", list(lines))], css="risk stack")
 
 
 def interval_cell(

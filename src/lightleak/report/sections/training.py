@@ -71,7 +71,7 @@ def _curves_of_rows(run: Run, groups: Sequence[Group[UpdateRow]]) -> list[Panel]
     panels: list[Panel] = []
     attacks = [group for group in captured if group.attack != "random" and group.mean("cell_accuracy")]
     names = [name for name in FIXED if name != "epoch"]
-    for same in by_key(attacks, lambda group: (fixed(group.first, names), group.first.batch_size)).values():
+    for same in by_key(attacks, lambda group: (fixed(group.first, names), group.first.size)).values():
         curves: dict[str, Curve] = {}
         for group in (one for attack in same for one in (attack, attack.baseline) if one is not None):
             accuracy, epoch = group.mean("cell_accuracy"), group.first.epoch

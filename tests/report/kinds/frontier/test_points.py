@@ -224,13 +224,16 @@ def test_beaten_needs_a_paired_interval_that_excludes_0(one, other) -> None:
         assert exceeds(one[0], other[0]) or exceeds(other[1], one[1])
 
 
-def test_the_choice_is_the_most_accurate_of_those_that_halve(make_frontier) -> None:
+def test_the_choice_is_the_most_accurate_of_those_that_protect_else_of_those_that_halve(make_frontier) -> None:
     frontier = frontier_of(make_frontier())
-    choice = frontier.choice
+    assert frontier.choice is frontier.protecting[0] and frontier.choice.name == "Gaussian noise 0.1"
+    assert {one.name for one in frontier.protecting} >= {"DP-SGD 1", "DP-SGD 2"}
+    leaky = {"gaussian_noise": (0.6, 0.845)}
+    frontier = frontier_of(make_frontier(curves=("none", "gaussian_noise", "sign"), changed=leaky))
     limit = 0.5 * frontier.none.place[1]
-    assert choice.place[1] <= limit and choice in frontier.halving
     halving = [one for one in frontier.measured if one.place[1] <= limit]
-    assert choice.accuracy.mean == max(one.accuracy.mean for one in halving)
+    assert not frontier.protecting and frontier.choice in frontier.halving
+    assert frontier.choice.accuracy.mean == max(one.accuracy.mean for one in halving)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_released, browser) -> None:
         assert found["scripts"] == 0
         assert found["sections"] == 13
         # Accuracies, classes, memorisation; lowest columns of both searches; four losses of two generators.
-        assert len(found["drawn"]) == 3 + 2 + 8
+        assert len(found["drawn"]) == 1 + 3 + 2 + 8
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
 
 

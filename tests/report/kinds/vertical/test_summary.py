@@ -1,6 +1,7 @@
 """The first section of a vertical report and what each company got follow from the numbers."""
 
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from lightleak.core.results import VerticalRow
 from lightleak.core.threat_model import Threat
 from lightleak.report.kinds import vertical
-from lightleak.report.page import Details, Page, Table, render
+from lightleak.report.page import Details, Figure, Page, Section, Table, render
 from lightleak.report.read import Run
 
 JARGON = (
@@ -39,8 +40,25 @@ def page_of_rows(*found: list[VerticalRow], redact: bool = False) -> Page:
 
 def words(*found: list[VerticalRow], redact: bool = False) -> str:
     """What the first section says."""
+    return _text(first_page(*found, redact=redact))
+
+
+def first_page(*found: list[VerticalRow], redact: bool = False) -> Section:
     (section,) = (one for one in page_of_rows(*found, redact=redact).sections if one and one.id == "summary")
-    return " ".join(unescape(re.sub(r"<[^>]+>", " ", str(section.blocks[0]))).split())
+    return section
+
+
+def evidence(*found: list[VerticalRow], redact: bool = False) -> str:
+    """What the section on what was learned says before its tables."""
+    sections = page_of_rows(*found, redact=redact).sections
+    (section,) = (one for one in sections if one and one.id in ("learned", "defenses"))
+    return _text(replace(section, blocks=section.blocks[:1]))
+
+
+def _text(section: Section) -> str:
+    return " ".join(
+        unescape(re.sub(r"<[^>]+>", " ", render(Page("", "", [section])).split("</h2>")[1].split("<footer")[0])).split()
+    )
 
 
 def means(*found: list[VerticalRow]) -> str:
@@ -49,9 +67,10 @@ def means(*found: list[VerticalRow]) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", render(Page("", "", [section])))).split())
 
 
-def tiles(*found: list[VerticalRow], redact: bool = False) -> list[str]:
-    (section,) = (one for one in page_of_rows(*found, redact=redact).sections if one and one.id == "summary")
-    return re.findall(r"</dt><dd>([^<]*)</dd></div>", str(section.blocks[0]))
+def compared(*found: list[VerticalRow], redact: bool = False) -> list[list[str]]:
+    """Lines of the first page's table without their intervals."""
+    tables = (one for one in first_page(*found, redact=redact).blocks if isinstance(one, Table))
+    return [[cell.text for cell in line.cells] for one in tables for group in one.groups for line in group.lines]
 
 
 def table(*found: list[VerticalRow]) -> dict[str, list[dict[str, str]]]:
@@ -71,18 +90,20 @@ def test_what_is_learned_is_compared_with_own_columns() -> None:
     found = words(rows(GOOD))
     assert "(C1) could learn the share" in found and "“sex=Male”" in found
     assert "within 2 points on average (95% interval 0.0 to 4.5)" in found
+    assert "combinations" not in found and "No defense was tried" in found
+    assert "lightleak audit run/config.yaml --defenses" in found
+    found = evidence(rows(GOOD))
     assert "16 points off: 14.0 points more (95% interval 11.5 to 16.5)" in found
     # p (1 - p) = .2244; squared errors .0001, .0004, .0009: mean .000467, deviation .000404, half .001004.
     assert "481 (at least 153) customers drawn at random, its own columns alone 9 (9 to 9)" in found
     assert "66 of 100 have it; the estimates say 66.7" in found
-    assert "Measured in 3 trainings" in found and "combinations" not in found
-    assert "No defense was tried" in found
+    assert "Measured in 3 trainings" in found
     known = means(rows(GOOD))
     assert "The party with the labels (C1), or whoever breaks into it. No other party has to help." in known
     assert "40 people of whom it knows whether they have the property" in known and "Attack budget: ProVFL-B" in known
     assert "Property inference which share of the people has a trait? Tested: 2 points off the true share" in known
     assert "Membership inference was a person's record part of the training? Not tested" in known
-    assert tiles(rows(GOOD)) == ["2", "16"]
+    assert compared(rows(GOOD)) == [["sex=Male · C1", "2", "16", "+14.0 (11.5 to 16.5)"]]
     assert table(rows(GOOD)) == {
         "sex=Male · C1": [
             {
@@ -96,17 +117,18 @@ def test_what_is_learned_is_compared_with_own_columns() -> None:
 
 
 def test_the_interval_allows_for_the_number_of_places() -> None:
-    found = words(rows(GOOD), rows((0.04, 0.05, 0.06), adversary="C2"))
+    both = rows(GOOD), rows((0.04, 0.05, 0.06), adversary="C2")
     # 14 points, deviation 1: t(2) at 1 - 0.025 / 2 is 6.205.
-    assert "14.0 points more (95% interval 10.4 to 17.6)" in found
-    assert "in 2 of 2 combinations of company and trait" in found
+    assert "14.0 points more (95% interval 10.4 to 17.6)" in evidence(*both)
+    assert compared(*both)[0][-1] == "+14.0 (10.4 to 17.6)"
+    assert "in 2 of 2 combinations of company and trait" in words(*both)
 
 
 def test_what_may_be_chance_is_said_to_be() -> None:
     found = words(rows(POOR))
     assert "(C1) was not shown to learn the share" in found
     assert "15 points off (95% interval 2.6 to 27.4), not measurably closer" in found
-    assert "1.0 points more (95% interval −11.4 to 13.4, which may be chance" in found
+    assert "1.0 points more (95% interval −11.4 to 13.4, which may be chance" in evidence(rows(POOR))
 
 
 def test_of_many_chances_one_that_looks_learned_is_not_called_so() -> None:
@@ -126,14 +148,14 @@ def test_an_estimate_close_to_the_truth_that_own_columns_give_as_well_is_not_lea
 
 def test_what_is_measurably_worse_than_own_columns_is_not_called_chance() -> None:
     found = words(rows((0.3, 0.31, 0.32)))
-    assert "15.0 points less (95% interval −17.5 to −12.5)." in found
+    assert "15.0 points less (95% interval −17.5 to −12.5)." in evidence(rows((0.3, 0.31, 0.32)))
     assert "was not shown to learn" in found
 
 
 def test_the_attack_is_picked_by_the_other_trainings() -> None:
-    found = words(rows(GOOD), rows(POOR, attack="aia"))
+    found = evidence(rows(GOOD), rows(POOR, attack="aia"))
     assert "The attack is one of 2, picked for each training by the other trainings." in found
-    assert "picked afterwards" in words(rows(GOOD[:1]), rows(POOR[:1], attack="aia"))
+    assert "picked afterwards" in evidence(rows(GOOD[:1]), rows(POOR[:1], attack="aia"))
 
 
 def test_traits_of_several_tables_are_separated() -> None:
@@ -144,7 +166,7 @@ def test_one_training_has_no_interval() -> None:
     found = words(rows(GOOD[:1]))
     assert "could estimate the share" in found
     assert "within 1 point (one training: no interval)" in found
-    assert "one training is too few to tell" in found
+    assert "one training is too few to tell" in evidence(rows(GOOD[:1]))
 
 
 def test_without_truth_only_the_estimate_is_shown() -> None:
@@ -152,15 +174,17 @@ def test_without_truth_only_the_estimate_is_shown() -> None:
     found = words(unknown)
     assert "nothing says how close" in found and "no result yet" in means(unknown)
     assert "By ProVFL-B" in found and "67 of 100" in found and "(95% interval 61.0 to 70.0)" in found
-    assert not tiles(unknown) and "learned" not in {one.id for one in page_of_rows(unknown).sections if one}
+    assert not compared(unknown) and "learned" not in {one.id for one in page_of_rows(unknown).sections if one}
     assert "67" not in words(rows(GOOD[:1], true_fraction=None), redact=True)
 
 
 def test_without_an_attack_or_the_null_nothing_is_claimed() -> None:
     for found in (words([]), *(words(rows(GOOD, attack=name)) for name in ("prior", "aia_raw", "aia_raw_adjusted"))):
-        assert found == "Nothing can be said yet: no attack on the exchange has finished."
+        assert found.startswith("Nothing can be said yet: no attack on the exchange has finished. Not tested")
     lacking = words(rows(GOOD, own_columns_error=None))
-    assert "could estimate the share" in lacking and "nothing shows that the exchange gives it away" in lacking
+    assert "could estimate the share" in lacking
+    assert "nothing shows that the exchange gives it away" in evidence(rows(GOOD, own_columns_error=None))
+    assert compared(rows(GOOD, own_columns_error=None)) == [["sex=Male · C1", "2", "not measured", "–"]]
 
 
 def test_the_defense_that_helps_is_named_with_what_it_costs() -> None:
@@ -177,7 +201,8 @@ def test_the_defense_that_helps_is_named_with_what_it_costs() -> None:
     assert "21 points off instead of 2 (change +19.0, 95% interval 19.0 to 19.0)" in best
     assert "an AUC of 85 of 100 (change −5.0" in best
     assert cheapest.startswith(" Laplace scale 0.1 (random noise")
-    assert tiles(*found) == ["2", "16", "21", "−5.0"]
+    drawn = str(next(block.drawing for block in first_page(*found).blocks if isinstance(block, Figure)))
+    assert "the same with withdraw ratio 0.5: 21.0%" in drawn and "the same by own columns alone: 16.0%" in drawn
     (lines,) = table(*found).values()
     assert [(line["Defense"], line["More than without"][:5]) for line in lines] == [
         ("no defense", "–"), ("withdraw ratio 0.5", "+19.0"), ("laplace scale 0.1", "+9.0 "),
@@ -197,7 +222,8 @@ def test_a_defense_is_not_credited_with_an_attack_that_was_not_tried_under_it() 
     weak = rows((0.1, -0.11, 0.12), attack="aia")
     found = words(strong, weak, rows((0.1, -0.11, 0.12), "withdraw ratio 0.5", attack="aia"))
     assert "does not help measurably" in found
-    assert "bends its own part of the training; following it, it came to within 11 points" in found
+    learned = evidence(strong, weak)
+    assert "bends its own part of the training; following it, it came to within 11 points" in learned
     assert "trains its own network for the attack" in means(
         rows(GOOD, threat=Threat("active_party", ("VO",), does=("refines_network",)))
     )
@@ -215,15 +241,16 @@ def test_every_trait_and_company_has_a_line() -> None:
 
 def test_redaction_leaves_no_share_and_nothing_it_follows_from() -> None:
     results = rows(GOOD, true_fraction=0.6321, own_columns_error=0.2)
-    shown, hidden = words(results), words(results, redact=True)
-    assert "63.2" in shown and "20" in tiles(results)
+    shown, hidden = (words(results, redact=of) + evidence(results, redact=of) for of in (False, True))
+    assert "63.2" in shown and compared(results) == [["sex=Male · C1", "3.5", "20", "+16.5 (10.3 to 22.8)"]]
     assert not any(part in hidden for part in ("63.2", "66.7", "20.0", "points more", "at random"))
-    assert tiles(results, redact=True) == ["3.5"]
+    assert compared(results, redact=True) == [["sex=Male · C1", "3.5", "yes"]]
 
 
 @pytest.mark.parametrize("defense", ["none", "withdraw ratio 0.5"])
 def test_it_is_free_of_jargon(defense: str) -> None:
     found = words(rows(GOOD, defense), rows(GOOD, defense, adversary="C2"), rows(POOR, "shuffle 0.2"))
+    assert len(found.split()) <= 350
     plain = re.sub(r"Attack budget: .*?\.", "", found)  # the budget names attacks and their settings
     assert [word for word in JARGON if word.lower() in plain.lower()] == []
 

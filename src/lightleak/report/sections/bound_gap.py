@@ -1,0 +1,125 @@
+"""Attack meets bound: how often the best attack on one DP-SGD release wins a guess, and what the guarantee allows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lightleak.core.records import json_field
+from lightleak.report.charts import BASELINE_STYLE, Series, line_figure, series_style, spread
+from lightleak.report.compare import by_key
+from lightleak.report.format import percent, points
+from lightleak.report.intervals import Estimate
+from lightleak.report.page import Block, Column, Page, Section, fill, folded, render, table_of
+from lightleak.report.sections.summary import interval_cell
+
+FILE_NAME = "games.json"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Game:
+    """One guessing game against DP-SGD at one noise multiplier, over sets of candidates.
+
+    Attributes:
+        game: what is guessed.
+        noise: noise multiplier.
+        max_norm: clipping norm.
+        sets: sets of candidates, each with a network of its own.
+        trials: releases over all sets.
+        prior: how often the best guess without a release is right.
+        won: share of trials that the best attack wins; no attack does better in this game.
+        low: lower end of its 95% interval over sets; None for one set.
+        high: upper end.
+        bound: what the guarantee allows any attack, for any gradients.
+        nearer_bound: what it allows for the distances of these candidates' gradients.
+        exceeds_bound: whether more trials were won than the bound explains: something is wrong.
+        delta: of the epsilons.
+        release_epsilon: epsilon of the attacked release, whose batch is known; for one row added or removed.
+        epsilon_rdp: epsilon of the whole training, by Rényi accounting.
+        epsilon_prv: the same by numerical composition, which is tighter.
+    """
+
+    game: str
+    noise: float = json_field(low=0)
+    max_norm: float = json_field(low=0)
+    sets: int = json_field(low=1)
+    trials: int = json_field(low=1)
+    prior: float = json_field(low=0, high=1)
+    won: float = json_field(low=0, high=1)
+    low: float | None = json_field(low=0, high=1, default=None)
+    high: float | None = json_field(low=0, high=1, default=None)
+    bound: float = json_field(low=0, high=1)
+    nearer_bound: float = json_field(low=0, high=1)
+    exceeds_bound: bool
+    delta: float
+    release_epsilon: float
+    epsilon_rdp: float
+    epsilon_prv: float
+
+    @property
+    def gap(self) -> float:
+        """What the guarantee allows beyond the best attack."""
+        return self.bound - self.won
+
+
+LINES: tuple[tuple[str, Callable[[Game], Estimate]], ...] = (
+    ("what the guarantee allows", lambda game: Estimate(game.bound)),
+    ("what it allows for these gradients", lambda game: Estimate(game.nearer_bound)),
+    ("what the best attack does", lambda game: Estimate(game.won, game.sets, game.low, game.high)),
+    ("guessing without a message", lambda game: Estimate(game.prior)),
+)
+
+
+def gap_section(games: Sequence[Game]) -> Section | None:
+    """Draw every game over the noise, with a table and the epsilons; None where no game was played."""
+    if not games:
+        return None
+    blocks: list[Block] = [fill("sections", "gap", games)]
+    for game, played in by_key(games, lambda one: (one.game, one.max_norm)).items():
+        drawn = _drawn(sorted(played, key=lambda one: one.noise))
+        blocks += [drawn] if _is_about_rows(game[0]) else folded(game[0].capitalize(), drawn)
+    return Section("bound", "What the guarantee allows and what the best attack does", (*blocks, *_tables(games)))
+
+
+def gap_page(games: Sequence[Game]) -> str:
+    """Return a page with nothing but these games."""
+    return render(Page("Attack meets bound", "DP-SGD", [gap_section(games)], genre="measurement"))
+
+
+def _is_about_rows(game: str) -> bool:
+    return not game.endswith("of a known row")
+
+
+def _drawn(played: Sequence[Game]) -> Block:
+    places = spread([float(i) for i in range(len(played))])
+    styles = [series_style(0), series_style(1), series_style(2), BASELINE_STYLE]
+    series = [
+        Series(label, tuple((place, of(one)) for place, one in zip(places, played, strict=True)), style)
+        for (label, of), style in zip(LINES, styles, strict=True)
+    ]
+    ticks = [(place, f"{one.noise:g}") for place, one in zip(places, played, strict=True)]
+    first = played[0]
+    name = f"{first.game.capitalize()}: share of right guesses"
+    return line_figure(name, series, ticks, "noise multiplier", f"{name} (clipping norm {first.max_norm:g})")
+
+
+def _tables(games: Sequence[Game]) -> list[Block]:
+    won: list[Column[Game]] = [
+        Column("Noise multiplier", lambda one: f"{one.noise:g}"),
+        Column("Guessing", lambda one: percent(one.prior)),
+        Column("Best attack", lambda one: interval_cell(Estimate(one.won, one.sets, one.low, one.high))),
+        Column("Allowed, these gradients", lambda one: percent(one.nearer_bound)),
+        Column("Allowed, any gradients", lambda one: percent(one.bound)),
+        Column("Gap, points", lambda one: points(Estimate(one.gap))),
+    ]
+    by_game = by_key(games, lambda one: f"{one.game}, clipping norm {one.max_norm:g}")
+    granted: list[Column[Game]] = [
+        Column("Noise multiplier", lambda one: f"{one.noise:g}"),
+        Column("Epsilon, one update", lambda one: f"{one.release_epsilon:.3g}"),
+        Column("Epsilon, training (RDP)", lambda one: f"{one.epsilon_rdp:.3g}"),
+        Column("Epsilon, training (PRV)", lambda one: f"{one.epsilon_prv:.3g}"),
+    ]
+    settings = [same[0] for same in by_key(games, lambda one: one.noise).values()]
+    return [
+        table_of("Epsilon by noise", granted, [("", settings)], css="stack"),
+        *folded("All games as a table", table_of("Games won", won, by_game.items(), css="stack")),
+    ]
