@@ -109,12 +109,19 @@ def test_a_larger_budget_adds_measurements(tmp_path: Path, silent: Console, at_a
     assert more.command == "lightleak reproduce tableak-made1 --seeds 1 --batches 6"
 
 
-def test_what_is_beyond_the_budget_is_not_run_and_says_so(
-    tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any
+def test_a_table_beyond_its_budget_is_measured_in_part_cheapest_cells_first(
+    tmp_path: Path, silent: Console, attacked: list[str], at_a_cost: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     at_a_cost(600.0)
+
+    def clock() -> float:
+        return 200.0 * len(attacked)  # three times the budget is over after three attacks, in the first pack
+
+    monkeypatch.setattr(module.time, "monotonic", clock)
     table = run_every_table("tableak-made1", tmp_path, HERE, 3.0, console=silent).tables[0]
-    assert table.state == "not run" and "about 10 min" in table.why and attacked == []
+    assert table.state == "run" and table.measurements == 5
+    assert [row.n for row in table.cells] == [0, 5] and all("random" in id for id in attacked)
+    assert "all 2 cells takes about 10 min" in table.why and "measured: 1, those" in table.why
     assert "about 10 min" in (tmp_path / "status.html").read_text()
 
 

@@ -19,7 +19,7 @@ from lightleak.experiments.engine import Engine, Watch, open_engine
 from lightleak.experiments.pack import Files, Finished, Pack
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import Unit, unit_file, without_nan
-from lightleak.reproductions.comparison import chance_of_agreement
+from lightleak.reproductions.comparison import FEWEST, chance_of_agreement
 from lightleak.reproductions.paper.values import PaperTable, load_paper_table
 from lightleak.reproductions.plan import probe_stages
 from lightleak.reproductions.reproduce import reproduction_of, reproductions, run_reproduction
@@ -44,8 +44,9 @@ def run_every_table(
     """Run every table whose name fits a pattern, and write ``status.json`` and ``status.html`` after each.
 
     How often a table's cells are measured follows from its budget and short probes (`Reproduction.afforded`). A table
-    is run into a folder of its own; attacks that an earlier table has run with the same settings on the same batches
-    are taken from there. Tables that have been run with the same or a larger budget are not run again.
+    too expensive for that is measured in part (`run_table`). Each is run into a folder of its own; attacks that an
+    earlier table has run with the same settings on the same batches are taken from there. Tables that have been run
+    with the same or a larger budget are not run again.
 
     Args:
         pattern: names of tables, with ``*`` for any characters.
@@ -86,13 +87,17 @@ def summary_line(table: TableStatus) -> str:
     if table.state == "not run":
         return f"not run: {table.why}"
     measured = f"{measured_words(table)}, {table.seconds / 60:.1f} min"
-    return f"{table.agreeing} of {table.judged} judged cells agree ({len(table.cells)} cells, {measured})"
+    part = f"; {table.why}" if table.why else ""
+    return f"{table.agreeing} of {table.judged} judged cells agree ({len(table.cells)} cells, {measured}){part}"
 
 
 def run_table(
     table: PaperTable, folder: Path, engine: Engine, budget: float, selection: Selection, console: Console
 ) -> TableStatus:
-    """Run one table within its budget."""
+    """Run one table within its budget: in whole, or, where one measurement of all cells is beyond it, in part.
+
+    Of a table in part, the cells that take least are measured `FEWEST` times each until the time is up.
+    """
     number = f"Table {table.table}" if table.table is not None else f"Figure {table.figure}"
     status = partial(
         TableStatus,
@@ -108,24 +113,24 @@ def run_table(
         once = reproduction_of(table, replace(selection, batches=1), engine.device)
         cost = sum(seconds for stage in probe_stages(once) for one in stage for seconds in one.durations)
         chosen = reproduction.afforded(60 * budget / cost if cost else float(reproduction.most))
-        if chosen is None:
-            return status(
-                state="not run",
-                why=f"one measurement of its cells takes about {cost / 60:.0f} min of one core, more than {STRETCH} "
-                f"times the budget of {budget:g}",
-            )
+        in_part = chosen is None
+        chosen = chosen or reproduction.measured_times(FEWEST)
         place = folder / table.name
         command = command_of(table.name, chosen)
-        within = _Budget(engine, time.monotonic() + STRETCH * 60 * budget / engine.slots, folder)
+        within = _Budget(engine, time.monotonic() + STRETCH * 60 * budget / engine.slots, folder, in_part)
         compared, _ = run_reproduction(table.name, chosen, place, within, command.split(), console.quiet)
     except LightLeakError as error:
         return status(state="not run", why=str(error).partition("\n")[0], seconds=time.monotonic() - began)
-    ran = any(one.ours.n for one in compared)
+    ran = sum(one.ours.n > 0 for one in compared)
+    beyond = (
+        f"one measurement of all {len(compared)} cells takes about {cost / 60:.0f} min of one core, more than "
+        f"{STRETCH} times the budget of {budget:g}; measured: {ran}, those that take least"
+    )
     made = json.loads((place / "environment.json").read_text())
     comparison = json.loads((place / "comparison.json").read_text())
     return status(
         state="run" if ran else "not run",
-        why="" if ran else "; ".join(comparison["notes"]),
+        why=beyond if in_part else "" if ran else "; ".join(comparison["notes"]),
         measurements=None if reproduction.most == 1 else len(chosen.seeds) * (chosen.batches or 1),
         counted=reproduction.repeats,
         iterations=chosen.iterations,
@@ -158,10 +163,11 @@ class _Budget(Engine):
         engine: runs the others.
         end: the moment, in seconds of `time.monotonic`.
         pool: folder of all tables.
+        cheapest_first: begin with the packs that take least, in place of the order given.
     """
 
-    def __init__(self, engine: Engine, end: float, pool: Path) -> None:
-        self.device, self._engine, self._end = engine.device, engine, end
+    def __init__(self, engine: Engine, end: float, pool: Path, cheapest_first: bool = False) -> None:
+        self.device, self._engine, self._end, self._cheapest_first = engine.device, engine, end, cheapest_first
         self._known = {file.name: file for file in pool.glob("*/units/*.json")}
 
     @property
@@ -177,6 +183,8 @@ class _Budget(Engine):
                 yield Finished(pack, files)
             else:
                 left.append(pack)
+        if self._cheapest_first:
+            left.sort(key=lambda pack: pack.cost)
         yield from self._engine.run(takewhile(lambda pack: time.monotonic() < self._end, left), folder, watch)
 
     def _taken_over(self, pack: Pack) -> Files | None:

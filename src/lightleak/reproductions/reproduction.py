@@ -210,6 +210,11 @@ class Reproduction(Shared, ABC):
             return replace(with_seeds(self.selection, FEWEST_TRAININGS), iterations=math.ceil(share * self.iterations))
         if times < 1:
             return None
+        return self.measured_times(times)
+
+    def measured_times(self, times: int) -> Selection:
+        """Return the selection with so many measurements of every cell, but not more than `most`."""
+        times = min(times, self.most)
         if self.repeats == "batches":
             return replace(self.selection, batches=times)
         return with_seeds(self.selection, times)

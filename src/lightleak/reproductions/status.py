@@ -27,7 +27,7 @@ class TableStatus:
         source: authors, title and venue of the paper.
         place: number and section in the paper.
         state: whether it was run.
-        why: the reason where it was not.
+        why: the reason where it was not, or only in part.
         measurements: of every cell, as planned; None where numbers are read off tables or networks. A cell's own ``n``
             is in its row.
         counted: what is measured again and again: ``batches`` (or clients) or ``seeds`` (trainings).

@@ -146,7 +146,8 @@ def status_markdown(status: Status) -> str:
         lines += ["|" + " --- |" * 8]
         for table in tables:
             chance = percent(table.chance) if table.chance is not None else DASH
-            made = f"`{table.command}`, {table.date[:10]}" if table.state == "run" else table.why
+            run_by = f"`{table.command}`, {table.date[:10]}" if table.state == "run" else ""
+            made = "; ".join(filter(None, (run_by, table.why)))
             cells = (table.name, table.place, table.title, agreement(table), chance, measured(table),
                      f"{table.seconds / 60:.1f}", made)  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
