@@ -22,6 +22,7 @@ from lightleak.core.seeds import derive_seed, generator, numpy_generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, ColumnKind, TableSchema
+from lightleak.defenses.horizontal.rounding import Transport
 from lightleak.metrics.cells import checked_pair
 from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
@@ -33,7 +34,18 @@ POPULATION, KNOWN = 400, 300
 """Rows of a made table; clients draw from the first `KNOWN`, the server's marginals are those of the others."""
 
 EXACT = {"patience": 2, "chains": 64, "most_chains": 256, "sweeps": 10}
-JOINT = {"steps": 500, "sweeps": 4, "rounds": 2, "round_steps": 200, "reopenings": 1}
+TRANSPORTS = ("float16", "bfloat16", "int8")
+INEXACT = ("even noise", "even noise", "uneven noise", *TRANSPORTS)
+"""What a client may do to its gradient: noise of one deviation on all elements, or relative to each; a shorter type."""
+JOINT = {
+    "noised_restarts": 2,
+    "noised_steps": 200,
+    "steps": 500,
+    "sweeps": 4,
+    "rounds": 2,
+    "round_steps": 200,
+    "reopenings": 1,
+}
 FEDAVG = {"half_sums": 20_000, "pairs": 2_000_000, "hits": 20_000, "restarts": 1, "steps": 150}
 TABLEAK = {"restarts": 1, "steps": 30}
 OPTIONS: Mapping[str, Mapping[str, Any]] = {
@@ -62,6 +74,8 @@ DROPPING: Mapping[str, Mapping[str, Any]] = {
     f"{name}, dropout {rate}": {"activation": name, "dropout": rate} for name in ("relu", "gelu") for rate in (0.1, 0.5)
 }
 """Networks whose clients drop units: options of an MLP."""
+ATTENTION = "ft_transformer"
+"""pytorch-tabular's, of one block."""
 NORMALIZED = ("relu, batch norm", "gelu, batch norm", "resnet", "resnet_preact")
 """Those with BatchNorm, whose batch statistics the server knows."""
 
@@ -86,6 +100,7 @@ class Scenario:
         scaled: what a client multiplied its gradient by.
         local: epochs, batches, learning rate and momentum of FedAvg.
         model: of `MODELS` or `DROPPING`, or `chain`: ReLU.
+        error: of `INEXACT`; none: rounding alone.
     """
 
     seed: int
@@ -103,6 +118,7 @@ class Scenario:
     scaled: float
     local: tuple[int, int, float, float]
     model: str = "chain"
+    error: str = "none"
 
     @property
     def options(self) -> Mapping[str, Any]:
@@ -148,7 +164,14 @@ class Judged:
     worst: float
 
 
-def scenario(seed: int, attack: str | None = None, others: bool = False, dropout: bool = False) -> Scenario:
+def scenario(
+    seed: int,
+    attack: str | None = None,
+    others: bool = False,
+    dropout: bool = False,
+    attention: bool = False,
+    inexact: bool = False,
+) -> Scenario:
     """The scenario of a seed.
 
     Args:
@@ -156,6 +179,8 @@ def scenario(seed: int, attack: str | None = None, others: bool = False, dropout
         attack: in place of the one that the seed draws.
         others: with a network of `MODELS`.
         dropout: with a network of `DROPPING`.
+        attention: with the network `ATTENTION`.
+        inexact: with an error of `INEXACT`.
     """
     rng = numpy_generator(seed, "scenario")
     drawn = _one(rng, ATTACKED)
@@ -172,6 +197,8 @@ def scenario(seed: int, attack: str | None = None, others: bool = False, dropout
     if others or dropout:
         model = str(numpy_generator(seed, "model").choice(list(DROPPING if dropout else MODELS)))
         hidden = hidden[:1] if model == "one hidden layer" else hidden
+    if attention:  # few of its layers have biases, by which units could be switched off or on
+        model, most, network = ATTENTION, 8, network if network == "trained" else "narrow"
     clients = 2 if rng.random() < 0.08 else 1
     rows = clients * int(rng.integers(1, max(2, most // clients) + 1))
     if model in NORMALIZED:  # statistics of one batch of at least two rows
@@ -197,6 +224,7 @@ def scenario(seed: int, attack: str | None = None, others: bool = False, dropout
             0.5 if rng.random() < 0.1 else 0.0,
         ),
         model=model,
+        error=str(numpy_generator(seed, "error").choice(INEXACT)) if inexact else "none",
     )
 
 
@@ -233,14 +261,34 @@ def observe(case: Scenario) -> Observed:
                 network, spec, encoder, x, y, share_labels=False, share_statistics=known, marginals=marginals
             )
             update = replace(update, update={name: case.scaled * g for name, g in update.update.items()})
+            update = replace(update, update=_inexact(update.update, case))
         sent.append(update)
     update = sent[0] if case.clients == 1 else aggregate_updates(sent)
     return Observed(update, GroundTruth(inputs, labels), encoder)
 
 
+def _inexact(gradient: Mapping[str, Tensor], case: Scenario) -> Mapping[str, Tensor]:
+    """What is sent of a gradient."""
+    if case.error in TRANSPORTS:
+        return Transport(case.error).apply(gradient, torch.Generator())
+    if case.error == "none":
+        return gradient
+    rng, draws = numpy_generator(case.seed, "noise"), generator(case.seed, "noise")
+    size = 10 ** rng.uniform(-3.5, -0.5)
+    typical = torch.cat([g.flatten() for g in gradient.values()]).square().mean().sqrt()
+    return {
+        name: g + size * torch.randn(g.shape, generator=draws) * (typical if case.error == "even noise" else g.abs())
+        for name, g in gradient.items()
+    }
+
+
 def _spec(case: Scenario, schema: TableSchema, encoder: TableEncoder) -> NetworkSpec:
     if case.model == "resnet_preact":
         return NetworkSpec(case.model, schema.n_classes, encoder.layout, {"width": case.hidden[0]})
+    if case.model == ATTENTION:
+        sizes = {"input_embed_dim": 2 * case.hidden[0], "num_heads": 2, "num_attn_blocks": 1}
+        without = {"batch_norm_continuous_input": False, "attn_dropout": 0, "add_norm_dropout": 0, "ff_dropout": 0}
+        return NetworkSpec(case.model, schema.n_classes, encoder.layout, {**sizes, **without})
     name = "resnet" if case.model == "resnet" else "mlp"
     options = {"hidden": list(case.hidden), **{**MODELS, **DROPPING}.get(case.model, {})}
     return NetworkSpec(name, schema.n_classes, encoder.layout, options)

@@ -4,12 +4,15 @@
     python benchmarks/exact.py --table exact.jsonl --figure cost.svg
 
 Parts: sizes and limit (batch sizes up to the rank limit), tables (other tables and networks), fedavg, beyond (larger
-batches), noise, trained (trained networks), prior (what is known of columns), protection (what protects), tableak (the
-same updates as sizes), cost (seconds over batch size, from what the file holds). Client i has seed --seed + i, and with
-it rows and an untrained network of its own. Every finished batch is one line of --output; a rerun skips those.
+batches), noise, inexact (gradients whose error is known in size), releases (noised gradients of one batch in several
+rounds), pruned (half of the elements), trained (trained networks), prior (what is known of columns), protection (what
+protects), tableak (the same updates as sizes), cost (seconds over batch size, from what the file holds). Client i has
+seed --seed + i, and with it rows and an untrained network of its own. Every finished batch is one line of --output; a
+rerun skips those.
 
 A row is right when every cell (within TabLeak's tolerance) and its label are: rows are paired for most right cells and,
-among"""
+among equals, for most right labels.
+"""
 
 import argparse
 import json
@@ -59,7 +62,7 @@ from lightleak.targets.spec import NetworkSpec, build_network
 RESTORED = {"labels": "geng"}
 TWENTY_DIAGNOSES = "diabetes130-20"
 LEARNING_RATE, TRAINING_BATCH = 0.05, 32
-"""Of the networks of `trained`: plain SGD on all training rows in a new order every epoch."""
+"""Of the networks of `trained`: plain SGD on all training rows in a new order every epoch. `releases` have the rate."""
 CALIBRATION = (8, 200)
 """Restarts and steps that tell what a restart of TabLeak costs."""
 
@@ -79,6 +82,7 @@ class Case:
         local: epochs and batches of a FedAvg client.
         trained: epochs that the network was trained.
         noise: deviation of Gaussian noise on every element of the gradient.
+        releases: gradients of the same rows, noised anew each, with a step of `LEARNING_RATE` by the server in between.
         clients: averaged into one update.
         defense: name of a defense of updates and its options, beside the noise.
         labels: the update carries them.
@@ -96,6 +100,7 @@ class Case:
     local: tuple[int, int] | None = None
     trained: int = 0
     noise: float = 0.0
+    releases: int = 1
     clients: int = 1
     defense: tuple[str, Mapping[str, Any]] | None = None
     labels: bool = False
@@ -106,7 +111,8 @@ class Case:
     def facts(self) -> Row:
         """All but ``n`` and ``goals``, as a line of the file holds it."""
         told = json.loads(json.dumps(asdict(self)))
-        return {name: value for name, value in told.items() if name not in ("n", "goals")}
+        left_out = ("n", "goals", *(["releases"] if self.releases == 1 else []))  # older files have no releases
+        return {name: value for name, value in told.items() if name not in left_out}
 
 
 def same_batches(case: Case, **changed: Any) -> tuple[Case, Case]:
@@ -124,6 +130,7 @@ CHANGES: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("gradient_compression", {"keep": 0.5}),
     ("random_pruning", {"probability": 0.5}),
 )
+SHORT = ("float16", "bfloat16", "int8")
 PRIORS = ("marginals", "statistics", "schema")
 CASES: tuple[Case, ...] = (
     *(Case("sizes", rows, 30, goals=MOST | SECONDS.get(rows, {})) for rows in (8, 16, 32, 48, 64, 80, 88)),
@@ -143,6 +150,13 @@ CASES: tuple[Case, ...] = (
         Case("noise", rows, 10, "tableak", RESTORED, noise=noise, within="exact_joint")
         for rows, noise in ((32, 1e-3), (96, 1e-3), (32, 1e-4))
     ),
+    *(JOINT("releases", 32, 5, noise=1e-3, releases=releases) for releases in (1, 4, 16)),
+    *(JOINT("releases", 32, 5, noise=1e-3 / releases**0.5) for releases in (4, 16)),
+    JOINT("inexact", 16, 20, noise=1e-4, goals={"certified": 0.9}),
+    *(JOINT("inexact", 16, 20, defense=("transport", {"format": sent}), goals={"certified": 0.9}) for sent in SHORT),
+    JOINT("inexact", 32, 20, noise=1e-3, goals={"mean": 0.97}),
+    Case("pruned", 32, 20, "exact_pruned", defense=("gradient_compression", {"keep": 0.5}), goals={"mean": 0.9}),
+    JOINT("pruned", 32, 5, defense=("gradient_compression", {"keep": 0.5})),
     *(Case("trained", rows, 5, trained=epochs) for epochs in (1, 10) for rows in (16, 32, 64)),
     *(Case("prior", rows, 10, options={"prior": prior}) for rows in (32, 88) for prior in PRIORS),
     *(JOINT("prior", 128, 3, options={"prior": prior}) for prior in PRIORS),
@@ -235,7 +249,8 @@ def observe(case: Case, seed: int) -> tuple[ClientUpdate, GroundTruth]:
     if case.defense is not None:
         name, options = case.defense
         defense = UPDATE_DEFENSES.get(name)(**options)
-    return FreshClients(people, experiment.spec, seed, case.labels, defense=defense).observe(case.rows, 0)
+    rounds = {"releases": case.releases, "server_rate": LEARNING_RATE}
+    return FreshClients(people, experiment.spec, seed, case.labels, defense=defense, **rounds).observe(case.rows, 0)
 
 
 def row_facts(found: Reconstruction, truth: GroundTruth, encoder: TableEncoder) -> Row:

@@ -6,11 +6,11 @@
 
 Parts: activations, batch-norm (batch statistics are known to the server; untrained and after one epoch of Adam),
 layer-norm, shallow (one hidden layer), tables (German, Bank, Diabetes-130 with 20 classes), relu (a plain ReLU chain,
-for comparison with `exact.py`), trained (after one epoch of Adam), embedded (a user's own module with embeddings, and
-GANDALF). Labels are unknown, one thread, float32 gradients. Client i has seed --seed + i, and with it rows and a
-network of its own. Every finished batch is one line of --output; a rerun skips those. A batch is whole when every
-cell of every row is right (numbers within TabLeak's tolerance). Seconds on a shared machine vary: the rate of its
-matrix products is measured after every batch.
+for comparison with `exact.py`), trained (after one epoch of Adam), attention (pytorch-tabular's FT-Transformer),
+embedded (a user's own module with embeddings, and GANDALF). Labels are unknown, one thread, float32 gradients. Client i
+has seed --seed + i, and with it rows and a network of its own. Every finished batch is one line of --output; a rerun
+skips those. A batch is whole when every cell of every row is right (numbers within TabLeak's tolerance). Seconds on a
+shared machine vary: the rate of its matrix products is measured after every batch.
 """
 
 import argparse
@@ -108,6 +108,8 @@ class Case:
 SMOOTH = ("gelu", "tanh", "leaky_relu", "elu")
 SMALL = {"hidden": [32, 32], "activation": "gelu", "norm": "layer"}
 """The small preset of scaleoutsystems/tabular-GIA (arXiv 2606.00986)."""
+FT = {"input_embed_dim": 64, "num_attn_blocks": 2, "attn_dropout": 0.0, "add_norm_dropout": 0.0, "ff_dropout": 0.0}
+"""pytorch-tabular's FT-Transformer of two blocks. With its dropout, whose masks the server lacks, it is refused."""
 GELU, ONE = {"activation": "gelu"}, {"hidden": [100]}
 
 
@@ -144,6 +146,10 @@ CASES: tuple[Case, ...] = (
     Case("trained", "resnet_preact", 32, {"norm": "layer"}, epochs=1),
     Case("embedded", "embeddings", 48, whole=0.9),
     Case("embedded", "embeddings", 32, epochs=1, whole=0.5),
+    *(
+        Case("attention", "ft_transformer", rows, FT, whole=w, seconds=s)
+        for rows, w, s in ((8, 0.9, 30), (16, 0.8, 0), (32, 0, 0))
+    ),
     *(Case("embedded", "gandalf", rows, whole=w, seconds=s) for rows, w, s in ((32, 0.95, 8), (64, 0.6, 0))),
 )  # fmt: skip
 PARTS = tuple(dict.fromkeys(case.part for case in CASES))

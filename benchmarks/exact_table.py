@@ -40,6 +40,7 @@ def is_partner(row: Row, case: Row, attack: str) -> bool:
     """Whether a line is about another attack, with what it usually knows of columns, on the same setting."""
     other = row["case"]
     same = all(other[name] == case[name] for name in SETTING)
+    same = same and other.get("releases") == case.get("releases")
     return same and other["attack"] == attack and "prior" not in other["options"]
 
 
@@ -50,7 +51,8 @@ def described(case: Row) -> str:
     told += ["{} epochs x {} batches".format(*case["local"])] if case["local"] else []
     told += [f"trained {case['trained']} epochs"] if case["trained"] else []
     told += [f"noise {case['noise']:g}"] if case["noise"] else []
-    told += [case["defense"][0]] if case["defense"] else []
+    told += [f"{case['releases']} releases"] if case.get("releases", 1) > 1 else []
+    told += [f"{case['defense'][0]} {', '.join(map(str, case['defense'][1].values()))}"] if case["defense"] else []
     return ", ".join(told)
 
 
@@ -75,6 +77,7 @@ def reached(rows: Sequence[Row], done: Sequence[Row]) -> dict[str, float]:
         "all right": mean(row["all_right"] for row in rows),
         "mean": mean(cells),
         "worst": min(cells),
+        "certified": mean(row["certified_share"] or 0.0 for row in rows),
         "seconds": mean(row["seconds"] for row in rows),
         "ahead": mean(row["cell_accuracy"] - other[row["seed"]] for row in rows if row["seed"] in other),
     }

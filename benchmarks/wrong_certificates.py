@@ -177,22 +177,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", type=int, default=0, help="seed of the first batch")
     parser.add_argument("--count", type=int, default=2000, help="batches")
     parser.add_argument("--attack", choices=list(OPTIONS), help="in place of the one that a seed draws")
+    parser.add_argument("--attention", action="store_true", help="an FT-Transformer, with --attack exact")
     parser.add_argument("--others", action="store_true", help="networks other than ReLU chains, with --attack exact")
     parser.add_argument("--dropout", action="store_true", help="clients who drop units, with --attack exact")
+    parser.add_argument("--inexact", action="store_true", help="noise or short types, with --attack exact_joint")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")
     parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
     parser.add_argument("--replay", type=int, help="attack the batch of one seed again and print its certified rows")
     options = parser.parse_args(arguments)
+    kinds = options.attack, options.others, options.dropout, options.attention, options.inexact
     if options.replay is not None:
-        line = replay(scenario(options.replay, options.attack, options.others, options.dropout))
+        line = replay(scenario(options.replay, *kinds))
         return int(bool(line["failed"] or line.get("wrong")))
     file = options.table or options.output
     lines = [json.loads(one) for one in file.read_text().splitlines()] if file and file.is_file() else []
     if options.table is None:
         done = {line["scenario"]["seed"] for line in lines}
         seeds = [seed for seed in range(options.first, options.first + options.count) if seed not in done]
-        cases = [scenario(seed, options.attack, options.others, options.dropout) for seed in seeds]
+        cases = [scenario(seed, *kinds) for seed in seeds]
 
         def keep(line: Line) -> None:
             lines.append(line)

@@ -1,0 +1,161 @@
+"""What the filters that frameworks ship leave of 32 rows, for four networks, against attacks that know the filter.
+
+    python benchmarks/filters.py --output filters.jsonl
+    python benchmarks/filters.py --networks relu --attacks exact_joint exact_pruned --n 5 --output filters.jsonl
+    python benchmarks/filters.py --table filters.jsonl
+
+Adult, two hidden layers of 100 units, labels unknown, one FedSGD gradient of one client, ReLU or GELU, untrained or
+after one epoch of Adam. Client i has seed --seed + i, and with it rows and a network of its own. Every update is
+attacked by `exact`, TabLeak of a small budget, guessing, and the attack that knows the filter, where there is one and
+it serves the network. Every finished attack is one line of --output; a rerun skips those. Needs nvflare and flwr.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from exact import setting
+from exact_anynet import Case, observe
+from exact_table import Row, mean, read_lines
+
+from lightleak.attacks import ATTACKS
+from lightleak.core.errors import UsageError
+from lightleak.core.ground_truth import GroundTruth
+from lightleak.core.observations import ClientUpdate
+from lightleak.core.seeds import generator
+from lightleak.core.summary import summarize
+from lightleak.defenses.horizontal import TrainingDefense
+from lightleak.experiments.environment import project_state
+from lightleak.experiments.federation_config import defense_of
+from lightleak.experiments.kinds.frontier.points import Curve, Point
+from lightleak.metrics.certificate import certificate_facts, certified_accuracy
+from lightleak.metrics.score import score
+
+SEED = 52_000
+ROWS = 32
+STEP = 0.05
+"""Scale of an update that is the change of one step at this learning rate; NVFlare's bounds are in weights."""
+
+CURVES = (
+    Curve("nvflare_percentile", (10, 50, 90, 99)),
+    Curve("nvflare_percentile", (10, 50, 90), {"scale": STEP}, label="nvflare_percentile_step"),
+    Curve("nvflare_svt", (0.1, 1, 10)),
+    Curve("nvflare_exclude", (), {"exclude": "bias"}),
+    Curve("flower_clipping", (0.1, 1)),
+    Curve("flower_local_dp", (1, 10, 1000)),
+    *(Curve("transport", (), {"format": sent}, label=sent) for sent in ("float16", "bfloat16", "int8")),
+)
+POINTS = (Point(), *(point for curve in CURVES for point in curve.points()))
+NETWORKS = {
+    name: Case("filters", "mlp", ROWS, options={"activation": name.split()[0]}, epochs=int(name.endswith("trained")))
+    for name in ("relu", "relu trained", "gelu", "gelu trained")
+}
+TABLEAK = {"steps": 500, "restarts": 8, "labels": "geng"}
+USUAL = {"exact": {}, "tableak": TABLEAK, "random": {}}
+KNOWING = ("exact_joint", "exact_pruned")
+
+
+@lru_cache(maxsize=64)
+def undefended(network: str, seed: int) -> tuple[ClientUpdate, GroundTruth]:
+    """The update before any filter, and the truth behind it."""
+    return observe(NETWORKS[network], seed)
+
+
+def measure(network: str, point: Point, attack: str, seed: int) -> Row:
+    """One attack on one update; why it does not serve the update, where it refuses."""
+    update, truth = undefended(network, seed)
+    defense = defense_of(point.config)
+    assert not isinstance(defense, TrainingDefense)
+    if defense is not None:
+        sent = defense.apply(update.update, generator(seed, "defense"))
+        update = replace(update, update=sent, state="noised", facts=replace(update.facts, defense=point.words))
+    settings = USUAL[attack] if attack in USUAL else point.known_to[attack]
+    row = {"network": network, "point": point.id, "attack": attack, "seed": seed}
+    row |= {"project": project_state(), "torch": torch.__version__}
+    began = time.process_time()
+    try:
+        found = ATTACKS.get(attack)(**settings).run(update, seed)
+    except UsageError as error:
+        return row | {"refused": str(error)}
+    encoder = setting("adult", (100, 100))[0].encoder
+    return row | {
+        "cpu_seconds": time.process_time() - began,
+        "cells": score(found, truth, encoder)["cell_accuracy"],
+        **{name: certificate_facts(found.certificate)[name] for name in ("certified_rows", "certified_digits_share")},
+        "certified_wrong": certified_accuracy(found, truth, encoder)["certified_wrong"],
+    }
+
+
+def key(row: Row) -> tuple[str, str, str, int]:
+    """What is measured once."""
+    return row["network"], row["point"], row["attack"], row["seed"]
+
+
+def cell(rows: Sequence[Row]) -> str:
+    """Rows proven, and cells of the better attack, of one filter and network."""
+    by_attack: dict[str, list[Row]] = {}
+    for row in rows:
+        if "refused" not in row:
+            by_attack.setdefault(row["attack"], []).append(row)
+    proven = [one for name, one in by_attack.items() if name != "random" and one[0]["certified_rows"] is not None]
+    attacks = {name: [r["cells"] for r in one] for name, one in by_attack.items() if name != "random"}
+    if not attacks:
+        return "-"
+    best = max(attacks, key=lambda name: mean(attacks[name]))
+    found, most = summarize(attacks[best]), max(proven, key=lambda one: mean(r["certified_rows"] for r in one))
+    counts = sum(r["certified_rows"] for r in most), ROWS * len(most), sum(r["certified_wrong"] or 0 for r in most)
+    interval = f" [{100 * found.low:.1f}, {100 * found.high:.1f}]" if len(attacks[best]) > 1 else ""
+    wrong = f", {counts[2]} wrong" if counts[2] else ""
+    return f"{counts[0]} of {counts[1]}{wrong}; {100 * found.mean:.1f}{interval} ({best}, n = {len(attacks[best])})"
+
+
+def print_table(done: Sequence[Row]) -> None:
+    """Markdown: a line for every filter, a column for every network."""
+    print("| filter | " + " | ".join(NETWORKS) + " |\n|" + " --- |" * (1 + len(NETWORKS)))
+    for point in POINTS:
+        of_point = [row for row in done if row["point"] == point.id]
+        cells = [cell([row for row in of_point if row["network"] == network]) for network in NETWORKS]
+        step = f", one step at {STEP:g}" if point.settings.get("scale") == STEP else ""
+        print(f"| {point.words}{step} | {' | '.join(cells)} |")
+    for network in NETWORKS:
+        of_network = [row for row in done if row["network"] == network and "refused" not in row]
+        guesses = summarize(r["cells"] for r in of_network if r["attack"] == "random" and r["point"] == Point().id)
+        print(f"\nguessing, {network}: {100 * guesses.mean:.1f}% [{100 * guesses.low:.1f}, {100 * guesses.high:.1f}]")
+    wrong = sum(row.get("certified_wrong") or 0 for row in done)
+    print(f"\ncertified: {sum(row.get('certified_rows') or 0 for row in done)} rows, {wrong} wrong")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure what was asked for and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--attacks", nargs="+", choices=[*USUAL, *KNOWING], default=[*USUAL, *KNOWING])
+    parser.add_argument("--n", type=int, default=20, help="clients")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the first client")
+    parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")
+    parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    done = read_lines(options.table or options.output)
+    held = {key(row) for row in done}
+    for network in () if options.table else options.networks:
+        for seed in range(options.seed, options.seed + options.n):
+            for point in POINTS:
+                for attack in options.attacks:
+                    is_meant = attack in USUAL or attack in point.known_to
+                    if not is_meant or (network, point.id, attack, seed) in held:
+                        continue
+                    done.append(measure(network, point, attack, seed))
+                    if options.output is not None:
+                        with options.output.open("a") as file:
+                            file.write(json.dumps(done[-1]) + "\n")
+    print_table(done)
+
+
+if __name__ == "__main__":
+    main()
