@@ -1,14 +1,18 @@
 """A round of three Flower clients, run by Flower's own simulation, is what our own capture of the same clients is."""
 
-from collections.abc import Iterator
+import importlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from lightleak.callbacks.capture_store import Capture, list_captures, save_capture
 from lightleak.core.errors import ObservationError
+from lightleak.core.seeds import generator
+from lightleak.defenses.horizontal.shipped import FlowerClipping, FlowerLocalDP
 from lightleak.experiments.load import parse_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.integrations.flower import CapturingStrategy, arrays_by_name, capture_mod
@@ -17,6 +21,8 @@ from lightleak.integrations.round_recorder import RoundRecorder
 flwr_app = pytest.importorskip("flwr.app", reason="Flower (flwr) is not installed")
 
 HIDDEN = [64, 32]
+NORM = 0.05
+"""To which a client's change of weights is clipped; longer without."""
 NUMBERS = ("cell_accuracy", "exact_match_rate", "certified_rows", "row_status", "label_count_error")
 TOLERANCE = 1e-6
 """A few units of the last place of float32, relative to a loss."""
@@ -39,7 +45,14 @@ def client_app(made: Any, kind: str, mods: list[Any] | None = None) -> Any:
     return app
 
 
-def run_round(made: Any, kind: str, recorder: RoundRecorder, rounds: int = 1, mods: list[Any] | None = None) -> Any:
+def run_round(
+    made: Any,
+    kind: str,
+    recorder: RoundRecorder,
+    rounds: int = 1,
+    mods: list[Any] | None = None,
+    protect: Callable[[Any], Any] = lambda strategy: strategy,
+) -> Any:
     """The result of Flower's own run; every stage but the process of a client is Flower's."""
     from flwr.app import ArrayRecord
     from flwr.serverapp import ServerApp
@@ -50,8 +63,9 @@ def run_round(made: Any, kind: str, recorder: RoundRecorder, rounds: int = 1, mo
 
     @server.main()
     def main(grid: Any, context: Any) -> None:
-        strategy = CapturingStrategy(FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3), recorder)
-        initial = ArrayRecord(made.network().state_dict())
+        plain = FedAvg(fraction_evaluate=0.0, min_train_nodes=3, min_available_nodes=3)
+        initial = ArrayRecord(dict(sorted(made.network().state_dict().items())))
+        strategy = CapturingStrategy(protect(plain), recorder)
         results.append(strategy.start(grid=grid, initial_arrays=initial, num_rounds=rounds))
 
     resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": {"num_cpus": 1}}
@@ -131,6 +145,47 @@ def test_training_is_the_same_with_and_without_capture_on_both_sides(federation:
         for group in ("parameters", "update", "buffers"):
             named = getattr(one.update, group)
             assert all(torch.equal(named[name], value) for name, value in getattr(other.update, group).items())
+
+
+def clipping_strategy(plain: Any, mod: str) -> Any:
+    """Flower's strategy that tells the mod its norm; it adds no noise of its own."""
+    kind, norm = {
+        "fixedclipping_mod": ("Fixed", "clipping_norm"),
+        "adaptiveclipping_mod": ("Adaptive", "initial_clipping_norm"),
+    }.get(mod, (None, ""))
+    if kind is None:
+        return plain
+    strategies = importlib.import_module("flwr.serverapp.strategy")
+    made = getattr(strategies, f"DifferentialPrivacyClientSide{kind}Clipping")
+    return made(plain, noise_multiplier=0.0, num_sampled_clients=3, **{norm: NORM})
+
+
+@pytest.mark.usefixtures("inline")
+@pytest.mark.parametrize("name", ["fixedclipping_mod", "adaptiveclipping_mod", "LocalDpMod"])
+def test_a_defense_sends_what_the_mod_sends_in_a_run_of_flower(
+    federation: Any, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    made, mod = federation(hidden=[4]), getattr(importlib.import_module("flwr.clientapp.mod"), name)
+    defense = FlowerLocalDP(10.0, NORM) if name == "LocalDpMod" else FlowerClipping(NORM)
+    mod = mod(NORM, 1.0, 10.0, 1e-5) if name == "LocalDpMod" else mod
+    train = type(made).trained
+
+    def trained(self: Any, client: int, state: Any) -> Any:
+        """Noise is drawn from here on: of numpy's generator, in the order of the tensors."""
+        found = dict(sorted(train(self, client, state).items()))
+        np.random.seed(int(torch.randint(2**32 - 1, (), generator=generator(client))))
+        return found
+
+    monkeypatch.setattr(type(made), "trained", trained)
+    recorder = RoundRecorder(made.view(), rounds=(0,), keep=True)
+    run_round(made, "weights", recorder, mods=[mod], protect=lambda plain: clipping_strategy(plain, name))
+    assert len(recorder.captured) == 3
+    for taken in recorder.captured:
+        change = {name: -value for name, value in made.own(taken.client)[0].update.items()}
+        expected = defense.apply(change, generator(taken.client))
+        assert sum(float(value.square().sum()) for value in change.values()) > NORM**2
+        for name, value in taken.update.update.items():
+            torch.testing.assert_close(value, -expected[name], rtol=0.0, atol=2.5e-7)
 
 
 def message(arrays: Any, node: int = 7, **metrics: Any) -> Any:

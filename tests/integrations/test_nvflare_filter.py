@@ -5,12 +5,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from lightleak.callbacks.capture_store import list_captures
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
+from lightleak.core.seeds import generator
+from lightleak.defenses.horizontal.shipped import NVFlareExclude, NVFlarePercentile, NVFlareSVT
 from lightleak.integrations import nvflare_filter
 
 pytest.importorskip("nvflare", reason="NVFlare (nvflare) is not installed")
@@ -223,3 +226,29 @@ def test_a_simulated_job_of_two_rounds(federation: Any, tmp_path: Path) -> None:
     for name, value in first.update.items():
         torch.testing.assert_close(value, torch.ones_like(value), rtol=0.0, atol=1e-6)
         torch.testing.assert_close(second.parameters[name], first.parameters[name] + 1, rtol=0.0, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_defenses_send_what_filters_send_in_a_run_of_nvflare(tmp_path: Path) -> None:
+    """NVFlare's own simulator runs server, clients and filters in processes of their own."""
+    draws = generator(0, "change")
+    change = {"a.bias": torch.randn(9, generator=draws), "a.weight": torch.randn(9, 23, generator=draws)}
+    np.savez(tmp_path / "change.npz", **{name: value.numpy() for name, value in change.items()})
+    seed = int(torch.randint(2**32 - 1, (), generator=generator(1)))
+    command = f"import nvflare_job; nvflare_job.run({str(tmp_path)!r}, {seed})"
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=Path(__file__).parent, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    defenses = {
+        "site-1": NVFlarePercentile(percentile=50, gamma=0.5),
+        "site-2": NVFlareExclude("bias"),
+        "site-3": NVFlareSVT(fraction=0.3, gamma=0.5),
+    }
+    for client, defense in defenses.items():
+        expected = defense.apply({name: -value for name, value in change.items()}, generator(1))
+        with np.load(tmp_path / f"{client}.npz") as sent:
+            for name, value in expected.items():
+                found = torch.as_tensor(sent[name]) if name in sent else torch.zeros_like(value)
+                torch.testing.assert_close(found, -value, rtol=0.0, atol=1e-7)
+                assert not torch.equal(found, change[name]) or (client, name) == ("site-2", "a.weight")
