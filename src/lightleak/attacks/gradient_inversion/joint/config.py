@@ -19,6 +19,8 @@ class JointConfig(ExactSettings):
         reopenings: fresh starts of doubtful rows after a round that gained little.
         noised_restarts: starts that are pooled where the gradient is noised.
         noised_steps: the engine's steps of each of them.
+        noised_rounds: rounds at most from the pooled rows; a further one follows only where the one before gained.
+        noised_round_steps: the engine's steps of each of them.
         ridge: of the whitening, as share of the largest second moment.
         noise: deviation of what was added to every element of the gradient; None: estimated from the gradient.
 
@@ -34,13 +36,15 @@ class JointConfig(ExactSettings):
     rounds: int = 6
     round_steps: int = 1500
     reopenings: int = 3
-    noised_restarts: int = 5
+    noised_restarts: int = 3
     noised_steps: int = 1200
+    noised_rounds: int = 3
+    noised_round_steps: int = 500
     ridge: float = 1e-2
     noise: float | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.at_least(1, "restarts", "steps", "round_steps", "noised_restarts", "noised_steps")
-        self.at_least(0, "sweeps", "rounds", "reopenings", "noise")
+        self.at_least(1, "restarts", "steps", "round_steps", "noised_restarts", "noised_steps", "noised_round_steps")
+        self.at_least(0, "sweeps", "rounds", "reopenings", "noised_rounds", "noise")
         self.above_zero("ridge")

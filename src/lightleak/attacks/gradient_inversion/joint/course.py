@@ -14,7 +14,7 @@ from lightleak.attacks.gradient_inversion.joint.integers import round_integers
 from lightleak.attacks.gradient_inversion.joint.pair_descent import descend_pairs
 from lightleak.attacks.gradient_inversion.joint.pooling import pooled
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
-from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED, Effort, refine
+from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED, Effort, Stage, moved, refine
 from lightleak.core.seeds import derive_seed
 
 ROUND_BELOW = 1e-6
@@ -33,8 +33,20 @@ NOISED_WIDTH, NOISED_WIDTH_END = 0.4, 0.1
 TEMPERATURES = (4.0, 2.0)
 """Of two sweeps before the descent, in units of the posterior's own: single rows leave poor minima."""
 
-NOISED_SWEEPS, LAST_SWEEPS = 3, 8
-"""Most sweeps of every start, and of the pooled rows."""
+NOISED_SWEEPS, SETTLING_SWEEPS = 3, 4
+"""Most sweeps of every start, and between two passes over pairs of rows."""
+
+SETTLING = 6
+"""Most passes over pairs of rows."""
+
+POLISHING = Stage(0.0, 0.1, 0.01, 0.03, 4.0)
+"""Where the engine goes on from the pooled rows, most of whose masks are right."""
+
+COOLING = (2.0, 1.5, 1.0, 1.0, 0.7, 0.5, 0.3)
+"""Temperatures of the sweeps that lead out of a minimum, in units of the posterior's own."""
+
+LEAST_NATS = 1.0
+"""What a round must gain for another one to follow, in units of the posterior."""
 
 Report = Callable[[float], None]
 """Told the share of the work that is done."""
@@ -95,7 +107,10 @@ def solve(
 def solve_noised(
     problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, report: Report
 ) -> Solution:
-    """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and descend.
+    """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and go on.
+
+    Rounds follow as long as they gain: the true rows' posterior is often above that of the pooled ones, and then
+    search is what lacks, not information.
 
     Args:
         problem: with plain kernels and a prior, whose weight is twice the noise's variance.
@@ -116,13 +131,33 @@ def solve_noised(
         report((restart + 1) / (config.noised_restarts + 1))
     objectives = [problem.objective(rows) for rows in found]
     merged, _ = pooled(problem.space, found, objectives.index(min(objectives)))
-    rows = descend(problem, merged, LAST_SWEEPS, draws)
-    rows, _ = descend_pairs(problem, rows, draws)
-    rows = descend(problem, rows, NOISED_SWEEPS, draws)
-    rows = min([rows, *found], key=problem.objective)
+    rows = min([_settled(problem, merged, draws), *found], key=problem.objective)
+    for _ in range(config.noised_rounds):
+        before = problem.objective(rows)
+        for by_engine in (True, False):
+            tried = moved(problem, rows, POLISHING, config.noised_round_steps, widths) if by_engine else rows
+            rows = min([rows, _settled(problem, _cooled(problem, tried, draws), draws)], key=problem.objective)
+        if problem.objective(rows) > before - LEAST_NATS * problem.prior_weight:
+            break
     report(1.0)
     _, ensemble = pooled(problem.space, [rows, *found], 0)
     return Solution(rows, problem.value(rows), tuple(ensemble))
+
+
+def _settled(problem: JointProblem, rows: JointRows, draws: torch.Generator) -> JointRows:
+    """Sweeps over single cells and passes over pairs of rows in turns, until these gain little."""
+    for _ in range(SETTLING):
+        before = problem.objective(rows)
+        rows, _ = descend_pairs(problem, descend(problem, rows, SETTLING_SWEEPS, draws), draws)
+        if problem.objective(rows) > before - LEAST_NATS / 2 * problem.prior_weight:
+            break
+    return descend(problem, rows, NOISED_SWEEPS, draws)
+
+
+def _cooled(problem: JointProblem, rows: JointRows, draws: torch.Generator) -> JointRows:
+    for temperature in COOLING:
+        rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
+    return rows
 
 
 def _fresh(steps: int, width: float, width_end: float) -> EngineConfig:

@@ -43,6 +43,7 @@ class PrunedConfig(JointConfig):
         left_out: which elements of a tensor the client left out: the ``smallest``, or ``any`` (random pruning).
         fills: how often elements that were left out are filled in at most, and the rows found again.
         noised_restarts: starts that are pooled each time; rows are found from fresh starts, which leave poor minima.
+        noised_rounds: none, as every filling in is a round.
 
     Raises:
         UsageError: a value of the wrong type or out of range.
@@ -53,6 +54,7 @@ class PrunedConfig(JointConfig):
     left_out: LeftOut = "smallest"
     fills: int = 9
     noised_restarts: int = 2
+    noised_rounds: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()

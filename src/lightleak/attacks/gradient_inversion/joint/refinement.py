@@ -108,7 +108,7 @@ def refine(
     for number in range(effort.rounds):
         if least < SOLVED:
             break
-        found = _round(problem, current, stage_of(value, 0 if fresh else stalled), effort.steps, widths)
+        found = moved(problem, current, stage_of(value, 0 if fresh else stalled), effort.steps, widths)
         found, value = settle(problem, found, generator)
         stalled = 0 if value < GAIN * least else stalled + 1
         if value < LOST * least and not (fresh and value >= least):
@@ -145,7 +145,8 @@ def settle(problem: JointProblem, rows: JointRows, generator: torch.Generator) -
     return gauss_newton(problem, rows, NEWTON_STEPS)
 
 
-def _round(problem: JointProblem, rows: JointRows, stage: Stage, steps: int, widths: Widths) -> JointRows:
+def moved(problem: JointProblem, rows: JointRows, stage: Stage, steps: int, widths: Widths) -> JointRows:
+    """All cells moved by the engine from given rows; labels stay."""
     config = stage_config(
         steps=steps,
         learning_rate=RATE,
