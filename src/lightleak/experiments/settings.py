@@ -370,7 +370,8 @@ _SEEDS = ("seed", "seeds", "split_seed")
 
 
 _REPEATED = "batches clients clients_per_round epochs evaluations held_out local_epochs max_epochs per_class per_epoch"
-_REPEATED += " restarts rounds searched_per_class tpe_per_class trees trials tries chains most_chains noised_restarts noised_rounds"
+_REPEATED += " restarts rounds searched_per_class tpe_per_class trees trials tries chains most_chains noised_restarts"
+_REPEATED += " noised_rounds"
 _WIDTHS = "bottom_hidden decoder_hidden discriminator_dim generator_dim hidden latent_dim output_width top_hidden width"
 _STEPS = "iterations steps round_steps noised_steps noised_round_steps"
 _LARGEST = {

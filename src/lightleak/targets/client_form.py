@@ -107,6 +107,11 @@ class OneHotEmbedding(nn.Module):
         return f"{self.padding}, {[(r.block, r.rows.tolist()) for call in self.routes for r in call]}"
 
 
+def network_name(module: nn.Module) -> str:
+    """Name of a network's class, as its project knows it."""
+    return type(module.network if isinstance(module, ClientForm) else module).__name__
+
+
 class ClientForm(nn.Module):
     """A copy of a network as a function of encoded rows; see the module.
 

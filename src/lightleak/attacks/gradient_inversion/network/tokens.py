@@ -42,6 +42,7 @@ from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import ColumnKind
+from lightleak.targets.client_form import network_name
 
 AT_ONCE = 1024
 """Rows per forward pass: a transformer stores many vectors for each."""
@@ -403,7 +404,7 @@ def _trace_tokens(
     names = [name for name in (*inner, last) if name not in wrong]
     if len(names) < 2 or names[-1] != last:
         raise UnsupportedError(
-            f"no Linear layer of {type(module).__name__} between its tokens and its logits sees one vector per row"
+            f"no Linear layer of {network_name(module)} between its tokens and its logits sees one vector per row"
         )
     shapes = TokenNetwork(module, names, 0, cells, positions).shapes[:-1]
     searched = _searched_layer(shapes, n_rows, None if observed is None else [observed[f"{n}.weight"] for n in names])

@@ -22,6 +22,7 @@ from lightleak.attacks.gradient_inversion.network.search_view import SearchView
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
+from lightleak.targets.client_form import network_name
 
 PROBES = 5
 """Made rows on which a module is run to see what it computes."""
@@ -421,7 +422,7 @@ def trace(
     Raises:
         UnsupportedError: naming what stands in the way.
     """
-    title = type(module).__name__
+    title = network_name(module)
     module = copy.deepcopy(module).double().requires_grad_(False)
     probes = torch.randn(PROBES, width, generator=generator(0, "probes"), dtype=torch.float64)
     probes = probes.to(next(module.parameters()).device)
@@ -464,7 +465,7 @@ def require_row_wise(module: nn.Module, probes: Tensor) -> None:
     Raises:
         UnsupportedError: it does not.
     """
-    title = type(module).__name__
+    title = network_name(module)
     with torch.no_grad():
         logits, again = module(probes), module(probes)
         alone = module(probes[:1]) if _reads_single_rows(module) else None
