@@ -108,8 +108,8 @@ class OneHotEmbedding(nn.Module):
 
 
 def network_name(module: nn.Module) -> str:
-    """Name of a network's class, as its project knows it."""
-    return type(module.network if isinstance(module, ClientForm) else module).__name__
+    """Name of the class of a network, as its project knows it."""
+    return type(module.network if type(module) is ClientForm else module).__name__
 
 
 class ClientForm(nn.Module):
