@@ -85,8 +85,12 @@ def summary_section(frontiers: Sequence[Frontier]) -> Section:
     """Summarize in plain language what these runs measured."""
     rows = [row for one in frontiers for point in one.points for row in point.rows]
     main = fullest(frontiers)
-    words = fill(TEMPLATE, "summary", main, len(frontiers), recommend(main) if main else None)
-    return first_page((words,), (), untested(rows), "defenses")
+    blocks: list[Block] = [fill(TEMPLATE, "lead", main)]
+    if main and main.measured:
+        blocks += _drawn(main, curve_styles(frontiers), "")
+    if main and main.none and main.none.cells:
+        blocks.append(fill(TEMPLATE, "summary", main, len(frontiers), recommend(main)))
+    return first_page(blocks, (), untested(rows), "defenses")
 
 
 def _tested(runs: Sequence[Run], rows: Sequence[FrontierRow], frontiers: Sequence[Frontier]) -> Section:
@@ -143,7 +147,7 @@ def _frontiers(frontiers: Sequence[Frontier]) -> Section | None:
     for one in frontiers:
         title = " · ".join(_part(one.first, name) for name in names)
         blocks += [Heading(title)] if title else []
-        blocks += [*_drawn(one, styles, title), _table(one)]
+        blocks += [*(() if one is main and one.measured else _drawn(one, styles, title)), _table(one)]
     every = [point for one in frontiers for point in one.points]
     deltas = ", ".join(dict.fromkeys(f"{one:g}" for point in every for one in point.values("delta")))
     has_epsilon = any(point.granted("epsilon") is not None for point in every)
@@ -216,7 +220,7 @@ def _drawn(frontier: Frontier, styles: Mapping[str, Style], title: str) -> tuple
     name = joined("Share of cells recovered against accuracy on the test rows under each defense", title, by=": ")
     entries = [(legend_key(styles[label]), curve_title(label)) for label in used]
     legend = Legend((*entries, (legend_key("ring"), "Pareto-best")))
-    y_title = fill("macros", "note", "Share of a client's cells recovered; numbers are strengths")
+    y_title = fill("macros", "note", "Share of single values read; numbers are strengths of the defense")
     return legend, y_title, Figure(draw(frontier_plot(name, frontier, styles)), plot="scatter")
 
 
@@ -241,7 +245,7 @@ def frontier_plot(name: str, frontier: Frontier, styles: Mapping[str, Style]) ->
         layers.append(Line(list(map(_place, curve)), "link", styles[label].css))
         layers.append(Points([_mark(point, styles[label], any(point is one for one in best)) for point in curve]))
     rules = [] if guess is None else [Rule(guess.mean, "guess faint", "guess", along="y")]
-    return Plot(name, x, y, layers, rules, height=420)
+    return Plot(name, x, y, layers, rules, height=340)
 
 
 def shown_axis(values: Sequence[Estimate | None], others: Sequence[float] = (), title: str = "") -> Axis:

@@ -114,7 +114,7 @@ class Point(Group[FrontierRow]):
     @cached_property
     def cells(self) -> Estimate | None:
         """Share of cells that `strongest` recovers, over clients."""
-        return estimate(self.recovered.values())
+        return bounded(self.recovered.values())
 
     @cached_property
     def leakage(self) -> Estimate | None:
@@ -210,7 +210,7 @@ class Frontier:
     @cached_property
     def guess(self) -> Estimate | None:
         """Share of cells that guessing gets right, over clients."""
-        return estimate(self.guesses.values())
+        return bounded(self.guesses.values())
 
     @cached_property
     def budget(self) -> Budget:
