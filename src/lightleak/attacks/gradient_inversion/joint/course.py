@@ -45,6 +45,9 @@ POLISHING = Stage(0.0, 0.1, 0.01, 0.03, 4.0)
 COOLING = (2.0, 1.5, 1.0, 1.0, 0.7, 0.5, 0.3)
 """Temperatures of the sweeps that lead out of a minimum, in units of the posterior's own."""
 
+EXPLAINED = 1.25
+"""Rows are refined where they leave more than so many times the noise's variance, which is known to a few per cent."""
+
 LEAST_NATS = 1.0
 """What a round must gain for another one to follow, in units of the posterior."""
 
@@ -110,7 +113,7 @@ def solve_noised(
     """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and go on.
 
     Rounds follow as long as they gain: the true rows' posterior is often above that of the pooled ones, and then
-    search is what lacks, not information.
+    search is what lacks, not information. Rows that leave more than noise are refined as without noise.
 
     Args:
         problem: with plain kernels and a prior, whose weight is twice the noise's variance.
@@ -139,9 +142,19 @@ def solve_noised(
             rows = min([rows, _settled(problem, _cooled(problem, tried, draws), draws)], key=problem.objective)
         if problem.objective(rows) > before - LEAST_NATS * problem.prior_weight:
             break
+    if config.noised_rounds and not _is_explained(problem, rows):
+        effort = Effort(config.rounds, config.round_steps, config.reopenings)
+        tried, _ = refine(problem, rows, effort, widths, draws, derive_seed(seed, "reopened"))
+        rows = min([rows, _settled(problem, tried, draws)], key=problem.objective)
     report(1.0)
     _, ensemble = pooled(problem.space, [rows, *found], 0)
     return Solution(rows, problem.value(rows), tuple(ensemble))
+
+
+def _is_explained(problem: JointProblem, rows: JointRows) -> bool:
+    """Whether what the rows leave is no more than the noise."""
+    elements = sum(layer.numel() for layer in problem.target)
+    return problem.value(rows) * problem.target_value < EXPLAINED * elements * problem.prior_weight / 2
 
 
 def _settled(problem: JointProblem, rows: JointRows, draws: torch.Generator) -> JointRows:
