@@ -140,3 +140,11 @@ def test_labels_of_an_attack_that_proves_them_are_not_called_true(tmp_path: Path
         "exact": "proven",
         "none": "true",
     }
+
+
+@pytest.mark.parametrize(("share", "says"), [(1.0, "36.8 to 100.0"), (0.0, "0.0 to 63.2")])
+def test_equal_values_prove_no_certainty(tmp_path: Path, share: float, says: str) -> None:
+    """Three equal shares: the share of batches that differ is below 1 - 0.05 ** (1 / 3)."""
+    rows = [row(cell_accuracy=share, batch_index=index) for index in range(3)]
+    (line,) = (line for line in printed(write_results(tmp_path, rows)) if says in line)
+    assert f"{share:.1%}" in line

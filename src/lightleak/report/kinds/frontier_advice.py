@@ -140,7 +140,7 @@ class Recommendation:
         )
         if found is best:
             return f"It comes with a guarantee: {limit}."
-        lacking = "" if found is None else f"{found.name} has no such guarantee. "
+        lacking = "" if found is None else f"{found.name} comes with no guarantee. "
         return f"{lacking}With {best.name}, {limit}."
 
     def to_dict(self) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def test_a_guarantee_adds_a_bound_on_attacks_that_nobody_has_tried() -> None:
     found = advised(rows("sign", around(0.5)), private)
     assert found.cheapest.name == "Sign" and found.cheapest.bound is None and found.guaranteed.name == "DP-SGD 2"
     assert found.guaranteed.bound == pytest.approx(NormalDist().cdf(1 / 2))  # of two rows, sigma 2
-    assert "Sign has no such guarantee" in found.guarantee and "69.1 times" in found.guarantee
+    assert "Sign comes with no guarantee" in found.guarantee and "69.1 times" in found.guarantee
     assert advised(private).guarantee.startswith("It comes with a guarantee")
     loose = rows("dp_sgd", around(0.5), GOOD, 0.1, epsilon=90.0, release_epsilon=150.0, delta=1e-5)
     assert advised(loose).guaranteed is None and "No tested setting limits" in advised(loose).guarantee

@@ -5,6 +5,7 @@ from typing import Any
 
 from lightleak.core.summary import summarize_rows
 from lightleak.experiments.terminal import Column, Lines, mean_of, percent
+from lightleak.report.intervals import bounded
 
 _CLIENTS = {"initial": "untrained", "given": "as given"}
 """What fresh clients compute on: the network before any training, or a user's own module with the weights it had."""
@@ -84,4 +85,6 @@ def _interval(summary: dict[str, Any] | None) -> str:
     if summary is None or summary["low"] is None:
         return "-"
     low, high = max(0.0, summary["low"]), min(1.0, summary["high"])  # Student's interval knows no bounds; a share has
+    if low == high and (found := bounded([summary["mean"]] * summary["n"])):  # n equal values prove no certainty
+        low, high = found.low or 0.0, found.high or 0.0
     return f"{100 * low:.1f} to {100 * high:.1f}"
