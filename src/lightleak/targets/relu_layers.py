@@ -1,13 +1,40 @@
-"""Detect modules that consist of linear layers with ReLU in between, from their computation instead of their class."""
+"""Detect modules that consist of linear layers with ReLU in between, from their computation instead of their class.
+
+Likewise with one smooth activation in ReLU's place.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
-from torch import fx, nn
+from torch import Tensor, fx, nn
 from torch.nn import functional
 
 PASSED = (nn.Dropout, nn.Identity, nn.Flatten)
 """Layers that leave rows ``[n, d]`` unchanged; dropout, because an attack cannot know its masks and leaves it out."""
 
+SMOOTH = (nn.GELU, nn.Tanh, nn.SiLU, nn.Sigmoid, nn.ELU, nn.Softplus, nn.Mish)
+"""Activations whose slope has no jump, element by element."""
+
 _RELUS = (functional.relu, torch.relu, torch.relu_)
+_SMOOTH_CALLS = (
+    functional.gelu, functional.tanh, functional.silu, functional.sigmoid, functional.elu, functional.softplus,
+    functional.mish, torch.tanh, torch.sigmoid,
+)  # fmt: skip
+_SMOOTH_METHODS = ("tanh", "sigmoid")
+
+
+@dataclass(frozen=True)
+class _Activation:
+    """What stands between two linear layers.
+
+    Attributes:
+        name: equal for equal functions.
+        function: element by element.
+    """
+
+    name: str
+    function: Callable[[Tensor], Tensor]
 
 
 class _Tracer(fx.Tracer):
@@ -32,9 +59,23 @@ def relu_layers(network: nn.Module) -> list[str] | None:
     >>> relu_layers(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
     """
     try:
-        return _chain(network)
+        return _chain(network, _is_relu)[0]
     except _Otherwise:
         return None
+
+
+def smooth_layers(network: nn.Module) -> tuple[list[str], Callable[[Tensor], Tensor]] | None:
+    """The same of a chain with one smooth activation (`SMOOTH`) in ReLU's place, and that activation.
+
+    >>> smooth_layers(nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2)))
+    (['0', '2'], Tanh())
+    """
+    try:
+        layers, activations = _chain(network, _is_smooth)
+    except _Otherwise:
+        return None
+    one = {activation.name for activation in activations}
+    return (layers, activations[0].function) if len(one) == 1 else None
 
 
 def chain_obstacle(network: nn.Module) -> str | None:
@@ -46,19 +87,33 @@ def chain_obstacle(network: nn.Module) -> str | None:
     "layer '0' is a Linear layer without bias"
     """
     try:
-        _chain(network)
+        _chain(network, _is_relu)
     except _Otherwise as found:
         return str(found)
     return None
 
 
-def _chain(network: nn.Module) -> list[str]:
+_Kind = Callable[[object], bool]
+"""Whether a module, or what a graph calls, is an activation that may stand in the chain."""
+
+
+def _is_relu(called: object) -> bool:
+    return type(called) is nn.ReLU or called in (*_RELUS, "relu", "relu_")
+
+
+def _is_smooth(called: object) -> bool:
+    return type(called) in SMOOTH or called in (*_SMOOTH_CALLS, *_SMOOTH_METHODS)
+
+
+def _chain(network: nn.Module, kind: _Kind) -> tuple[list[str], list[_Activation]]:
     layers: list[str] = []
+    activations: list[_Activation] = []
     after_linear = False
-    for step in _straight(network):
-        if step == "relu":
+    for step in _straight(network, kind):
+        if isinstance(step, _Activation):
             if not layers:
-                raise _Otherwise("ReLU comes before the first Linear layer")
+                raise _Otherwise(f"{step.name} comes before the first Linear layer")
+            activations.append(step)
             after_linear = False
         elif after_linear:
             raise _Otherwise(f"no ReLU stands between layers {layers[-1]!r} and {step!r}")
@@ -72,47 +127,53 @@ def _chain(network: nn.Module) -> list[str]:
     chained = {f"{layer}.{part}" for layer in layers for part in ("weight", "bias")}
     if outside := [name for name, _ in network.named_parameters() if name not in chained]:
         raise _Otherwise(f"parameter {outside[0]!r} belongs to no Linear layer of the chain")
-    return layers
+    return layers, activations
 
 
-def _straight(network: nn.Module) -> list[str]:
-    """The computation as ``relu`` and names of linear layers, in order."""
+def _straight(network: nn.Module, kind: _Kind) -> list[str | _Activation]:
+    """The computation as names of linear layers, and activations, in order."""
     try:
         graph = _Tracer().trace(network)
     except Exception as error:  # control flow, other libraries' calls: a user's forward may raise anything when traced
         raise _Otherwise(f"its forward cannot be traced by torch.fx ({type(error).__name__})") from error
     modules = dict(network.named_modules())
-    steps: list[str] = []
+    steps: list[str | _Activation] = []
     last: fx.Node | None = None
     for node in graph.nodes:
         if node.op == "placeholder":
             if last is not None:
                 raise _Otherwise("its forward takes several arguments")
         elif node.op != "output":
-            steps += _step(node, modules)  # first: the layer says more than where its input comes from
+            steps += _step(node, modules, kind)  # first: the layer says more than where its input comes from
         if node.op != "placeholder" and (not node.args or node.args[0] is not last):
             raise _Otherwise(f"{_called(node)} takes more than the output of the layer before it")
         last = node
     return steps
 
 
-def _step(node: fx.Node, modules: dict[str, nn.Module]) -> list[str]:
+def _step(node: fx.Node, modules: dict[str, nn.Module], kind: _Kind) -> list[str | _Activation]:
     if node.op == "call_module":
         name = str(node.target)
         layer = modules[name]
         if type(layer) is nn.Linear and layer.bias is not None:
             return [name]
-        if type(layer) is nn.ReLU:
-            return ["relu"]
+        if kind(layer):
+            return [_Activation("ReLU" if type(layer) is nn.ReLU else repr(layer), layer)]
         if type(layer) in PASSED and not (isinstance(layer, nn.Flatten) and layer.start_dim != 1):
             return []
-        kind = "a Linear layer without bias" if type(layer) is nn.Linear else type(layer).__name__
-        raise _Otherwise(f"layer {name!r} is {kind}")
-    if (node.op == "call_function" and node.target in _RELUS) or (
-        node.op == "call_method" and node.target in ("relu", "relu_")
-    ):
-        return ["relu"]
+        what = "a Linear layer without bias" if type(layer) is nn.Linear else type(layer).__name__
+        raise _Otherwise(f"layer {name!r} is {what}")
+    if node.op in ("call_function", "call_method") and kind(node.target):
+        function = getattr(torch, node.target) if isinstance(node.target, str) else node.target
+        name = "ReLU" if _is_relu(node.target) else f"{function.__name__}{node.args[1:]}{node.kwargs}"
+        return [_Activation(name, _with_arguments(function, node))]
     raise _Otherwise(f"its forward computes {_called(node)}")
+
+
+def _with_arguments(function: Callable[..., Tensor], node: fx.Node) -> Callable[[Tensor], Tensor]:
+    """The function of its first argument alone, as the graph calls it."""
+    others, named = node.args[1:], node.kwargs
+    return lambda x: function(x, *others, **named)
 
 
 def _called(node: fx.Node) -> str:

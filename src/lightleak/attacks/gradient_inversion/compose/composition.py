@@ -21,7 +21,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.proof import explains_bu
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import EXPLAINED, Residual
 from lightleak.attacks.gradient_inversion.joint.noise import estimated_noise
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
-from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain, smooth_chain
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, row_network
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
@@ -184,7 +184,8 @@ class Course:
     @property
     def _is_inexact(self) -> bool:
         """Whether the gradient has an error beyond rounding, within which a stage's proofs have been made."""
-        if relu_chain(client_network(self.update)) is None:
+        network = client_network(self.update)
+        if relu_chain(network) is None and smooth_chain(network) is None:
             return False
         return estimated_noise(observed_gradient(self.update), self._encoder) > 0
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain
+from lightleak.attacks.gradient_inversion.network.activation import Activation
+from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, SmoothChain
 from lightleak.attacks.gradient_inversion.network.row_network import with_one
 
 
@@ -25,7 +26,7 @@ class Terms:
     Attributes:
         hidden: per layer ``(h_{l-1}, 1)``, ``[T, n, in_l + 1]``.
         errors: per layer ``e_l`` of every direction ``[T, n, D, out_l]``.
-        masks: per hidden layer ``[T, n, out_l]``.
+        slopes: of the activation, per hidden layer ``[T, n, out_l]``; ReLU's masks.
         probabilities: ``[T, n, classes]``.
         shares: of the nodes ``[T]``.
         apart: see `Nodes`.
@@ -33,7 +34,7 @@ class Terms:
 
     hidden: tuple[Tensor, ...]
     errors: tuple[Tensor, ...]
-    masks: tuple[Tensor, ...]
+    slopes: tuple[Tensor, ...]
     probabilities: Tensor
     shares: Tensor
     apart: bool = False
@@ -66,7 +67,7 @@ class Terms:
         return Terms(
             tuple(h[:, at] for h in self.hidden),
             tuple(e[:, at] for e in self.errors),
-            tuple(m[:, at] for m in self.masks),
+            tuple(s[:, at] for s in self.slopes),
             self.probabilities[:, at],
             self.shares,
             self.apart,
@@ -81,6 +82,7 @@ class Nodes:
         weights: per layer ``[T, out, in]``.
         biases: per layer ``[T, out]``.
         shares: of every node in the sum ``[T]``; a plain gradient has one node of share 1.
+        activation: between the layers.
         apart: the nodes' gradients are not summed, but stacked ``[T, out, in + 1]``; a share is then the weight of a
             node's residual.
     """
@@ -88,18 +90,21 @@ class Nodes:
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
     shares: Tensor
+    activation: Activation
     apart: bool = False
 
     @classmethod
-    def of(cls, chains: Sequence[ReLUChain], shares: Sequence[float] = (1.0,), apart: bool = False) -> "Nodes":
-        """Nodes from networks of one shape."""
+    def of(
+        cls, chains: Sequence[ReLUChain | SmoothChain], shares: Sequence[float] = (1.0,), apart: bool = False
+    ) -> "Nodes":
+        """Nodes from networks of one shape and activation."""
         weights = tuple(torch.stack(each) for each in zip(*(chain.weights for chain in chains), strict=True))
         biases = tuple(torch.stack(each) for each in zip(*(chain.biases for chain in chains), strict=True))
-        return cls(weights, biases, weights[0].new_tensor(shares), apart)
+        return cls(weights, biases, weights[0].new_tensor(shares), chains[0].activation, apart)
 
     @property
     def chains(self) -> tuple[ReLUChain, ...]:
-        """The networks."""
+        """The networks, of ReLU."""
         return tuple(
             ReLUChain(tuple(w[t] for w in self.weights), tuple(b[t] for b in self.biases))
             for t in range(len(self.shares))
@@ -113,7 +118,7 @@ class Nodes:
     def to(self, dtype: torch.dtype) -> "Nodes":
         """The same in another precision."""
         weights, biases = (tuple(t.to(dtype) for t in each) for each in (self.weights, self.biases))
-        return Nodes(weights, biases, self.shares.to(dtype), self.apart)
+        return Nodes(weights, biases, self.shares.to(dtype), self.activation, self.apart)
 
     def terms(self, x: Tensor, first: Tensor | None = None) -> Terms:
         """Terms of rows ``[n, d]``.
@@ -123,25 +128,25 @@ class Nodes:
             first: first pre-activations ``[T, n, h]`` where they are already known.
         """
         nodes = len(self.shares)
-        hidden, masks = [with_one(x).expand(nodes, *x.shape[:-1], -1)], []
+        hidden, slopes = [with_one(x).expand(nodes, *x.shape[:-1], -1)], []
         current = x.expand(nodes, *x.shape)
         for i, (weight, bias) in enumerate(zip(self.weights[:-1], self.biases[:-1], strict=True)):
             known = first if i == 0 else None
-            activation = torch.baddbmm(bias.unsqueeze(1), current, weight.transpose(1, 2)) if known is None else known
-            masks.append((activation > 0).to(x.dtype))
-            current = activation.relu()
+            before = torch.baddbmm(bias.unsqueeze(1), current, weight.transpose(1, 2)) if known is None else known
+            current, slope = self.activation.value_and_slope(before)
+            slopes.append(slope)
             hidden.append(with_one(current))
         logits = torch.baddbmm(self.biases[-1].unsqueeze(1), current, self.weights[-1].transpose(1, 2))
-        return Terms(tuple(hidden), self._errors(masks), tuple(masks), logits.softmax(-1), self.shares, self.apart)
+        return Terms(tuple(hidden), self._errors(slopes), tuple(slopes), logits.softmax(-1), self.shares, self.apart)
 
-    def _errors(self, masks: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def _errors(self, slopes: Sequence[Tensor]) -> tuple[Tensor, ...]:
         classes = self.weights[-1].shape[1]
         directions = torch.eye(classes, dtype=self.shares.dtype, device=self.shares.device)
         directions = directions[:-1] - directions[-1]
-        errors = [directions.expand(len(self.shares), masks[0].shape[1], -1, -1)]
+        errors = [directions.expand(len(self.shares), slopes[0].shape[1], -1, -1)]
         error = (directions @ self.weights[-1]).unsqueeze(1)
-        for i in range(len(masks) - 1, -1, -1):
-            error = error * masks[i].unsqueeze(-2)
+        for i in range(len(slopes) - 1, -1, -1):
+            error = error * slopes[i].unsqueeze(-2)
             errors.insert(0, error)
             if i:
                 error = (error.flatten(1, 2) @ self.weights[i]).unflatten(1, (-1, classes - 1))

@@ -24,7 +24,15 @@ from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
 from lightleak.attacks.gradient_inversion.joint.noise import error_variances, estimated_noise, noise_error
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
-from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
+from lightleak.attacks.gradient_inversion.network.chain import (
+    ReLUChain,
+    SmoothChain,
+    any_chain,
+    chain_names,
+    observed_gradient,
+)
+from lightleak.attacks.gradient_inversion.network.of_update import row_network
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
@@ -37,13 +45,14 @@ from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals
 
-CITATION = "LightLeak: all rows of a batch moved against the whole gradient, with derivatives of the ReLU masks"
+CITATION = "LightLeak: all rows of a batch moved against the whole gradient, with derivatives of ReLU's masks"
 
 
 class JointInversion(CertifyingInversion[JointConfig]):
     """Recover all rows of a FedSGD batch together, labels included, where single rows cannot be distinguished.
 
-    Needs a network of linear layers with ReLU, at least one of them hidden, and no labels. Rows are certified
+    Needs a network of linear layers with ReLU or one smooth activation between them, at least one of them hidden, and
+    no labels. Rows are certified
     where the batch explains the gradient to its rounding, or to its noise, and they could have no other cells, and
     likely otherwise.
     """
@@ -63,6 +72,10 @@ class JointInversion(CertifyingInversion[JointConfig]):
         super().check(update)
         if update.further_updates and min(self._releases(update, TableEncoder.of(update))[1]) == 0:
             raise ObservationError(f"{self.name} combines releases behind noise, and one of these has none")
+
+    def check_network(self, update: ClientUpdate) -> None:
+        """See `CertifyingInversion.check_network`; a smooth activation is served as well."""
+        chain_names(update)
 
     def _releases(self, update: ClientUpdate, encoder: TableEncoder) -> tuple[list[Gradient], list[float]]:
         """The gradient of every release, and the deviation of its noise."""
@@ -91,7 +104,7 @@ class JointInversion(CertifyingInversion[JointConfig]):
         noise = hypot(*noises) / sqrt(len(noises))
         problem = pose(update, encoder, observed[0], noise, self.config)
         if len(observed) > 1:
-            chains = [ReLUChain.of(release, encoder.shift.device) for release in update.releases]
+            chains = [any_chain(release, encoder.shift.device) for release in update.releases]
             problem = together(problem, chains, observed, noises)
         draws = generator(seed, "joint")
         labels = starting_labels(update, problem.space, draws)
@@ -101,13 +114,22 @@ class JointInversion(CertifyingInversion[JointConfig]):
         feasibility = estimate_feasibility(observed[0], update.facts.n_rows, noise, row_kind(update, encoder))
         errors = [error_variances(o, s) for o, s in zip(observed, noises, strict=True)] if noise else None
         estimate_error = noise_error(observed[0], encoder) if self.config.noise is None else 0.0
-        rows = certified_rows(problem, found, feasibility, observed, errors, estimate_error)
+        networks = certifying_networks(problem, update)
+        rows = certified_rows(problem, networks, found, feasibility, observed, errors, estimate_error)
         report(1.0)
         return rows
 
 
+def certifying_networks(problem: JointProblem, update: ClientUpdate) -> tuple[RowNetwork, ...]:
+    """The network at every release of the rows, as certificates need it."""
+    if problem.nodes.activation.smooth is None:
+        return problem.nodes.chains
+    return tuple(row_network(release, problem.space.encoder.shift.device) for release in update.releases)
+
+
 def certified_rows(
     problem: JointProblem,
+    networks: Sequence[RowNetwork],
     found: Solution,
     feasibility: Feasibility,
     observed: Sequence[Gradient] = (),
@@ -118,13 +140,14 @@ def certified_rows(
 
     Args:
         problem: what was solved.
+        networks: see `certifying_networks`.
         found: its solution.
         feasibility: what was to be expected.
         observed: the gradient of every release; not needed where ``variances`` are None.
         variances: of each gradient's error, see `fit_under_error`; None: rounding alone.
         estimate_error: of their root, relative, where that is estimated.
     """
-    encoder, n, chain = problem.space.encoder, len(found.rows.labels), problem.nodes.chains[0]
+    encoder, n, chain = problem.space.encoder, len(found.rows.labels), networks[0]
     codes, values = problem.space.cells(found.rows.codes, found.rows.numbers)
     encoded = encoder.assemble(codes, values.clamp(encoder.lower, encoder.upper))
     residual = problem.with_kernels(Kernels.plain(problem.nodes.depth)).value(found.rows) ** 0.5
@@ -137,7 +160,7 @@ def certified_rows(
         uncertainty = cell_entropy(encoder, torch.stack(each), encoded)
     if variances is not None:
         x, labels = encoded.double(), found.rows.labels
-        fitted = fit_under_error(problem.nodes.chains, observed, problem.space, x, labels, variances, estimate_error)
+        fitted = fit_under_error(networks, observed, problem.space, x, labels, variances, estimate_error)
         if fitted is not None:
             encoded, proof = fitted.x.to(encoded), fitted.proof
     distinct, which, times = encoded.double().unique(dim=0, return_inverse=True, return_counts=True)
@@ -162,7 +185,7 @@ def pose(
         config: ridge and prior.
     """
     prior, n = RowPrior.of(update, encoder, config.prior), update.facts.n_rows
-    nodes = Nodes.of([ReLUChain.of(update, encoder.shift.device)])
+    nodes = Nodes.of([any_chain(update, encoder.shift.device)])
     if noise == 0:
         space = infer_domain(observed[0], encoder, prior, n)
         kernels = Kernels.whitened(nodes, space, config.ridge, generator(0, "second moments"))
@@ -176,7 +199,10 @@ def pose(
 
 
 def together(
-    problem: JointProblem, chains: Sequence[ReLUChain], observed: Sequence[Gradient], noises: Sequence[float]
+    problem: JointProblem,
+    chains: Sequence[ReLUChain | SmoothChain],
+    observed: Sequence[Gradient],
+    noises: Sequence[float],
 ) -> JointProblem:
     """The problem of several noised releases of the same rows: their squared errors are summed, each by its noise.
 

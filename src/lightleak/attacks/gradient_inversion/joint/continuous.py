@@ -170,7 +170,10 @@ def optimize(
 
 
 class Widths:
-    """Typical deviations of the networks' pre-activations over random rows ``[T, hidden layers]``."""
+    """Typical deviations of the networks' pre-activations over random rows ``[T, hidden layers]``.
+
+    ReLU alone has a use for them.
+    """
 
     def __init__(self, deviations: Tensor) -> None:
         self.deviations = deviations
@@ -178,6 +181,9 @@ class Widths:
     @classmethod
     def of(cls, problem: JointProblem) -> "Widths":
         """Measured on random rows of the problem's space, the same for every seed."""
+        nodes = problem.nodes
+        if nodes.activation.smooth is not None:
+            return cls(nodes.shares.new_ones(len(nodes.shares), nodes.depth - 1))
         rows = problem.space.rows.of(*problem.space.draw(WIDTH_ROWS, generator(0, "widths")))
         found = [chain.forward(rows).preactivations for chain in problem.nodes.chains]
         return cls(torch.stack([torch.stack([a.std(0).mean() for a in layers]) for layers in found]))
@@ -190,6 +196,7 @@ def matcher_of(
     nodes = problem.nodes.to(dtype)
     targets = [t.to(dtype).reshape(-1, *t.shape[-2:]) for t in problem.target]
     straight = StraightThrough(widths.deviations.to(dtype), config.mask_width, config.mask_width_end)
+    is_kinked = nodes.activation.smooth is None
     matcher: Matcher = MLPMatcher(
         nodes.weights,
         nodes.biases,
@@ -197,8 +204,9 @@ def matcher_of(
         [t[..., -1] for t in targets],
         labels.expand(len(nodes.shares), -1),
         relative_error,
-        straight_through=straight if config.mask_derivative == "straight_through" else None,
+        straight_through=straight if is_kinked and config.mask_derivative == "straight_through" else None,
         whitening=_whitening(problem, targets, dtype),
+        activation=nodes.activation,
     )
     if nodes.apart:
         squares = torch.stack([t.square().sum((-1, -2)) for t in targets]).sum(0)

@@ -1,7 +1,7 @@
-"""All free numbers of all rows moved together: damped Gauss-Newton on the residual, activation masks held fixed.
+"""All free numbers of all rows moved together: damped Gauss-Newton on the residual, ReLU's masks held fixed.
 
-With fixed masks only the hidden activations and the probabilities depend on a number, so every column of the Jacobian
-is a sum of products of two vectors, and its inner products are products of inner products: it is never formed.
+Every column of the Jacobian is a sum of two products of two vectors, of what a number does to a layer's inputs and to
+its errors, and its inner products are products of inner products: it is never formed.
 """
 
 from dataclasses import replace
@@ -114,21 +114,52 @@ def _jacobian_factors(problem: JointProblem, terms: Terms, coefficients: Tensor)
     nodes, step = problem.nodes, problem.space.rows.numbers
     count, free = len(coefficients), len(step)
     moved = step.expand(len(nodes.shares), count, -1, -1)
-    by_hidden = [moved]
-    for weight, mask in zip(nodes.weights[:-1], terms.masks, strict=True):
-        moved = (moved @ weight.transpose(1, 2).unsqueeze(1)) * mask.unsqueeze(2)
+    by_hidden, before = [moved], []
+    for weight, slope in zip(nodes.weights[:-1], terms.slopes, strict=True):
+        before.append(moved @ weight.transpose(1, 2).unsqueeze(1))
+        moved = before[-1] * slope.unsqueeze(2)
         by_hidden.append(moved)
     logits = moved @ nodes.weights[-1].transpose(1, 2).unsqueeze(1)
     p = terms.probabilities.unsqueeze(2)
     by_output = (p * (logits - (p * logits).sum(-1, keepdim=True)))[..., :-1]
     by_output = by_output * (nodes.shares / problem.n_rows)[:, None, None, None]
-    factors = []
-    for own, errors, hidden, change in zip(
-        terms.weighted(coefficients), terms.errors, terms.hidden, by_hidden, strict=True
+    factors, own_errors = [], terms.weighted(coefficients)
+    bent = _bent_errors(problem, terms, own_errors, before)
+    for layer, (own, errors, hidden, change) in enumerate(
+        zip(own_errors, terms.errors, terms.hidden, by_hidden, strict=True)
     ):
         error_change = by_output @ errors
+        if layer < len(bent):
+            error_change = error_change + bent[layer]
         zero = torch.zeros_like(change[..., :1])
         left = torch.cat([own.unsqueeze(2).expand(-1, -1, free, -1), error_change])
         right = torch.cat([torch.cat([change, zero], -1), hidden.unsqueeze(2).expand(-1, -1, free, -1)])
         factors.append((left.flatten(1, 2), right.flatten(1, 2)))
     return factors
+
+
+def _bent_errors(
+    problem: JointProblem, terms: Terms, own: tuple[Tensor, ...], before: list[Tensor]
+) -> tuple[Tensor, ...]:
+    """What changes of slopes do to the hidden layers' errors ``[T, n, F, out]``; empty where slopes do not change.
+
+    Args:
+        problem: for its networks.
+        terms: of the rows.
+        own: ``e_l`` of the rows with their labels.
+        before: changes of the preactivations by every number ``[T, n, F, out]``.
+    """
+    nodes = problem.nodes
+    if nodes.activation.smooth is None:
+        return ()
+    found: list[Tensor] = []
+    for layer in range(nodes.depth - 2, -1, -1):
+        weights = torch.cat([nodes.weights[layer], nodes.biases[layer].unsqueeze(-1)], -1)
+        bend = nodes.activation.bend(terms.hidden[layer] @ weights.transpose(1, 2))
+        above = nodes.weights[layer + 1]
+        assert bend is not None  # it is smooth
+        changed = ((own[layer + 1] @ above) * bend).unsqueeze(2) * before[layer]
+        if found:
+            changed = changed + (found[0] @ above.unsqueeze(1)) * terms.slopes[layer].unsqueeze(2)
+        found.insert(0, changed)
+    return tuple(found)

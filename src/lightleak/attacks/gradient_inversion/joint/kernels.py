@@ -5,6 +5,7 @@ inverse second moments of ``e_l`` and ``(h_{l-1}, 1)`` over random rows: these v
 that all rows share and many weak ones that tell rows apart, and whitening lets the weak ones count as much.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -58,6 +59,15 @@ class Kernels:
         ]
         return cls(tuple(left for left, _ in maps), tuple(right for _, right in maps))
 
+    def of_noise(self, shapes: Sequence[torch.Size]) -> float:
+        """Squared distance that independent noise of deviation 1 on every element has on average.
+
+        Args:
+            shapes: of the layers' gradients ``(out, in + 1)``.
+        """
+        each = zip(shapes, self.left, self.right, strict=True)
+        return sum(_trace(left, out) * _trace(right, into) for (out, into), left, right in each)
+
     def to(self, dtype: torch.dtype) -> "Kernels":
         """The same in another precision."""
         left, right = (tuple(None if k is None else k.to(dtype) for k in each) for each in (self.left, self.right))
@@ -97,6 +107,10 @@ def inner(terms: Terms, applied: Gradient) -> Tensor:
         total = total + ((hidden @ matrix.mT).unsqueeze(-2) * errors).sum(-1)
     assert isinstance(total, Tensor)  # a network has a layer
     return total.transpose(0, 1).flatten(1)
+
+
+def _trace(kernel: Tensor | None, size: int) -> float:
+    return size if kernel is None else float(kernel.trace())
 
 
 def _times(vectors: Tensor, kernel: Tensor | None) -> Tensor:

@@ -61,7 +61,8 @@ class JointProblem:
 
     def _in(self, dtype: torch.dtype) -> tuple[Nodes, RowTables, tuple[RowTables, ...]]:
         if dtype not in self._tables:
-            first = tuple(self.space.first_layer(*chain.state_map).to(dtype) for chain in self.nodes.chains)
+            layers = zip(self.nodes.weights[0], self.nodes.biases[0], strict=True)
+            first = tuple(self.space.first_layer(weight, bias).to(dtype) for weight, bias in layers)
             self._tables[dtype] = (self.nodes.to(dtype), self.space.rows.to(dtype), first)
         return self._tables[dtype]
 

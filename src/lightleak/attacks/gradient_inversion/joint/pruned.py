@@ -16,7 +16,12 @@ from torch import Tensor
 from lightleak.attacks.attack import Progress
 from lightleak.attacks.gradient_inversion.exact.certify.feasibility import estimate_feasibility, row_kind
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
-from lightleak.attacks.gradient_inversion.joint.attack import JointInversion, certified_rows, pose
+from lightleak.attacks.gradient_inversion.joint.attack import (
+    JointInversion,
+    certified_rows,
+    certifying_networks,
+    pose,
+)
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.course import Report, Solution, solve_noised
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
@@ -171,7 +176,7 @@ class PrunedInversion(JointInversion):
                 break
         assert best is not None  # there is a round at least
         feasibility = estimate_feasibility(best[1].target, update.facts.n_rows, best[0], row_kind(update, encoder))
-        return certified_rows(best[1], best[2], feasibility)
+        return certified_rows(best[1], certifying_networks(best[1], update), best[2], feasibility)
 
 
 def _part(progress: Progress | None, parts: int) -> Report:

@@ -77,12 +77,14 @@ class Effort:
         steps: the engine's steps of a round.
         reopenings: fresh starts of doubtful rows after a round that gained little; 0 never.
         reopening_steps: the engine's steps for them.
+        solved: relative distance below which there is nothing more to do.
     """
 
     rounds: int = 10
     steps: int = 1500
     reopenings: int = 3
     reopening_steps: int = 1000
+    solved: float = SOLVED
 
 
 def refine(
@@ -106,7 +108,7 @@ def refine(
     best, least = settle(problem, rows, generator)
     current, value, stalled, fresh = best, least, 0, False
     for number in range(effort.rounds):
-        if least < SOLVED:
+        if least < effort.solved:
             break
         found = moved(problem, current, stage_of(value, 0 if fresh else stalled), effort.steps, widths)
         found, value = settle(problem, found, generator)

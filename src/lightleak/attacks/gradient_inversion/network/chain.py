@@ -12,7 +12,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain, require_chain
+from lightleak.attacks.gradient_inversion.network.activation import RELU, Activation
+from lightleak.attacks.gradient_inversion.network.client import (
+    client_network,
+    relu_chain,
+    require_chain,
+    smooth_chain,
+)
 from lightleak.attacks.gradient_inversion.network.row_network import (
     RowActivations,
     RowNetwork,
@@ -53,6 +59,7 @@ class ReLUChain(RowNetwork):
     """
 
     errors_bend: ClassVar[bool] = False
+    activation: ClassVar[Activation] = RELU
 
     weights: tuple[Tensor, ...]
     biases: tuple[Tensor, ...]
@@ -144,6 +151,33 @@ class ReLUChain(RowNetwork):
         return tuple(self.slopes(self.forward(x), torch.eye(x.shape[1]).to(x)))
 
 
+@dataclass(frozen=True)
+class SmoothChain:
+    """Linear layers with one smooth activation between them, as joint inversion sees them.
+
+    Attributes:
+        weights: per layer ``[out, in]``.
+        biases: per layer ``[out]``.
+        activation: between them.
+    """
+
+    weights: tuple[Tensor, ...]
+    biases: tuple[Tensor, ...]
+    activation: Activation
+
+
+def any_chain(update: ClientUpdate, device: torch.device | str = "cpu") -> ReLUChain | SmoothChain:
+    """The client's network before its update, float64.
+
+    Raises:
+        UnsupportedError: see `chain_names`.
+    """
+    found = smooth_chain(client_network(update))
+    if found is None:
+        return ReLUChain.of(update, device)
+    return SmoothChain(*_stacked(update.parameters, chain_names(update), device, torch.float64), Activation(found[1]))
+
+
 def layer_names(update: ClientUpdate) -> list[str]:
     """Names of the layers of the update's network.
 
@@ -152,15 +186,28 @@ def layer_names(update: ClientUpdate) -> list[str]:
     """
     network = client_network(update)
     require_chain(network, "exact inversion is for")
-    names = relu_chain(network) or []
+    return _with_hidden(relu_chain(network) or [])
+
+
+def chain_names(update: ClientUpdate) -> list[str]:
+    """The same, of a chain with any one smooth activation as well.
+
+    Raises:
+        UnsupportedError: it is no such chain with a hidden layer.
+    """
+    found = smooth_chain(client_network(update))
+    return layer_names(update) if found is None else _with_hidden(found[0])
+
+
+def _with_hidden(names: list[str]) -> list[str]:
     if len(names) < 2:
         raise UnsupportedError("exact inversion needs a hidden layer, and this network is linear")
     return names
 
 
 def observed_gradient(update: ClientUpdate, device: torch.device | str = "cpu") -> tuple[Tensor, ...]:
-    """``[G_l gb_l]`` of every layer, float64 ``[out, in + 1]``, of a gradient update."""
-    weights, biases = _stacked(update.update, layer_names(update), device, torch.float64)
+    """``[G_l gb_l]`` of every layer of a chain, float64 ``[out, in + 1]``, of a gradient update."""
+    weights, biases = _stacked(update.update, chain_names(update), device, torch.float64)
     return tuple(torch.cat([w, b.unsqueeze(-1)], -1) for w, b in zip(weights, biases, strict=True))
 
 

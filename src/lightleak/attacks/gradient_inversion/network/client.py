@@ -1,13 +1,15 @@
 """The client's network, rebuilt from the specification in its update."""
 
-from torch import nn
+from collections.abc import Callable
+
+from torch import Tensor, nn
 
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.functional import without_dropout
 from lightleak.targets.mlp import FullyConnected
 from lightleak.targets.normalization import with_functional_normalization
-from lightleak.targets.relu_layers import chain_obstacle, relu_layers
+from lightleak.targets.relu_layers import SMOOTH, chain_obstacle, relu_layers, smooth_layers
 from lightleak.targets.spec import NetworkSpec, build_network
 
 
@@ -36,6 +38,14 @@ def relu_chain(network: nn.Module) -> list[str] | None:
         return [f"linears.{i}" for i in range(len(network.linears))]
     # What the classes of the registry compute is known; a user's own module is read.
     return None if type(network).__module__.startswith("lightleak.") else relu_layers(network)
+
+
+def smooth_chain(network: nn.Module) -> tuple[list[str], Callable[[Tensor], Tensor]] | None:
+    """Names of the Linear layers of a chain with one smooth activation between them, and it; None for any other."""
+    if isinstance(network, FullyConnected):
+        is_chain = type(network.activation) in SMOOTH and network.norm_name == "none"
+        return ([f"linears.{i}" for i in range(len(network.linears))], network.activation) if is_chain else None
+    return None if type(network).__module__.startswith("lightleak.") else smooth_layers(network)
 
 
 def require_chain(network: nn.Module, needed_by: str) -> None:

@@ -1,4 +1,4 @@
-"""The fast path: gradient matching of a ReLU network in closed form, as matrix products."""
+"""The fast path: gradient matching of a chain of linear layers in closed form, as matrix products."""
 
 import copy
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from lightleak.attacks.gradient_inversion.network.activation import RELU, Activation
 from lightleak.attacks.gradient_inversion.optimize.matcher import Targets, inner_product
 from lightleak.attacks.gradient_inversion.optimize.matrix_products import MatrixProducts
 from lightleak.attacks.gradient_inversion.optimize.objective import Objective
@@ -23,7 +24,8 @@ class _Pass:
         hidden: ``h_{l-1}``.
         errors: ``e_l``.
         masks: ``m_l`` of the hidden layers.
-        bends: with straight-through masks the derivative of ``e_l`` by ``a_l``, cell by cell, of the hidden layers.
+        bends: with straight-through masks or a smooth activation the derivative of ``e_l`` by ``a_l``, cell by cell, of
+            the hidden layers.
         probabilities: of the classes.
     """
 
@@ -41,7 +43,7 @@ class MLPMatcher:
     by ``a_l``: ``e_L = (softmax(a_L) - y) / n``, ``e_l = (e_{l+1} W_{l+1}) m_l``, and the gradients are
     ``G_l = e_l^T h_{l-1}``. The reverse pass carries the derivative of the objective by every ``G_l`` back to
     ``h_0 = x``. Masks are constant, or have the derivative that ``straight_through`` gives them: then the derivative of
-    ``e_l`` by ``a_l`` is ``(e_{l+1} W_{l+1}) m'_l``.
+    ``e_l`` by ``a_l`` is ``(e_{l+1} W_{l+1}) m'_l``. A smooth activation has its slope for mask, and its bend for m'.
 
     Args:
         weights: per layer ``[updates, out, in]``.
@@ -51,8 +53,9 @@ class MLPMatcher:
         labels: LongTensor ``[updates, n]``.
         objective: distance of gradients.
         products: in which precision matrices are multiplied.
-        straight_through: derivative of the masks; None: zero.
+        straight_through: derivative of ReLU's masks; None: zero.
         whitening: compares gradients in place of the objective.
+        activation: between the layers.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class MLPMatcher:
         products: MatrixProducts | None = None,
         straight_through: StraightThrough | None = None,
         whitening: Whitening | None = None,
+        activation: Activation = RELU,
     ) -> None:
         self.products = products or MatrixProducts()
         self.weights, self.biases = [self.products.rounded(w) for w in weights], [b.unsqueeze(1) for b in biases]
@@ -74,6 +78,7 @@ class MLPMatcher:
         self.targets = Targets([*weight_targets, *bias_targets])
         self.one_hot = one_hot(labels, biases[-1].shape[-1]).to(weights[0].dtype).unsqueeze(1)
         self.objective, self.straight_through, self.whitening = objective, straight_through, whitening
+        self.activation = activation
 
     def at(self, share: float) -> "MLPMatcher":
         """This matcher after that share of the optimization; see `Annealed`."""
@@ -96,17 +101,20 @@ class MLPMatcher:
         depth, products, straight = len(self.weights), self.products, self.straight_through
         hidden, masks, slopes = [products.rounded(x.reshape(updates, restarts * n, -1))], [], []
         for layer, (weight, bias) in enumerate(zip(self.transposed[:-1], self.biases[:-1], strict=True)):
-            activation = products.baddbmm(bias, hidden[-1], weight)
-            masks.append((activation > 0).to(x.dtype))
+            before = products.baddbmm(bias, hidden[-1], weight)
+            value, mask, slope = self.activation.derivatives(before)
+            masks.append(mask)
             if straight is not None:
-                slopes.append(straight.slope(layer, activation))
-            hidden.append(products.rounded(activation.relu_()))
+                slope = straight.slope(layer, before)
+            if slope is not None:
+                slopes.append(slope)
+            hidden.append(products.rounded(value))
         probabilities = products.baddbmm(self.biases[-1], hidden[-1], self.transposed[-1]).softmax(-1)
         error = (probabilities.view(updates, restarts, n, -1) - self.one_hot).div_(n).view_as(probabilities)
         errors = [error]
         for i in range(depth - 1, 0, -1):
             unmasked = products.bmm(error, self.weights[i])
-            if straight is not None:
+            if slopes:
                 slopes[i - 1].mul_(unmasked)
             error = unmasked.mul_(masks[i - 1])
             errors.insert(0, error)

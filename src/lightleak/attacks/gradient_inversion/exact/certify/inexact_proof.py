@@ -21,7 +21,7 @@ from lightleak.attacks.gradient_inversion.exact.certify.least_squares import STA
 from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.certify.row_evidence import number_tolerances
 from lightleak.attacks.gradient_inversion.network.chain import Activations, ReLUChain
-from lightleak.attacks.gradient_inversion.network.row_network import with_one
+from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
 from lightleak.data.encoder import TableEncoder
 
@@ -66,7 +66,7 @@ class Fitted:
 
 
 def fit_under_error(
-    chains: Sequence[ReLUChain],
+    networks: Sequence[RowNetwork],
     observed: Sequence[tuple[Tensor, ...]],
     space: RowDomain,
     x: Tensor,
@@ -77,7 +77,7 @@ def fit_under_error(
     """Fit the numbers of a claimed batch, and say what is proven of it; None where nothing is.
 
     Args:
-        chains: the network at every release of the rows, float64; mostly there is one.
+        networks: the network at every release of the rows, float64; mostly there is one.
         observed: the gradient of each.
         space: rows that may be in the batch.
         x: all claimed rows ``[n, d]``; of equal ones none is proven, as none has a direction of its own.
@@ -86,7 +86,7 @@ def fit_under_error(
         estimate_error: relative standard error of the error's deviation; 0 where it is known.
     """
     slack = max(MISFIT_SLACK, ESTIMATE_ERRORS * estimate_error)
-    batch = _fit(chains, observed, space, x, labels, variances)
+    batch = _fit(networks, observed, space, x, labels, variances)
     # By layer as well: where the error is less even than it is taken to be, some layer shows it.
     each = [zip(release.left, release.variances, strict=True) for release in batch.releases]
     parts = [(left.square() / v).flatten() for layers in each for left, v in layers] + batch.squares_of_sums()
@@ -129,13 +129,13 @@ class _Release:
     """One gradient of a claimed batch.
 
     Attributes:
-        network: with the masks of the rows.
+        network: of ReLU, with the masks of the rows; else it has none.
         observed: the gradient.
         left: what the batch leaves of it.
         variances: of its error.
     """
 
-    network: _FixedMasks
+    network: RowNetwork
     observed: tuple[Tensor, ...]
     left: tuple[Tensor, ...]
     variances: Sequence[Tensor]
@@ -147,7 +147,9 @@ class _Release:
 
     def at(self, x: Tensor, labels: Tensor, masks: tuple[Tensor, ...]) -> "_Release":
         """The same with other numbers and masks."""
-        network = _FixedMasks(self.network.weights, self.network.biases, masks)
+        network = self.network
+        if isinstance(network, _FixedMasks):
+            network = replace(network, masks=masks)
         explained = network.gradient(x, labels, len(x))
         left = tuple(o - e for o, e in zip(self.observed, explained, strict=True))
         return replace(self, network=network, left=left)
@@ -186,8 +188,9 @@ class _Batch:
 
     @property
     def masks(self) -> tuple[tuple[Tensor, ...], ...]:
-        """Of every release."""
-        return tuple(release.network.masks for release in self.releases)
+        """Of every release; a smooth network has none."""
+        networks = [release.network for release in self.releases]
+        return tuple(network.masks if isinstance(network, _FixedMasks) else () for network in networks)
 
     def at(self, x: Tensor, masks: Sequence[tuple[Tensor, ...]]) -> "_Batch":
         """The same rows with other numbers and masks."""
@@ -205,7 +208,7 @@ class _Batch:
 
 
 def _fit(
-    chains: Sequence[ReLUChain],
+    networks: Sequence[RowNetwork],
     observed: Sequence[tuple[Tensor, ...]],
     space: RowDomain,
     x: Tensor,
@@ -219,9 +222,9 @@ def _fit(
     """
     encoder = space.encoder
     none = x.new_zeros(len(x), len(encoder.schema.numerical))
-    networks = [_FixedMasks(chain.weights, chain.biases, chain.forward(x).masks) for chain in chains]
-    releases = tuple(_Release(*each) for each in zip(networks, observed, observed, variances, strict=True))
-    batch = _Batch(releases, x, torch.eye(chains[0].n_classes).to(x)[labels], none, none, none)
+    fixed = [_FixedMasks(n.weights, n.biases, n.forward(x).masks) if isinstance(n, ReLUChain) else n for n in networks]
+    releases = tuple(_Release(*each) for each in zip(fixed, observed, observed, variances, strict=True))
+    batch = _Batch(releases, x, torch.eye(networks[0].n_classes).to(x)[labels], none, none, none)
     batch = batch.at(x, batch.masks)
     # Elements of little error would lead rows astray that are far from fitting: they count fully only at the end.
     is_even = all(float(v.min()) > 0.5 * float(v.mean()) for of_release in variances for v in of_release)
@@ -283,8 +286,10 @@ def _with_masks(batch: _Batch, encoder: TableEncoder) -> _Batch | None:
     """The same rows with the masks that fit better among those that the numbers leave open; None: there are none."""
     gains, toggles = [], []  # of a release, row, layer and unit
     for r, release in enumerate(batch.releases):
-        rows, layers, units = _open_masks(batch, release, encoder)
-        gains.append(_gains(batch, release, rows, layers, units))
+        if not isinstance(release.network, _FixedMasks):
+            continue
+        rows, layers, units = _open_masks(batch, release.network, encoder)
+        gains.append(_gains(batch, release, release.network, rows, layers, units))
         toggles += [(r, *one) for one in torch.stack([rows, layers, units], 1).tolist()]
     if not toggles:
         return None
@@ -305,7 +310,7 @@ def _with_masks(batch: _Batch, encoder: TableEncoder) -> _Batch | None:
     return None
 
 
-def _open_masks(batch: _Batch, release: _Release, encoder: TableEncoder) -> tuple[Tensor, Tensor, Tensor]:
+def _open_masks(batch: _Batch, network: _FixedMasks, encoder: TableEncoder) -> tuple[Tensor, Tensor, Tensor]:
     """Rows, hidden layers and units whose preactivations are within `NEAR_KINK` standard errors of zero."""
     at = list(encoder.numerical_positions)
     unit = number_tolerances(encoder) / encoder.scale[at]
@@ -314,7 +319,7 @@ def _open_masks(batch: _Batch, release: _Release, encoder: TableEncoder) -> tupl
     moved[:, torch.arange(len(at)), at] = error
     hidden, found = batch.x, []
     for layer, (weight, bias, mask) in enumerate(
-        zip(release.network.weights[:-1], release.network.biases[:-1], release.network.masks, strict=True)
+        zip(network.weights[:-1], network.biases[:-1], network.masks, strict=True)
     ):
         reached, slope = hidden @ weight.T + bias, moved @ weight.T
         rows, units = (reached.abs() <= NEAR_KINK * slope.square().sum(1).sqrt()).nonzero(as_tuple=True)
@@ -324,18 +329,20 @@ def _open_masks(batch: _Batch, release: _Release, encoder: TableEncoder) -> tupl
     return rows, layers, units
 
 
-def _gains(batch: _Batch, release: _Release, rows: Tensor, layers: Tensor, units: Tensor) -> Tensor:
+def _gains(
+    batch: _Batch, release: _Release, network: _FixedMasks, rows: Tensor, layers: Tensor, units: Tensor
+) -> Tensor:
     """By how much a change of one mask each lowers the squared norm of what is left."""
-    masks = [mask[rows].clone() for mask in release.network.masks]
+    masks = [mask[rows].clone() for mask in network.masks]
     for layer, mask in enumerate(masks):
         of_layer = (layers == layer).nonzero().flatten()
         mask[of_layer, units[of_layer]] = 1 - mask[of_layer, units[of_layer]]
     total = torch.zeros(len(rows)).to(batch.x)
     n, parts = len(batch.x), []
-    for chosen in (tuple(masks), tuple(mask[rows] for mask in release.network.masks)):
-        network = _FixedMasks(release.network.weights, release.network.biases, chosen)
-        activations = network.forward(batch.x[rows])
-        errors = network.errors_of_rows(activations, batch.labels[rows], n)
+    for chosen in (tuple(masks), tuple(mask[rows] for mask in network.masks)):
+        own = replace(network, masks=chosen)
+        activations = own.forward(batch.x[rows])
+        errors = own.errors_of_rows(activations, batch.labels[rows], n)
         parts.append([(e, with_one(h)) for e, h in zip(errors, activations.hidden, strict=True)])
     for (after, reached), (before, hidden), left, v in zip(*parts, release.left, release.variances, strict=True):
         moved, shifted = after - before, reached - hidden  # the change is moved reached^T + before shifted^T
