@@ -62,8 +62,8 @@ def test_starts_on_a_noised_gradient_are_pooled_and_none_is_more_probable(make_b
     deviation = 0.02 * float(batch.observed[0].square().mean().sqrt())
     problem = pose(batch.update, batch.encoder, batch.observed, deviation, config)
     found, told = run(problem, batch.truth.labels, config)
-    assert told == [1 / 3, 2 / 3, 1.0]
-    assert not found.solved and len(found.ensemble) == 3
+    assert told == [1 / 3, 1.0], "the first start explains all but the noise"
+    assert not found.solved and len(found.ensemble) == 2
     first, *starts = found.ensemble
     assert torch.equal(first.codes, found.rows.codes) and torch.equal(first.numbers, found.rows.numbers)
     assert problem.objective(found.rows) <= min(problem.objective(rows) for rows in starts) * (1 + 1e-9)

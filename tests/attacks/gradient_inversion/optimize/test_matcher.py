@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from lightleak.attacks.gradient_inversion.network.activation import Activation
 from lightleak.attacks.gradient_inversion.network.client import client_network
 from lightleak.attacks.gradient_inversion.optimize.matcher import NetworkMatcher
 from lightleak.attacks.gradient_inversion.optimize.matrix_products import MatrixProducts
@@ -117,6 +118,16 @@ def test_the_closed_form_equals_torch_func_and_a_plain_loop(
         assert torch.equal(problem.x, before)
         again = matcher.value_and_grad(problem.x)  # nothing in the matcher was written into
         assert torch.equal(again[0], first[0]) and torch.equal(again[1], first[1])
+
+
+@pytest.mark.parametrize("function", [nn.GELU(), nn.Tanh(), nn.SiLU()], ids=str)
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_the_closed_form_holds_for_smooth_activations(function: nn.Module, objective: str) -> None:
+    network = nn.Sequential(nn.Linear(WIDTH, 20), function, nn.Linear(20, 17), function, nn.Linear(17, 3)).double()
+    problem = Problem(network, 6, 3)
+    matcher = problem.by_products(objective)
+    matcher.activation = Activation(function)
+    assert_equal(matcher.value_and_grad(problem.x), problem.slow(objective))
 
 
 def test_these_batches_lie_on_both_sides_of_the_switch() -> None:

@@ -14,6 +14,10 @@ from lightleak.attacks.gradient_inversion.joint.pruned import PrunedConfig, Prun
 from lightleak.core.facts import Facts
 
 _CHAIN = "A chain of Linear layers with ReLU between them, two of them hidden at least; cross-entropy."
+_ANY_CHAIN = (
+    "A chain of Linear layers, one of them hidden at least, with ReLU or one smooth activation between them (GELU, "
+    "tanh, SiLU, sigmoid, ELU, softplus, Mish); cross-entropy."
+)
 _ROW_WISE = (
     "A network that works row by row, whose first linear layer sees the encoded row, or embeddings of its cells "
     "(concatenated or summed), and whose logits are a linear layer's: any activation, residual sums, gates, LayerNorm, "
@@ -47,7 +51,7 @@ _JOINT = Facts(
     "optimizes all rows together beyond the rank limit, and proves the whole",
     needs=(
         "One FedSGD gradient of one client.",
-        _CHAIN,
+        _ANY_CHAIN,
         _AFFINE,
         "A certificate under noise takes the noise to have one deviation on all elements, which it estimates, unless "
         "the gradient's values show that they were sent as float16, bfloat16 or in 8 bits.",
@@ -58,7 +62,7 @@ _PRUNED = Facts(
     "knows how an update was pruned: what was sent is exact, what was left out lies between bounds",
     needs=(
         "One FedSGD gradient of one client, pruned by leaving out the smallest elements of every tensor, or any.",
-        _CHAIN,
+        _ANY_CHAIN,
         _AFFINE,
     ),
     deviates=("It follows no paper; nothing is certified.",),
