@@ -76,6 +76,8 @@ DROPPING: Mapping[str, Mapping[str, Any]] = {
 """Networks whose clients drop units: options of an MLP."""
 ATTENTION = "ft_transformer"
 """pytorch-tabular's, of one block."""
+SMOOTH = ("gelu", "tanh", "elu", "sigmoid")
+"""Of `MODELS`, those that `exact_joint` serves."""
 NORMALIZED = ("relu, batch norm", "gelu, batch norm", "resnet", "resnet_preact")
 """Those with BatchNorm, whose batch statistics the server knows."""
 
@@ -177,7 +179,7 @@ def scenario(
     Args:
         seed: see `Scenario`.
         attack: in place of the one that the seed draws.
-        others: with a network of `MODELS`.
+        others: with a network of `MODELS`, of `SMOOTH` where `inexact`.
         dropout: with a network of `DROPPING`.
         attention: with the network `ATTENTION`.
         inexact: with an error of `INEXACT`.
@@ -195,7 +197,8 @@ def scenario(
     most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
     model = "chain"
     if others or dropout:
-        model = str(numpy_generator(seed, "model").choice(list(DROPPING if dropout else MODELS)))
+        models = list(DROPPING) if dropout else SMOOTH if inexact else list(MODELS)
+        model = str(numpy_generator(seed, "model").choice(models))
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     if attention:  # few of its layers have biases, by which units could be switched off or on
         model, most, network = ATTENTION, 8, network if network == "trained" else "narrow"

@@ -178,7 +178,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=2000, help="batches")
     parser.add_argument("--attack", choices=list(OPTIONS), help="in place of the one that a seed draws")
     parser.add_argument("--attention", action="store_true", help="an FT-Transformer, with --attack exact")
-    parser.add_argument("--others", action="store_true", help="networks other than ReLU chains, with --attack exact")
+    parser.add_argument("--others", action="store_true", help="networks other than ReLU chains (smooth with --inexact)")
     parser.add_argument("--dropout", action="store_true", help="clients who drop units, with --attack exact")
     parser.add_argument("--inexact", action="store_true", help="noise or short types, with --attack exact_joint")
     parser.add_argument("--workers", type=int, default=1, help="processes")
