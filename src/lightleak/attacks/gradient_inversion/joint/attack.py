@@ -31,7 +31,7 @@ from lightleak.attacks.gradient_inversion.network.chain import (
     chain_names,
     observed_gradient,
 )
-from lightleak.attacks.gradient_inversion.network.of_update import row_network
+from lightleak.attacks.gradient_inversion.network.of_update import names_of_layers, row_network
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.tables.entropy import cell_entropy
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
@@ -114,22 +114,23 @@ class JointInversion(CertifyingInversion[JointConfig]):
         feasibility = estimate_feasibility(observed[0], update.facts.n_rows, noise, row_kind(update, encoder))
         errors = [error_variances(o, s) for o, s in zip(observed, noises, strict=True)] if noise else None
         estimate_error = noise_error(observed[0], encoder) if self.config.noise is None else 0.0
-        networks = certifying_networks(problem, update)
-        rows = certified_rows(problem, networks, found, feasibility, observed, errors, estimate_error)
+        rows = certified_rows(problem, update, found, feasibility, observed, errors, estimate_error)
         report(1.0)
         return rows
 
 
-def certifying_networks(problem: JointProblem, update: ClientUpdate) -> tuple[RowNetwork, ...]:
-    """The network at every release of the rows, as certificates need it."""
+def _certifying(problem: JointProblem, update: ClientUpdate) -> tuple[RowNetwork, tuple[int, ...]]:
+    """The network of an update, as certificates need it, and its layers that test rows."""
     if problem.nodes.activation.smooth is None:
-        return problem.nodes.chains
-    return tuple(row_network(release, problem.space.encoder.shift.device) for release in update.releases)
+        chain = ReLUChain.of(update, problem.space.encoder.shift.device)
+        return chain, tuple(range(chain.depth))
+    network, names = row_network(update, problem.space.encoder.shift.device), chain_names(update)
+    return network, tuple(names.index(name) for name in names_of_layers(update, network))
 
 
 def certified_rows(
     problem: JointProblem,
-    networks: Sequence[RowNetwork],
+    update: ClientUpdate,
     found: Solution,
     feasibility: Feasibility,
     observed: Sequence[Gradient] = (),
@@ -140,14 +141,15 @@ def certified_rows(
 
     Args:
         problem: what was solved.
-        networks: see `certifying_networks`.
+        update: whose gradients were inverted.
         found: its solution.
         feasibility: what was to be expected.
         observed: the gradient of every release; not needed where ``variances`` are None.
         variances: of each gradient's error, see `fit_under_error`; None: rounding alone.
         estimate_error: of their root, relative, where that is estimated.
     """
-    encoder, n, chain = problem.space.encoder, len(found.rows.labels), networks[0]
+    encoder, n = problem.space.encoder, len(found.rows.labels)
+    networks, tested = zip(*(_certifying(problem, release) for release in update.releases), strict=True)
     codes, values = problem.space.cells(found.rows.codes, found.rows.numbers)
     encoded = encoder.assemble(codes, values.clamp(encoder.lower, encoder.upper))
     residual = problem.with_kernels(Kernels.plain(problem.nodes.depth)).value(found.rows) ** 0.5
@@ -158,16 +160,18 @@ def certified_rows(
         members = found.ensemble or (found.rows,)
         each = [encoder.assemble(*problem.space.cells(m.codes, m.numbers)) for m in members]
         uncertainty = cell_entropy(encoder, torch.stack(each), encoded)
-    if variances is not None:
+    if variances is not None and len(set(tested)) == 1:
         x, labels = encoded.double(), found.rows.labels
-        fitted = fit_under_error(networks, observed, problem.space, x, labels, variances, estimate_error)
+        sent, errors = ([tuple(one[layer] for layer in tested[0]) for one in each] for each in (observed, variances))
+        fitted = fit_under_error(networks, sent, problem.space, x, labels, errors, estimate_error)
         if fitted is not None:
             encoded, proof = fitted.x.to(encoded), fitted.proof
     distinct, which, times = encoded.double().unique(dim=0, return_inverse=True, return_counts=True)
     if found.solved:
-        labels = one_hot(found.rows.labels, chain.n_classes).to(distinct)
+        labels = one_hot(found.rows.labels, networks[0].n_classes).to(distinct)
         counts = labels.new_zeros(len(distinct), labels.shape[1]).index_add(0, which, labels)
-        batch = Residual.of(chain, problem.target, n).explaining(distinct, counts)
+        target = tuple(problem.target[layer] for layer in tested[0])
+        batch = Residual.of(networks[0], target, n).explaining(distinct, counts)
         proof = proven_together(batch, problem.space).of(which)
     return CertifiedRows(encoded, found.rows.labels, uncertainty, residual, proof, times[which], feasibility)
 

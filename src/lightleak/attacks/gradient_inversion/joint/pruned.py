@@ -19,7 +19,6 @@ from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows
 from lightleak.attacks.gradient_inversion.joint.attack import (
     JointInversion,
     certified_rows,
-    certifying_networks,
     pose,
 )
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
@@ -176,7 +175,7 @@ class PrunedInversion(JointInversion):
                 break
         assert best is not None  # there is a round at least
         feasibility = estimate_feasibility(best[1].target, update.facts.n_rows, best[0], row_kind(update, encoder))
-        return certified_rows(best[1], certifying_networks(best[1], update), best[2], feasibility)
+        return certified_rows(best[1], update, best[2], feasibility)
 
 
 def _part(progress: Progress | None, parts: int) -> Report:

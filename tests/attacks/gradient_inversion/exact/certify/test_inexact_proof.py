@@ -66,6 +66,21 @@ def test_noise_that_is_understated_proves_nothing(make_batch: Any) -> None:
     assert judged(batch, observed, SIGMA / 2) is None
 
 
+def test_noise_that_only_one_layer_shows_proves_nothing_however_badly_it_is_known(make_batch: Any) -> None:
+    """Wrong rows leave more of some layers than of others; noise does not."""
+    batch = make_batch(6, (40, 40))
+    observed = with_noise(batch.observed, SIGMA)
+    space = RowDomain.whole(batch.encoder, RowPrior.of(batch.update, batch.encoder))
+    variances = error_variances(observed, SIGMA)
+
+    def claimed(variances: tuple[Tensor, ...]) -> Fitted | None:
+        x, labels = batch.truth.inputs.double(), batch.truth.labels
+        return fit_under_error([ReLUChain.of(batch.update)], [observed], space, x, labels, [variances], 0.5)
+
+    assert claimed(variances) is not None
+    assert claimed((variances[0] / 4, *variances[1:])) is None
+
+
 def test_noise_that_hides_rows_proves_none_of_them(make_batch: Any) -> None:
     batch = make_batch(6, (40, 40))
     found = judged(batch, with_noise(batch.observed, 0.3), 0.3)

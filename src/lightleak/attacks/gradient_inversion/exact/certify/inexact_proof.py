@@ -28,6 +28,11 @@ from lightleak.data.encoder import TableEncoder
 ADVANTAGE = 64.0
 """Twice the logarithm of the likelihood by which a claimed category is ahead of every other one: a factor of 8e13."""
 
+ALIKE = 4.0
+"""Standard errors by which a layer may leave more or less of its error than the others do. Where the error's deviation
+is estimated from few equations, wrong rows may leave a third more than the truth: they do not leave it evenly (a tanh
+network, a table of numbers alone: 6.8 standard errors; rightly certified batches had 2.4 at most)."""
+
 READING_WITHIN = 6.0
 """Deviations of the error within which every claimed cell agrees with what the gradient says of it."""
 
@@ -89,9 +94,9 @@ def fit_under_error(
     batch = _fit(networks, observed, space, x, labels, variances)
     # By layer as well: where the error is less even than it is taken to be, some layer shows it.
     each = [zip(release.left, release.variances, strict=True) for release in batch.releases]
-    parts = [(left.square() / v).flatten() for layers in each for left, v in layers] + batch.squares_of_sums()
-    is_explained = batch.misfit <= 1 + slack and all(_is_error(part, slack) for part in parts)
-    if not (is_explained and _enough_evidence(batch, space)):
+    parts = [(left.square() / v).flatten() for layers in each for left, v in layers]
+    is_explained = batch.misfit <= 1 + slack and all(_is_error(p, slack) for p in parts + batch.squares_of_sums())
+    if not (is_explained and _are_alike(parts) and _enough_evidence(batch, space)):
         return None
     cells = torch.stack([_is_read(batch, space, row, slack) for row in range(len(x))])
     at, error = list(space.encoder.numerical_positions), max(1.0, batch.misfit) * batch.error
@@ -414,6 +419,14 @@ def _reading(batch: _Batch, release: _Release, row: int) -> _Reading | None:
 def _is_error(squares: Tensor, slack: float) -> bool:
     """Whether squares, in units of the error's variance, have no larger mean than the error's."""
     return float(squares.mean()) ** 0.5 <= 1 + STANDARD_ERRORS / (2 * len(squares)) ** 0.5 + slack
+
+
+def _are_alike(parts: Sequence[Tensor]) -> bool:
+    """Whether squares, in units of the error's variance, have one mean in all parts."""
+    sums, sizes = torch.stack([part.sum() for part in parts]), torch.tensor([len(part) for part in parts]).to(parts[0])
+    rest, left = sums.sum() - sums, sizes.sum() - sizes
+    ratio = (sums / sizes / (rest / left)).log()
+    return bool((ratio.abs() <= ALIKE * (2 / sizes + 2 / left).sqrt()).all())
 
 
 def _basis(vectors: Tensor) -> Tensor:
