@@ -96,7 +96,8 @@ def fit_under_error(
     each = [zip(release.left, release.variances, strict=True) for release in batch.releases]
     parts = [(left.square() / v).flatten() for layers in each for left, v in layers]
     is_explained = batch.misfit <= 1 + slack and all(_is_error(p, slack) for p in parts + batch.squares_of_sums())
-    if not (is_explained and _are_alike(parts) and _enough_evidence(batch, space)):
+    is_noise = all(_is_even(v) for of_release in variances for v in of_release)  # rounding is known, and not alike
+    if not (is_explained and (_are_alike(parts) or not is_noise) and _enough_evidence(batch, space)):
         return None
     cells = torch.stack([_is_read(batch, space, row, slack) for row in range(len(x))])
     at, error = list(space.encoder.numerical_positions), max(1.0, batch.misfit) * batch.error
@@ -232,7 +233,7 @@ def _fit(
     batch = _Batch(releases, x, torch.eye(networks[0].n_classes).to(x)[labels], none, none, none)
     batch = batch.at(x, batch.masks)
     # Elements of little error would lead rows astray that are far from fitting: they count fully only at the end.
-    is_even = all(float(v.min()) > 0.5 * float(v.mean()) for of_release in variances for v in of_release)
+    is_even = all(_is_even(v) for of_release in variances for v in of_release)
     for floor in (0.0,) if is_even else (1.0, 1e-2, 1e-4, 0.0):
         raised = [[v.clamp_min(floor * float(v.mean())) for v in of_release] for of_release in variances]
         pairs = zip(batch.releases, raised, strict=True)
@@ -419,6 +420,10 @@ def _reading(batch: _Batch, release: _Release, row: int) -> _Reading | None:
 def _is_error(squares: Tensor, slack: float) -> bool:
     """Whether squares, in units of the error's variance, have no larger mean than the error's."""
     return float(squares.mean()) ** 0.5 <= 1 + STANDARD_ERRORS / (2 * len(squares)) ** 0.5 + slack
+
+
+def _is_even(variance: Tensor) -> bool:
+    return float(variance.min()) > 0.5 * float(variance.mean())
 
 
 def _are_alike(parts: Sequence[Tensor]) -> bool:
