@@ -94,10 +94,12 @@ def fit_under_error(
     batch = _fit(networks, observed, space, x, labels, variances)
     # By layer as well: where the error is less even than it is taken to be, some layer shows it.
     each = [zip(release.left, release.variances, strict=True) for release in batch.releases]
-    parts = [(left.square() / v).flatten() for layers in each for left, v in layers]
-    is_explained = batch.misfit <= 1 + slack and all(_is_error(p, slack) for p in parts + batch.squares_of_sums())
+    parts = [[(left.square() / v).flatten() for left, v in layers] for layers in each]
+    whole = [part for of_release in parts for part in of_release] + batch.squares_of_sums()
     is_noise = all(_is_even(v) for of_release in variances for v in of_release)  # rounding is known, and not alike
-    if not (is_explained and (_are_alike(parts) or not is_noise) and _enough_evidence(batch, space)):
+    is_alike = all(_are_alike(of_release) for of_release in parts) or not is_noise
+    is_explained = batch.misfit <= 1 + slack and all(_is_error(part, slack) for part in whole)
+    if not (is_explained and is_alike and _enough_evidence(batch, space)):
         return None
     cells = torch.stack([_is_read(batch, space, row, slack) for row in range(len(x))])
     at, error = list(space.encoder.numerical_positions), max(1.0, batch.misfit) * batch.error
