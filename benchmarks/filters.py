@@ -1,7 +1,8 @@
-"""What the filters that frameworks ship leave of 32 rows, for four networks, against attacks that know the filter.
+"""What the filters that frameworks ship leave of a client's rows, four networks, against attacks that know the filter.
 
     python benchmarks/filters.py --output filters.jsonl
     python benchmarks/filters.py --networks relu --attacks exact_joint exact_pruned --n 5 --output filters.jsonl
+    python benchmarks/filters.py --points float16 gaussian_noise-0.0001 --rows 16 --seed 60000 --output weak.jsonl
     python benchmarks/filters.py --table filters.jsonl
 
 Adult, two hidden layers of 100 units, labels unknown, one FedSGD gradient of one client, ReLU or GELU, untrained or
@@ -51,6 +52,8 @@ CURVES = (
     *(Curve("transport", (), {"format": sent}, label=sent) for sent in ("float16", "bfloat16", "int8")),
 )
 POINTS = (Point(), *(point for curve in CURVES for point in curve.points()))
+NOISE = tuple(Curve("gaussian_noise", (1e-5, 1e-4, 1e-3)).points())
+"""No filter; only where --points names them."""
 NETWORKS = {
     name: Case("filters", "mlp", ROWS, options={"activation": name.split()[0]}, epochs=int(name.endswith("trained")))
     for name in ("relu", "relu trained", "gelu", "gelu trained")
@@ -61,21 +64,21 @@ KNOWING = ("exact_joint", "exact_pruned")
 
 
 @lru_cache(maxsize=64)
-def undefended(network: str, seed: int) -> tuple[ClientUpdate, GroundTruth]:
+def undefended(network: str, rows: int, seed: int) -> tuple[ClientUpdate, GroundTruth]:
     """The update before any filter, and the truth behind it."""
-    return observe(NETWORKS[network], seed)
+    return observe(replace(NETWORKS[network], rows=rows), seed)
 
 
-def measure(network: str, point: Point, attack: str, seed: int) -> Row:
+def measure(network: str, rows: int, point: Point, attack: str, seed: int) -> Row:
     """One attack on one update; why it does not serve the update, where it refuses."""
-    update, truth = undefended(network, seed)
+    update, truth = undefended(network, rows, seed)
     defense = defense_of(point.config)
     assert not isinstance(defense, TrainingDefense)
     if defense is not None:
         sent = defense.apply(update.update, generator(seed, "defense"))
         update = replace(update, update=sent, state="noised", facts=replace(update.facts, defense=point.words))
     settings = USUAL[attack] if attack in USUAL else point.known_to[attack]
-    row = {"network": network, "point": point.id, "attack": attack, "seed": seed}
+    row: Row = {"network": network, "rows": rows, "point": point.id, "attack": attack, "seed": seed}
     row |= {"project": project_state(), "torch": torch.__version__}
     began = time.process_time()
     try:
@@ -91,9 +94,9 @@ def measure(network: str, point: Point, attack: str, seed: int) -> Row:
     }
 
 
-def key(row: Row) -> tuple[str, str, str, int]:
+def key(row: Row) -> tuple[str, int, str, str, int]:
     """What is measured once."""
-    return row["network"], row["point"], row["attack"], row["seed"]
+    return row["network"], row.get("rows", ROWS), row["point"], row["attack"], row["seed"]
 
 
 def cell(rows: Sequence[Row]) -> str:
@@ -108,23 +111,27 @@ def cell(rows: Sequence[Row]) -> str:
         return "-"
     best = max(attacks, key=lambda name: mean(attacks[name]))
     found, most = summarize(attacks[best]), max(proven, key=lambda one: mean(r["certified_rows"] for r in one))
-    counts = sum(r["certified_rows"] for r in most), ROWS * len(most), sum(r["certified_wrong"] or 0 for r in most)
+    rows_in_all, wrong_in_all = sum(r.get("rows", ROWS) for r in most), sum(r["certified_wrong"] or 0 for r in most)
+    counts = sum(r["certified_rows"] for r in most), rows_in_all, wrong_in_all
     interval = f" [{100 * found.low:.1f}, {100 * found.high:.1f}]" if len(attacks[best]) > 1 else ""
     wrong = f", {counts[2]} wrong" if counts[2] else ""
     return f"{counts[0]} of {counts[1]}{wrong}; {100 * found.mean:.1f}{interval} ({best}, n = {len(attacks[best])})"
 
 
-def print_table(done: Sequence[Row]) -> None:
+def print_table(done: Sequence[Row], points: Sequence[Point]) -> None:
     """Markdown: a line for every filter, a column for every network."""
     print("| filter | " + " | ".join(NETWORKS) + " |\n|" + " --- |" * (1 + len(NETWORKS)))
-    for point in POINTS:
+    for point in points:
         of_point = [row for row in done if row["point"] == point.id]
         cells = [cell([row for row in of_point if row["network"] == network]) for network in NETWORKS]
         step = f", one step at {STEP:g}" if point.settings.get("scale") == STEP else ""
         print(f"| {point.words}{step} | {' | '.join(cells)} |")
     for network in NETWORKS:
         of_network = [row for row in done if row["network"] == network and "refused" not in row]
-        guesses = summarize(r["cells"] for r in of_network if r["attack"] == "random" and r["point"] == Point().id)
+        guessed = [r["cells"] for r in of_network if r["attack"] == "random" and r["point"] == Point().id]
+        if not guessed:
+            continue
+        guesses = summarize(guessed)
         print(f"\nguessing, {network}: {100 * guesses.mean:.1f}% [{100 * guesses.low:.1f}, {100 * guesses.high:.1f}]")
     wrong = sum(row.get("certified_wrong") or 0 for row in done)
     print(f"\ncertified: {sum(row.get('certified_rows') or 0 for row in done)} rows, {wrong} wrong")
@@ -135,26 +142,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
     parser.add_argument("--attacks", nargs="+", choices=[*USUAL, *KNOWING], default=[*USUAL, *KNOWING])
+    parser.add_argument("--points", nargs="+", choices=[p.id for p in (*POINTS, *NOISE)], help="only these filters")
+    parser.add_argument("--rows", type=int, default=ROWS, help="of a client")
     parser.add_argument("--n", type=int, default=20, help="clients")
     parser.add_argument("--seed", type=int, default=SEED, help="of the first client")
     parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")
     parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    done = read_lines(options.table or options.output)
+    points = [p for p in (*POINTS, *NOISE) if p.id in options.points] if options.points else POINTS
+    done = [row for row in read_lines(options.table or options.output) if row.get("rows", ROWS) == options.rows]
     held = {key(row) for row in done}
     for network in () if options.table else options.networks:
         for seed in range(options.seed, options.seed + options.n):
-            for point in POINTS:
+            for point in points:
                 for attack in options.attacks:
                     is_meant = attack in USUAL or attack in point.known_to
-                    if not is_meant or (network, point.id, attack, seed) in held:
+                    if not is_meant or (network, options.rows, point.id, attack, seed) in held:
                         continue
-                    done.append(measure(network, point, attack, seed))
+                    done.append(measure(network, options.rows, point, attack, seed))
                     if options.output is not None:
                         with options.output.open("a") as file:
                             file.write(json.dumps(done[-1]) + "\n")
-    print_table(done)
+    print_table(done, points)
 
 
 if __name__ == "__main__":
