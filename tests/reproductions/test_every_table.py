@@ -10,6 +10,7 @@ from rich.console import Console
 
 from lightleak.core.errors import UsageError
 from lightleak.core.results import ValueRow
+from lightleak.data.sources import data_root
 from lightleak.experiments import campaign
 from lightleak.experiments.settings import RunConfig
 from lightleak.reproductions import every_table as module
@@ -89,7 +90,8 @@ def test_every_table_is_run_once_and_shares_its_attacks(
     assert [row.n for row in first.cells] == [6, 6] == [row.n for row in second.cells]
     assert sorted(attacked) == sorted(set(attacked)) and len(attacked) == 18  # 2 cells, then only the other baseline
     assert first.cells[0].value == second.cells[0].value
-    assert missing.state == "not run" and "health-heritage" in missing.why
+    assert missing.state == "not run" and "$LIGHTLEAK_DATA_DIR/health-heritage" in missing.why
+    assert str(data_root()) not in (tmp_path / "status.json").read_text()  # nothing of this machine in what is shown
     assert Status.load(tmp_path / "status.json") == status
     assert "Made tableak-made1" in (tmp_path / "status.html").read_text()
     assert (tmp_path / "status.html").stat().st_mode & 0o077 == 0

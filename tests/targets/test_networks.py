@@ -3,7 +3,6 @@
 import copy
 import json
 import random
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -54,8 +53,6 @@ def identifier(case: tuple[str, dict[str, object]]) -> str:
 def spec(request: pytest.FixtureRequest, layout: EncodedLayout) -> NetworkSpec:
     """Each network with small layers."""
     name, options = request.param
-    if name == "gandalf" and find_spec("pytorch_tabular") is None:
-        pytest.skip("pytorch-tabular is not installed")
     return NetworkSpec(name, CLASSES, layout, options)
 
 

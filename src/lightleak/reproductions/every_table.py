@@ -14,6 +14,7 @@ from rich.console import Console
 
 from lightleak.core.errors import LightLeakError, UsageError, close_match
 from lightleak.core.private_files import private_files
+from lightleak.data.sources import DATA_DIR_VARIABLE, data_root
 from lightleak.experiments.campaign import UpdatePack
 from lightleak.experiments.engine import Engine, Watch, open_engine
 from lightleak.experiments.pack import Files, Finished, Pack
@@ -65,14 +66,14 @@ def run_every_table(
     if not names:
         raise UsageError(f"no table or figure is called {pattern!r}{close_match(pattern, known)}")
     folder.mkdir(parents=True, exist_ok=True)
-    status = Status.load(folder / STATUS_FILE)
+    status, selection = Status.load(folder / STATUS_FILE), selection or Selection()
     with open_engine(where) as engine:
         for name in names:
             before = status.of(name)
             if before is None or (before.budget or 0.0) < budget:
-                found = run_table(load_paper_table(name), folder, engine, budget, selection or Selection(), console)
+                found = run_table(load_paper_table(name), folder, engine, budget, selection, console)
                 seconds = found.seconds + (before.seconds if before else 0.0)
-                status = status.updated(replace(found, seconds=seconds), known)
+                status = status.updated(replace(_shareable(found, selection), seconds=seconds), known)
                 with private_files():
                     status.save(folder / STATUS_FILE)
                     write_status_page(status, folder)
@@ -145,6 +146,15 @@ def run_table(
         notes=tuple(comparison["notes"]),
         rows=tuple(comparison["rows"]),
     )
+
+
+def _shareable(table: TableStatus, selection: Selection) -> TableStatus:
+    """A status without where data lie on this machine: its page is made to be shown."""
+
+    def said(text: str) -> str:
+        return text.replace(str(data_root(selection.data_folder)), f"${DATA_DIR_VARIABLE}")
+
+    return replace(table, why=said(table.why), notes=tuple(said(note) for note in table.notes))
 
 
 def command_of(name: str, selection: Selection) -> str:

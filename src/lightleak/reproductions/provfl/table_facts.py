@@ -16,7 +16,7 @@ from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.world import load_whole, prepare_world
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
-from lightleak.reproductions.provfl.grid import DATASETS, SplitTrainings, audit_of, training_of
+from lightleak.reproductions.provfl.grid import DATASETS, SplitTrainings, audit_of, resolved, training_of
 from lightleak.reproductions.reproduction import FactTable, Place, Row, Rows, Stage, Work
 from lightleak.reproductions.settings import Selection
 
@@ -46,7 +46,7 @@ class VerticalFacts(FactTable):
         """See `FactTable.fact`."""
         if cell.metric == "auc":
             return next((row["value"] for row in rows if row["dataset"] == cell.dataset), None)
-        study = self._with_property(cell)
+        study = resolved(self._with_property(cell), self.selection.data_folder)
         config = audit_of_cell(study, self.selection)
         loaded, both = load_whole(config.data)
         schema, wanted = loaded.schema, Property.parse(str(study.property_name))

@@ -1,7 +1,6 @@
 """Both matchers equal plain autograd, candidate by candidate, and each other."""
 
 from collections.abc import Callable
-from importlib.util import find_spec
 
 import pytest
 import torch
@@ -189,8 +188,6 @@ SMALL = {
 
 def small_network(name: str, training: bool) -> nn.Module:
     """A registered network with small layers."""
-    if name == "gandalf" and find_spec("pytorch_tabular") is None:
-        pytest.skip("pytorch-tabular is not installed")
     layout = EncodedLayout.from_dict(
         {"blocks": [["a", 0, 1, False], ["b", 1, 7, True], ["c", 7, 14, True], ["d", 14, 15, False]]}
     )
