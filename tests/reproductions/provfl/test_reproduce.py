@@ -160,6 +160,10 @@ def test_a_table_nobody_holds_is_reported(tmp_path):
     assert rows == []
     assert all(one.ours.n == 0 for one in compared)
     assert any("texas100" in note for note in notes)
+    _, _, notes = run(
+        load_paper_table("provfl-table4"), tmp_path / "facts", dataset="texas100", data_folder=str(tmp_path)
+    )
+    assert notes and all("needs the file" in note for note in notes)  # not that "T-u1" is no property
 
 
 def test_nothing_selected_is_refused(tmp_path):
