@@ -19,7 +19,9 @@ from lightleak.data.marginals import Marginals
 from lightleak.data.schema import Column, TableSchema
 from lightleak.data.table import DatasetCard, Table
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
-from lightleak.metrics.people import CURVE_POINTS, Population, Proposed, RowIndex, people_of, table_of
+from lightleak.metrics.people.evidence import Proposed
+from lightleak.metrics.people.revealed import CURVE_POINTS, people_of, table_of
+from lightleak.metrics.people.rows import Population, RowIndex
 from lightleak.metrics.score import match
 
 COLUMNS = Column.integer("age", 0, 100), Column.categorical("sex", ["F", "M"]), Column.categorical("job", list("abc"))

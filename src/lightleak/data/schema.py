@@ -64,6 +64,12 @@ class TableSchema:
         return tuple(column for column in self.columns if column.is_numerical)
 
     @property
+    def secrets(self) -> tuple[str, ...]:
+        """Names of the sensitive columns that are categorical; the label may be one."""
+        categorical = {column.name for column in (*self.categorical, self.label)}
+        return tuple(name for name in self.sensitive if name in categorical)
+
+    @property
     def n_classes(self) -> int:
         """Number of classes of the label."""
         return len(self.label.categories)

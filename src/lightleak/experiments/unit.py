@@ -28,7 +28,7 @@ from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.observed import Observed as Observed
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.matched_batch import MatchedBatch
-from lightleak.metrics.people import Proposed
+from lightleak.metrics.people.evidence import Proposed
 from lightleak.metrics.score import match, matched, score
 
 
@@ -162,7 +162,7 @@ PEOPLE = "people"
 
 
 def people_file(folder: Path, unit_id: str) -> Path:
-    """Where `lightleak.metrics.people.Proposed` of a unit is kept."""
+    """Where `lightleak.metrics.people.evidence.Proposed` of a unit is kept."""
     return folder / PEOPLE / f"{unit_id}.npz"
 
 

@@ -1,0 +1,132 @@
+"""From rows to people: who was proven or recovered over a whole training.
+
+What is measured is stated with `lightleak.core.people`.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from lightleak.core.people import Group, Means, People, Point, Rate
+from lightleak.metrics.certificate import NO_CLAIM, WRONG
+from lightleak.metrics.people.evidence import Evidence, Proposed
+from lightleak.metrics.people.risks import inference, linkage, singling_out
+from lightleak.metrics.people.rows import Floats, Ints, Population
+
+CURVE_POINTS = 200
+"""Points of a curve at most."""
+
+
+def people_of(
+    attack: str,
+    updates: Sequence[Proposed],
+    population: Population,
+    unit: Literal["step", "round"],
+    is_whole: bool = True,
+) -> People:
+    """What an attack revealed of every person behind the updates of a training.
+
+    Args:
+        attack: its name.
+        updates: at least one, in any order.
+        population: the rows of the table.
+        unit: what `Proposed.step` counts.
+        is_whole: see `lightleak.core.people.People`.
+    """
+    evidence = Evidence(sorted(updates, key=lambda one: one.step), population)
+    proven, recovered = evidence.verdicts == "proven", evidence.verdicts == "recovered"
+    linked, links = linkage(evidence)
+    return People(
+        attack=attack,
+        n=len(evidence.people),
+        proven=int(proven.sum()),
+        proven_numbers=len(np.unique(evidence.proofs_of[evidence.proof_digits])),
+        recovered=int(recovered.sum()),
+        not_recovered=int((~proven & ~recovered).sum()),
+        has_certificates=evidence.has_certificates,
+        claims=int((evidence.person != NO_CLAIM).sum()),
+        wrong=int((evidence.person == WRONG).sum()),
+        wrong_cells=sum(one.wrong_cells for one in updates),
+        rows=len(evidence.ids),
+        unique=int(population.is_unique[evidence.people].sum()) if population.marginals else None,
+        unit=unit,
+        curve=_curve(evidence),
+        groups=_groups(evidence),
+        singling_out=singling_out(evidence),
+        linkage=linked,
+        links=links,
+        inference=inference(evidence),
+        means=_means(updates),
+        is_whole=is_whole,
+    )
+
+
+def table_of(attack: str, updates: Sequence[Proposed], population: Population) -> pd.DataFrame:
+    """One line per person: `lightleak.core.people.CSV_COLUMNS`, with the sensitive columns."""
+    evidence = Evidence(sorted(updates, key=lambda one: one.step), population)
+    ids, schema = evidence.people, population.schema
+    return pd.DataFrame(
+        {
+            "attack": attack,
+            "person": ids if population.names is None else population.names[ids],
+            "row": None if population.index is None else population.index[ids],
+            "label": population.text(schema.label.name, ids),
+            **{f"sensitive.{name}": population.text(name, ids) for name in schema.sensitive if name in schema.names},
+            "seen": evidence.times(evidence.ids),
+            "proven": evidence.times(evidence.proofs_of),
+            "first_seen": evidence.first(evidence.ids, evidence.step_of_ids),
+            "first_proven": evidence.first(evidence.proofs_of, evidence.proof_step),
+            "recovered": evidence.times(evidence.ids[evidence.recovered]),
+            "verdict": evidence.verdicts,
+            "unique": population.is_unique[ids] if population.marginals else None,
+        }
+    )
+
+
+def _curve(evidence: Evidence) -> tuple[Point, ...]:
+    steps = np.unique(evidence.step_of_ids)
+    if len(steps) > CURVE_POINTS:
+        steps = steps[np.linspace(0, len(steps) - 1, CURVE_POINTS).round().astype(int)]
+
+    def until(ids: Ints, at: Ints) -> Floats:
+        first = evidence.first(ids, at).to_numpy("float64", na_value=np.inf)
+        return first
+
+    seen, proven = until(evidence.ids, evidence.step_of_ids), until(evidence.proofs_of, evidence.proof_step)
+    recovered = until(evidence.ids[evidence.recovered], evidence.step_of_ids[evidence.recovered])
+    return tuple(
+        Point(
+            int(step) + 1,
+            int((seen <= step).sum()),
+            int((proven <= step).sum()),
+            int(((recovered <= step) & ~(proven <= step)).sum()),
+        )
+        for step in steps
+    )
+
+
+def _groups(evidence: Evidence) -> tuple[Group, ...]:
+    population, schema = evidence.population, evidence.population.schema
+    found = []
+    for name in schema.secrets:
+        cells = np.array(population.text(name, evidence.people), dtype=object)
+        for category, n in sorted(Counter(cells).items(), key=lambda pair: -pair[1]):
+            verdicts = Counter(evidence.verdicts[cells == category])
+            rate = Rate.of(verdicts["proven"], n)
+            assert rate is not None  # a category that was counted has people
+            found.append(Group(name, category, n, verdicts["proven"], rate.low, rate.high, verdicts["recovered"]))
+    return tuple(found)
+
+
+def _means(updates: Sequence[Proposed]) -> Means:
+    cpu = [one.cpu_seconds for one in updates]
+    return Means(
+        updates=len(updates),
+        epochs=tuple(sorted({one.epoch for one in updates})),
+        seconds=float(sum(one.seconds for one in updates)),
+        cpu_seconds=None if np.isnan(cpu).any() else float(sum(cpu)),
+        peak_memory=max(one.peak_memory for one in updates) or None,
+    )

@@ -1,0 +1,181 @@
+"""Singling out, linkage and inference (WP216) for the people behind the updates of a training.
+
+What is measured is stated with `lightleak.core.people`; main attack, control and baseline follow Anonymeter (Giomi et
+al., PoPETs 2023).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
+from lightleak.core.certificate import NUMBERS_WITHIN
+from lightleak.core.people import Links, Rate, Risk
+from lightleak.core.seeds import numpy_generator
+from lightleak.metrics.cells import table_cells
+from lightleak.metrics.certificate import NO_CLAIM, WRONG
+from lightleak.metrics.people.evidence import Evidence
+from lightleak.metrics.people.rows import Bools, Floats, Ints, RowIndex, Rows
+
+MOST_CATEGORIES = 255
+"""Categories up to which scikit-learn's gradient boosting treats a column as categorical; beyond, as a number."""
+
+NOBODY = -1
+"""No place of a row."""
+
+MOST_TRAINED = 20_000
+"""Rows that the model which reads no update is trained on; more change its accuracy by less than its interval."""
+
+
+def singling_out(evidence: Evidence) -> Risk | None:
+    """Naming the one row of the table that a proposed row is; None where the table is not known."""
+    population = evidence.population
+    if population.marginals is None:
+        return None
+    everyone, others = (RowIndex(rows, population.deviation) for rows in (population.everyone, population.others))
+    proofs, digits = evidence.proof_rows, evidence.proof_digits
+    unproven = evidence.person == NO_CLAIM
+    rows = evidence.rows[unproven]
+    named = _only(everyone, rows, TOLERANCE)
+    if evidence.has_certificates:
+        by_proof = evidence.proofs_of[_only(everyone, proofs, digits) != NOBODY]
+        pairs = set(zip(evidence.update.tolist(), evidence.ids.tolist(), strict=True))
+        right = [pair in pairs for pair in zip(evidence.update[unproven].tolist(), named.tolist(), strict=True)]
+        singled_out = np.union1d(by_proof, named[np.array(right, dtype=bool)])
+        attack = Rate.of(len(singled_out), len(evidence.people))
+    else:
+        attack = Rate.of(int((named != NOBODY).sum()), len(rows))
+    strangers = np.concatenate([_only(others, proofs, digits), _only(others, rows, TOLERANCE)])
+    control = Rate.of(int((strangers != NOBODY).sum()), len(strangers))
+    n, draws = len(evidence.people), numpy_generator(population.seed, "singling out")
+    cells = table_cells(population.encoder, population.marginals.sample(population.schema, n, draws))
+    guess = Rows(cells.codes.numpy(), cells.numbers.numpy(), draws.choice(population.everyone.labels, n))
+    # A guess of categories alone fits more people than one of numbers too: whichever singles out more of them counts.
+    ways = [_only(everyone, guess, within) for within in (np.zeros(n, dtype=bool), TOLERANCE)]
+    guessed = max(int((one != NOBODY).sum()) for one in ways)
+    return Risk(attack, control, Rate.of(guessed, n))
+
+
+def _only(index: RowIndex, rows: Rows, within: float | Bools) -> Ints:
+    """By row, the place of the only one that fits it; `NOBODY` where none does, or several do."""
+    found = [int(places[0]) if len(places) == 1 else NOBODY for places in index.fitting(rows, within)]
+    return np.array(found, dtype=np.int64)
+
+
+def linkage(evidence: Evidence) -> tuple[Risk | None, Links | None]:
+    """Linking rows of one person across epochs; None without certificates, or where nobody is seen twice."""
+    seen = np.unique(np.column_stack([evidence.ids, evidence.epoch_of_ids]), axis=0)
+    people, times = np.unique(seen[:, 0], return_counts=True)
+    repeated = people[times > 1]
+    if not evidence.has_certificates or not len(repeated):
+        return None, None
+    claims = evidence.person != NO_CLAIM
+    # A row that was certified wrongly is nobody's: every link with it is wrong.
+    person = np.where(evidence.person == WRONG, -1 - np.arange(len(evidence.person)), evidence.person)[claims]
+    others, deviation = evidence.population.others, evidence.population.deviation
+    values = [_linking(evidence.rows[claims], evidence.digits[claims], deviation)]
+    values += [_linking(others, np.full(len(others), digits), deviation) for digits in (True, False)]
+    of_row, of_other = np.split(
+        np.unique(np.concatenate(values), axis=0, return_inverse=True)[1].reshape(-1), [len(person)]
+    )
+    claimed = np.unique(np.column_stack([of_row, evidence.epoch_of_ids[claims], person]), axis=0)
+
+    def alike(*columns: int) -> Ints:
+        """How many of the claims agree with each in these columns."""
+        of, number = np.unique(claimed[:, columns], axis=0, return_inverse=True, return_counts=True)[1:]
+        return np.asarray(number[of.reshape(-1)])
+
+    value, epoch, whose = 0, 1, 2
+    right = alike(value, whose) - 1
+    wrong = alike(value) - alike(value, epoch) - right
+    links = Links(int((times * (times - 1)).sum()) // 2, int(right.sum()) // 2, int(wrong.sum()) // 2)
+    linked = np.setdiff1d(claimed[right > 0, whose], claimed[wrong > 0, whose])
+    strangers = np.unique(person[np.isin(of_row, of_other) & (person >= 0)])
+    of_a_round = len(seen) / len(np.unique(seen[:, 1]))
+    risk = Risk(
+        Rate.of(len(np.intersect1d(repeated, linked)), len(repeated)),
+        Rate.of(len(strangers), len(np.unique(evidence.proofs_of))) if len(others) else None,
+        Rate.of(len(repeated) / of_a_round, len(repeated)),
+    )
+    return risk, links
+
+
+def _linking(rows: Rows, digits: Bools, deviation: Floats) -> Ints:
+    """By what rows are linked, ``[n, K + L + 2]``: categories, class, and certified numbers on a grid.
+
+    Certified numbers lie within `NUMBERS_WITHIN` deviations of the true ones, so that two of one person differ by twice
+    that at most: the width of the grid.
+    """
+    width = np.maximum(2 * NUMBERS_WITHIN * deviation, np.finfo(float).tiny)
+    grid = np.where(digits[:, None], np.round(rows.numbers / width), 0)
+    return np.column_stack([rows.categories, digits, grid]).astype(np.int64)
+
+
+def inference(evidence: Evidence) -> Risk | None:
+    """Reading the first secret column off the rows that agree with a person in all others; None without one."""
+    population, schema = evidence.population, evidence.population.schema
+    secret = next(iter(schema.secrets), None)
+    if secret is None or len(population.others) < 2:
+        return None
+    of_label = secret == schema.label.name
+    column = len(schema.categorical) if of_label else [one.name for one in schema.categorical].index(secret)
+    order = numpy_generator(population.seed, "inference").permutation(len(population.others))
+    half = len(order) // 2
+    sizes = [len(one.categories) for one in (*schema.categorical, schema.label)]
+    guess = _guesser(population.others[order[half:][:MOST_TRAINED]], column, sizes)
+    named = _Inferred(evidence, column)
+
+    def rates(people: Rows) -> tuple[Rate | None, Rate | None]:
+        true, guessed = people.categories[:, column], guess(people)
+        inferred = named.of(people, guessed)
+        return Rate.of(int((inferred == true).sum()), len(true)), Rate.of(int((guessed == true).sum()), len(true))
+
+    attack, baseline = rates(population.sent[evidence.people])
+    control, _ = rates(population.others[order[:half]])
+    return Risk(attack, control, baseline, secret)
+
+
+class _Inferred:
+    """Reads a secret column off the rows that agree with a person in all others.
+
+    Rows with certified numbers, which have to agree too, come before other certified ones, and these before the rest.
+    """
+
+    def __init__(self, evidence: Evidence, column: int) -> None:
+        claims, digits = evidence.person != NO_CLAIM, evidence.digits
+        parts = [evidence.rows[which] for which in (claims & digits, claims & ~digits, ~claims)]
+        self._secrets = [rows.categories[:, column] for rows in parts]
+        self._indices = [RowIndex(rows, evidence.population.deviation, column) for rows in parts]
+
+    def of(self, people: Rows, guessed: Ints) -> Ints:
+        """The secret column, ``[n]``; as guessed where no row agrees."""
+        found = np.array(guessed)
+        for secrets, index, numbers in list(zip(self._secrets, self._indices, (True, False, False), strict=True))[::-1]:
+            for i, places in enumerate(index.fitting(people, np.full(len(people), numbers))):
+                if len(places):
+                    found[i] = np.bincount(secrets[places]).argmax()
+        return found
+
+
+def _guesser(rows: Rows, column: int, sizes: Sequence[int]) -> Any:
+    """A function that predicts a column of `Rows.categories` from all others, trained on these rows.
+
+    Args:
+        rows: to train on.
+        column: to predict.
+        sizes: numbers of categories by column.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier  # heavy, and used here alone
+
+    def features(of: Rows) -> Floats:
+        return np.column_stack([np.delete(of.categories, column, axis=1), of.numbers]).astype(float)
+
+    inputs, secret = features(rows), rows.categories[:, column]
+    if len(np.unique(secret)) < 2:
+        return lambda of: np.full(len(of), secret[0])
+    others = [size <= MOST_CATEGORIES for i, size in enumerate(sizes) if i != column]
+    categorical = [*others, *[False] * rows.numbers.shape[1]]
+    model = HistGradientBoostingClassifier(random_state=0, early_stopping=False, categorical_features=categorical)
+    model.fit(inputs, secret)
+    return lambda of: model.predict(features(of)) if len(of) else np.empty(0, dtype=np.int64)
