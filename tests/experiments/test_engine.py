@@ -3,15 +3,19 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 from rich.console import Console
 
 from lightleak.core.errors import UsageError
@@ -20,6 +24,7 @@ from lightleak.experiments import engine
 from lightleak.experiments.campaign import PackError, run_packs
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.engine import LocalEngine, open_engine, worker_devices
+from lightleak.experiments.folder import HOLDER_FILE, LOCK_FILE, opened_folder
 from lightleak.experiments.pack import Knowledge, Parcels, contents, run_in, unpack
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import RunConfig
@@ -229,6 +234,29 @@ def test_a_killed_driver_is_resumed_and_its_workers_are_gone(
     assert rows_of(folder) == rows_of(alone)
     assert all((folder / "units" / name).read_bytes() == content for name, content in kept.items())
     assert not (folder / "work").exists()
+
+
+@pytest.mark.parametrize("driver_lives", [False, True])
+def test_the_folder_of_a_worker_that_outlives_its_driver_is_waited_for(tmp_path: Path, driver_lives: bool) -> None:
+    folder, said = tmp_path / "run", tmp_path / "run" / "config.yaml"
+    folder.mkdir()
+    said.touch()
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    lock = FileLock(folder / LOCK_FILE, thread_local=False)
+    lock.acquire()
+    who = {"host": socket.gethostname(), "pid": os.getpid(), "driver": os.getppid() if driver_lives else ended.pid}
+    (folder / HOLDER_FILE).write_text(json.dumps({**who, "since": "2020"}))
+    ending = threading.Timer(0.3, lock.release)
+    ending.start()
+    try:
+        with (
+            pytest.raises(UsageError, match=f"is in use by process {os.getpid()}") if driver_lives else nullcontext(),
+            opened_folder(folder, said, "run", lambda: None),
+        ):
+            assert not driver_lives
+    finally:
+        ending.join()
 
 
 @pytest.mark.parametrize(

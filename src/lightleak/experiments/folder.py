@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from multiprocessing import parent_process
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -23,7 +24,7 @@ from lightleak.experiments.unit import unit_file
 LOCK_FILE, HOLDER_FILE = ".lock", ".in-use.json"
 """The lock of a folder in use, which the system releases when its process dies, and who holds it."""
 
-DYING_SECONDS = 2.0
+DYING_SECONDS = 10.0
 """How long to wait for the folder of a killed process: its workers end when they notice, and hold it until then."""
 
 
@@ -80,7 +81,10 @@ def _locked(folder: Path) -> Iterator[None]:
         raise UsageError(f"--output {folder} cannot be made or written ({error.strerror}); choose another") from error
     try:
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        write_whole(holder, json.dumps({"host": socket.gethostname(), "pid": os.getpid(), "since": now}))
+        who = {"host": socket.gethostname(), "pid": os.getpid(), "since": now}
+        if driver := parent_process():  # a worker, which ends when its driver has
+            who["driver"] = driver.pid
+        write_whole(holder, json.dumps(who))
         yield
     finally:
         holder.unlink(missing_ok=True)
@@ -93,11 +97,15 @@ def _held_by(holder: Path) -> dict[str, Any]:
 
 
 def _is_at_work(who: dict[str, Any]) -> bool:
-    """Whether the process that holds a folder lives; one of another machine may."""
+    """Whether the process that holds a folder lives, and the driver of a worker; those of another machine may."""
     if not who or who["host"] != socket.gethostname():
         return bool(who)
+    return all(_lives(who[name]) for name in ("pid", "driver") if name in who)
+
+
+def _lives(process: int) -> bool:
     try:
-        os.kill(who["pid"], 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:  # another user's
