@@ -16,7 +16,7 @@ from lightleak.attacks.model_inversion.latent_search import GradientSearchConfig
 from lightleak.attacks.model_inversion.pseudo_labels import pseudo_label
 from lightleak.core.errors import DataError, UsageError
 from lightleak.core.results import ReleasedRow
-from lightleak.report.kinds.released_groups import entries_of
+from lightleak.report.kinds.released_entries import entries_of
 from lightleak.report.read import Run, load_run
 from lightleak.report.sections.pictures import load_pictures
 from lightleak.reproductions.paper.values import load_paper_table

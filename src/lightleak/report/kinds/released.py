@@ -21,6 +21,7 @@ from lightleak.report.format import (
     with_interval,
 )
 from lightleak.report.intervals import Estimate
+from lightleak.report.kinds.released_entries import entries_of
 from lightleak.report.kinds.released_groups import (
     ACCURACY,
     SEARCHES,
@@ -28,7 +29,6 @@ from lightleak.report.kinds.released_groups import (
     Measure,
     Scenario,
     compare,
-    entries_of,
     model_name,
     most_telling,
     search_name,

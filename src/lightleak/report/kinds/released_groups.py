@@ -5,17 +5,15 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
-from lightleak.core.records import json_field
 from lightleak.core.results import ALL, ReleasedRow
 from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.compare import Group, apart, by_key, differing, fixed, group_rows
-from lightleak.report.format import DASH, attack_title, interval, joined, mean_of, percent, points
+from lightleak.report.format import DASH, attack_title, interval, joined, percent, points
 from lightleak.report.intervals import Estimate, bounded, difference, estimate, proportion
-from lightleak.report.read import Run
+from lightleak.report.kinds.released_entries import NOT_STATED, Entry, Memorization, pooled
 
-FILE_NAME = "inversion.json"
 FIXED = ("dataset", "target", "evaluation", "setting")
 """What is the same for all that is compared."""
 
@@ -53,142 +51,11 @@ HALF = 0.5
 TOO_WIDE = 0.2
 """Width from which an interval around one half is no sign of anything."""
 
-NOT_STATED = "not stated"
 _BRIDGES = {"exact": "exact bridge", "shared": "shared transform"}
 _MODELS = {"gandalf": "GANDALF", "boosted_trees": "boosted trees (XGBoost)", "mlp": "MLP"}
 
 Copied = Literal["unknown", "too few", "none", "as public", "may be", "traces"]
 Outcome = Literal["more", "less", "chance", "one training", "unknown"]
-
-
-@dataclass(frozen=True)
-class ClassScores:
-    """How alike the columns of each kind are within one class."""
-
-    class_name: str = json_field(key="class", default=NOT_STATED)
-    scores: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ClassShapes:
-    """How alike single columns are within each class: kinds of column, their number, and scores by class."""
-
-    groups: tuple[str, ...] = ()
-    columns: Mapping[str, float] = field(default_factory=dict)
-    classes: tuple[ClassScores, ...] = ()
-
-
-@dataclass(frozen=True)
-class LowColumn:
-    """One of the columns that are least alike."""
-
-    column: str = NOT_STATED
-    kind: str = ""
-    score: float | None = None
-    metric: str = ""
-
-
-@dataclass(frozen=True)
-class Nearest:
-    """The closest pair of one class: a made-up row and a private one, neither of them in a redacted run."""
-
-    class_name: str = json_field(key="class", default=NOT_STATED)
-    distance: float | None = None
-    reconstructed: Mapping[str, Any] = field(default_factory=dict)
-    private: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class PseudoLabel:
-    """Public rows that the target sorts into one class; ``excluded`` is the reason it could not be attacked."""
-
-    class_name: str = json_field(key="class", default=NOT_STATED)
-    public_rows: float | None = None
-    used: float | None = None
-    excluded: str | None = None
-
-
-@dataclass(frozen=True)
-class Memorization:
-    """Distances of made-up rows to rows that the target was trained on and to rows that it never saw.
-
-    Attributes:
-        train_mean: mean Gower distance to the nearest training row.
-        heldout_mean: to the nearest held-out private row.
-        share: share of made-up rows that are nearer to a training row; one half without memorization.
-        low: lower end of its 95% interval.
-        high: upper end.
-        n: number of made-up rows.
-    """
-
-    train_mean: float | None = None
-    heldout_mean: float | None = None
-    share: float | None = json_field(key="share_nearer_to_train", default=None)
-    low: float | None = None
-    high: float | None = None
-    n: float | None = None
-
-    @property
-    def value(self) -> Estimate | None:
-        """The share with its interval; None where it was not measured."""
-        return None if self.share is None else Estimate(self.share, 1, self.low, self.high)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What one attack of one seed left in ``inversion.json``; every part may be missing.
-
-    Attributes:
-        attack: name of the attack or baseline.
-        label: its name in the config.
-        dataset: name of the table.
-        setting: name of the split.
-        seed: of the training.
-        search: latent search.
-        class_shapes: scores by class and kind of column.
-        column_shapes: score of each column.
-        lowest: the columns with the lowest scores.
-        nearest: closest pairs by class.
-        losses: training curves by name, ``iteration`` among them.
-        pseudo_labels: how the public rows were sorted.
-        memorization: distances to rows that were and were not trained on.
-        task: sizes of the task; classes and columns are counted or listed.
-        target_scores: accuracies and epochs of the target.
-        evaluation_scores: those of the evaluation model.
-        disjoint_scores: those of the one that shares no training row with the target.
-        run: name of the run.
-    """
-
-    attack: str
-    label: str | None = None
-    dataset: str | None = None
-    setting: str | None = None
-    seed: int | str | None = None
-    search: str | None = json_field(key="latent_search", default=None)
-    class_shapes: ClassShapes = field(default_factory=ClassShapes)
-    column_shapes: Mapping[str, float] = field(default_factory=dict)
-    lowest: tuple[LowColumn, ...] = json_field(key="lowest_columns", default=())
-    nearest: tuple[Nearest, ...] = ()
-    losses: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
-    pseudo_labels: tuple[PseudoLabel, ...] = ()
-    memorization: Memorization | None = field(default=None, metadata={"key": "memorisation"})
-    task: Mapping[str, Any] = field(default_factory=dict)
-    target_scores: Mapping[str, float] = field(default_factory=dict)
-    evaluation_scores: Mapping[str, float] = field(default_factory=dict)
-    disjoint_scores: Mapping[str, float] = field(default_factory=dict)
-    run: str = json_field(written=False, default="")
-
-    @property
-    def pairs(self) -> tuple[Nearest, ...]:
-        """The closest pairs whose rows are known."""
-        return tuple(pair for pair in self.nearest if pair.reconstructed and pair.private)
-
-    def size(self, name: str) -> int | None:
-        """A size of the task; None where it is not stated."""
-        value = self.task.get(name)
-        if isinstance(value, list | Mapping):
-            return len(value)
-        return int(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 @dataclass(frozen=True)
@@ -481,11 +348,6 @@ class Topic:
     entries: tuple[Entry, ...]
 
 
-def entries_of(runs: Iterable[Run]) -> list[Entry]:
-    """What the runs left in ``inversion.json``."""
-    return [entry for run in runs for entry in run.entries(FILE_NAME, Entry, run=run.name)]
-
-
 def compare(rows: Sequence[ReleasedRow], entries: Sequence[Entry] = ()) -> tuple[Scenario, ...]:
     """Scenarios in the order of the rows, runs together. A group has each seed, evaluation and class once."""
     found = by_key(rows, lambda row: fixed(row, FIXED)).values()
@@ -529,26 +391,6 @@ def topics(scenarios: Sequence[Scenario], entries: Sequence[Entry], main: Attack
         title = joined(fit, search_name(search) if search else "", by=" · ")
         found.append((True, Topic(title, fit, is_baseline(same[0].attack, search), tuple(same))))
     return tuple(topic for _, topic in sorted(found, key=lambda pair: (pair[0], pair[1].is_baseline)))
-
-
-def pooled(entries: Sequence[Entry]) -> Memorization:
-    """One finding for several seeds: means, and an interval over the seeds where there are at least two."""
-    found = [one for entry in entries if (one := entry.memorization) and one != Memorization()]
-    if len(found) < 2:
-        return found[0] if found else Memorization()
-    share = estimate(one.share for one in found)
-    train, heldout = (
-        estimate(values) for values in zip(*((one.train_mean, one.heldout_mean) for one in found), strict=True)
-    )
-    sizes = [one.n for one in found if one.n is not None]
-    return Memorization(
-        train_mean=mean_of(train),
-        heldout_mean=mean_of(heldout),
-        share=mean_of(share),
-        low=share.low if share else None,
-        high=share.high if share else None,
-        n=sum(sizes) if sizes else None,
-    )
 
 
 def is_baseline(attack: str, search: str | None) -> bool:

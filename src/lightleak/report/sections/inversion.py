@@ -20,17 +20,8 @@ from lightleak.report.charts import (
 from lightleak.report.compare import by_key
 from lightleak.report.format import count, distance, joined, percent, with_interval
 from lightleak.report.intervals import Estimate
-from lightleak.report.kinds.released_groups import (
-    ACCURACY,
-    HALF,
-    Attack,
-    Entry,
-    Memorization,
-    PseudoLabel,
-    Scenario,
-    Topic,
-    pooled,
-)
+from lightleak.report.kinds.released_entries import Entry, Memorization, PseudoLabel, pooled
+from lightleak.report.kinds.released_groups import ACCURACY, HALF, Attack, Scenario, Topic
 from lightleak.report.page import (
     Block,
     Column,

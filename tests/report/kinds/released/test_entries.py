@@ -6,14 +6,7 @@ from pathlib import Path
 import pytest
 
 from lightleak.core.errors import UsageError
-from lightleak.report.kinds.released_groups import (
-    ClassScores,
-    Entry,
-    LowColumn,
-    Memorization,
-    PseudoLabel,
-    entries_of,
-)
+from lightleak.report.kinds.released_entries import ClassScores, Entry, LowColumn, Memorization, PseudoLabel, entries_of
 from lightleak.report.read import Run, load_run
 
 

@@ -10,7 +10,8 @@ from lightleak.core.results import ReleasedRow, read_row
 from lightleak.core.threat_model import Threat
 from lightleak.metrics.inversion.score import MEASURES
 from lightleak.report.kinds.released import summary_section
-from lightleak.report.kinds.released_groups import Attack, Entry, Memorization, compare
+from lightleak.report.kinds.released_entries import Entry, Memorization
+from lightleak.report.kinds.released_groups import Attack, compare
 from lightleak.report.page import Page, Table, render
 
 JARGON = (
