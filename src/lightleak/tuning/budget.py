@@ -22,7 +22,6 @@ from lightleak.tuning.config import BudgetConfig, StudyConfig
 TIMED_STEPS = (10, 60)
 """Steps of two short runs; their difference is the time of steps alone, without what comes before and after them."""
 
-
 REPETITIONS = 2
 
 

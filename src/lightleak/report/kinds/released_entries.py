@@ -11,8 +11,6 @@ from lightleak.report.intervals import Estimate, estimate
 from lightleak.report.read import Run
 
 FILE_NAME = "inversion.json"
-
-
 NOT_STATED = "not stated"
 
 
