@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+from lightleak.attacks.property_inference import PROPERTY_ATTACKS
 from lightleak.core.errors import LightLeakError, UnsupportedError
 from lightleak.data.datasets.nus_wide import IMAGE_COLUMNS, TEXT_COLUMNS
 from lightleak.experiments.kinds.vertical.config import (
@@ -139,7 +140,9 @@ def attack_of(cell: PaperCell, as_published: bool) -> tuple[str, dict[str, Any]]
                 return attack_of(replace(cell, attack="provfl_b", option=None, value=None, variant=None), as_published)
             settings["strength"] = float(cell.value)
             label = f"provfl_m lambda {cell.value}"
-    if cell.option in ("estimator", "fraction_step", "queries", "samples", "norm"):
+    if (
+        cell.option and cell.option in PROPERTY_ATTACKS.get(name)().options()
+    ):  # our own attack beside it may have no such setting
         settings[cell.option] = cell.value
         label = f"{name} {cell.option} {cell.value}"
     return label, settings
