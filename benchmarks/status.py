@@ -7,6 +7,7 @@ python benchmarks/status.py DIR   # first take over the tables of DIR/status.jso
 import sys
 from pathlib import Path
 
+from lightleak.reproductions.paper.values import load_paper_table
 from lightleak.reproductions.reproduce import reproductions
 from lightleak.reproductions.status import STATUS_FILE, Status
 from lightleak.reproductions.status_page import status_markdown
@@ -17,7 +18,7 @@ RESULTS, PAGE = HERE / "RESULTS.md", HERE.parent / "docs" / "reproduction-status
 BEGIN, END = "<!-- made by make status from benchmarks/status.json -->", "<!-- end of what make status makes -->"
 HEAD = """# Where the papers' numbers stand
 
-Every table and figure of the four papers, as far as their data can be had here: how many of its cells agree with ours
+Every table and figure of the four papers that was run here: how many of its cells agree with ours
 under one rule that was stated before they were run. `lightleak reproduce --all` makes this list
 ([how](reproduce.md#every-table)); every cell with both values, n, interval, difference and verdict is in
 `benchmarks/status.json`.
@@ -34,7 +35,9 @@ def merged(kept: Status, added: Status) -> Status:
 
 def pages(status: Status) -> dict[Path, str]:
     """Return the text of every page that shows a status."""
-    text, results = status_markdown(status), RESULTS.read_text(encoding="utf-8")
+    run = {table.name for table in status.tables}
+    left = [load_paper_table(name) for name in reproductions() if name not in run]
+    text, results = status_markdown(status, left), RESULTS.read_text(encoding="utf-8")
     before, _, rest = results.partition(BEGIN)
     _, _, after = rest.partition(END)
     return {RESULTS: f"{before}{BEGIN}\n\n{text}\n{END}{after}", PAGE: HEAD + text.rstrip() + "\n"}

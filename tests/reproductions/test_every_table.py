@@ -193,6 +193,9 @@ def test_verdicts_and_the_text_of_results() -> None:
     assert "1 of 2 tables and figures were run, in 4 minutes of one core. Of their 5 cells, 2 can be judged" in text
     assert "| tableak-table1 | Table 1, p. 2 | Cells | 1 of 2 | 25.0% | 9 batches | 2.0 |" in text
     assert "| not run | " in text and "too long" in text
+    left = status_markdown(Status((made,)), [load_paper_table("provfl-table2"), load_paper_table("provfl-table3")])
+    assert "1 of 3 tables and figures were run" in left
+    assert left.endswith("* Bai et al., ProVFL (IEEE TIFS 2025): provfl-table2, provfl-table3.")
 
 
 def test_cells_that_differ_are_listed_furthest_first_with_what_is_known_of_them() -> None:

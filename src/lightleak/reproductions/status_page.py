@@ -6,9 +6,11 @@ from pathlib import Path
 
 from lightleak.core.results import ValueRow
 from lightleak.core.summary import CONFIDENCE
+from lightleak.report.compare import by_key
 from lightleak.report.format import DASH, percent
 from lightleak.report.page import Cell, Column, Page, Section, Table, fill, folded, render, table_of, write
 from lightleak.reproductions.comparison import RULE
+from lightleak.reproductions.paper.values import PaperTable
 from lightleak.reproductions.status import Status, TableStatus, by_paper, difference, verdict
 
 PAGE_FILE = "status.html"
@@ -120,8 +122,13 @@ def interval(cell: ValueRow) -> str:
     return f"{number(cell.low, cell.value_unit)} to {number(cell.high, cell.value_unit)}"
 
 
-def status_markdown(status: Status) -> str:
-    """Return the tables of RESULTS and of the documentation: a line for each table, and every cell that differs."""
+def status_markdown(status: Status, left: Sequence[PaperTable] = ()) -> str:
+    """Return the tables of RESULTS and of the documentation: a line for each table, and every cell that differs.
+
+    Args:
+        status: of the tables that were run.
+        left: those that were not; they are named, and count.
+    """
     run = [table for table in status.tables if table.state == "run"]
     lines = [
         str(
@@ -129,7 +136,7 @@ def status_markdown(status: Status) -> str:
                 "status",
                 "summary_text",
                 run=len(run),
-                tables=len(status.tables),
+                tables=len(status.tables) + len(left),
                 **totals(run),
                 rule=RULE,
                 expected=CONFIDENCE,
@@ -152,6 +159,10 @@ def status_markdown(status: Status) -> str:
                      f"{table.seconds / 60:.1f}", made)  # fmt: skip
             lines.append("| " + " | ".join(cells) + " |")
         lines += ["", *_differing(tables)]
+    if left:
+        lines += ["### Not run under this rule yet", ""]
+        names = by_key(left, lambda table: table.source)
+        lines += [f"* {source}: {', '.join(one.name for one in tables)}." for source, tables in names.items()]
     return "\n".join(lines)
 
 
