@@ -1,7 +1,7 @@
 """Where every table of the papers stands: ``status.json``, written after each table by `run_every_table`."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -137,14 +137,6 @@ class Status:
         """Return the status with this table in place of an earlier one of its name."""
         known = {one.name: one for one in self.tables} | {table.name: table}
         return Status(tuple(known[name] for name in sorted(known, key=order.index)))
-
-
-def by_paper(tables: Iterable[TableStatus]) -> Iterator[tuple[str, list[TableStatus]]]:
-    """Tables in groups of one paper, with its authors and title."""
-    groups: dict[str, list[TableStatus]] = {}
-    for table in tables:
-        groups.setdefault(table.source, []).append(table)
-    yield from groups.items()
 
 
 def verdict(cell: ValueRow) -> str:

@@ -11,7 +11,7 @@ from lightleak.report.format import DASH, percent
 from lightleak.report.page import Cell, Column, Page, Section, Table, fill, folded, render, table_of, write
 from lightleak.reproductions.comparison import RULE
 from lightleak.reproductions.paper.values import PaperTable
-from lightleak.reproductions.status import Status, TableStatus, by_paper, difference, verdict
+from lightleak.reproductions.status import Status, TableStatus, difference, verdict
 
 PAGE_FILE = "status.html"
 
@@ -23,11 +23,11 @@ def write_status_page(status: Status, folder: Path) -> None:
 
 def page(status: Status) -> Page:
     """Make the page of all tables: what was run and agrees, and every cell, folded."""
-    papers = list(by_paper(status.tables))
+    papers = by_key(status.tables, _source)
     run = [table for table in status.tables if table.state == "run"]
     facts = {"run": len(run), "tables": len(status.tables), **totals(run), "rule": RULE, "expected": CONFIDENCE}
     sections = [Section("summary", "Where the papers' numbers stand", (fill("status", "summary", **facts),), "summary")]
-    for number, (source, tables) in enumerate(papers):
+    for number, (source, tables) in enumerate(papers.items()):
         cells = [block for table in tables if table.cells for block in folded(_line(table), *_cells(table))]
         sections.append(Section(f"paper-{number}", source, (_tables(tables), *cells)))
     return Page(
@@ -47,6 +47,10 @@ def totals(run: Sequence[TableStatus]) -> dict[str, object]:
         "chance": sum(n * chance for n, chance in by_chance) / weight if weight else None,
         "minutes": sum(table.seconds * table.workers for table in run) / 60,
     }
+
+
+def _source(table: TableStatus | PaperTable) -> str:
+    return table.source
 
 
 def _line(table: TableStatus) -> str:
@@ -144,7 +148,7 @@ def status_markdown(status: Status, left: Sequence[PaperTable] = ()) -> str:
         ),
         "",
     ]
-    for source, tables in by_paper(status.tables):
+    for source, tables in by_key(status.tables, _source).items():
         lines += [
             f"### {source}",
             "",
@@ -161,8 +165,8 @@ def status_markdown(status: Status, left: Sequence[PaperTable] = ()) -> str:
         lines += ["", *_differing(tables)]
     if left:
         lines += ["### Not run under this rule yet", ""]
-        names = by_key(left, lambda table: table.source)
-        lines += [f"* {source}: {', '.join(one.name for one in tables)}." for source, tables in names.items()]
+        papers = by_key(left, _source).items()
+        lines += [f"* {source}: {', '.join(one.name for one in tables)}." for source, tables in papers]
     return "\n".join(lines)
 
 
