@@ -21,7 +21,7 @@ from lightleak.attacks.gradient_inversion.exact.row_tests.tolerances import (
     wider,
 )
 from lightleak.attacks.gradient_inversion.exact.row_tests.verification import Verdict, verify
-from lightleak.attacks.gradient_inversion.exact.search.readings import common_factor, distinct, unlike, varied
+from lightleak.attacks.gradient_inversion.exact.search.readings import common_factor, distinct, unlike
 from lightleak.attacks.gradient_inversion.exact.search.row_search import Candidates, RowSearch
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
@@ -31,11 +31,6 @@ from lightleak.data.encoder import TableEncoder
 
 FLOORS = (1e-6, 1e-3, 1e-2, 1e-1)
 """Floors of `whitened` that searches draw from, more often those that found rows."""
-
-POLISHED = 64
-"""Candidates of a search that are polished and verified, or a third of them where that is more."""
-
-POLISH_ROUNDS = 5
 
 WIDEN_EVERY, SEARCH_MORE_EVERY = 2, 4
 """Fruitless searches after which the tolerance grows and the number of chains doubles."""
@@ -149,10 +144,7 @@ class Rounds:
     def _search(self, chains: int, floor: float) -> Candidates:
         """The best candidates of one search, polished."""
         search = RowSearch(self.network, self.state.space, self.state.searched, floor, self.generator)
-        candidates = search.run(chains, self.config.sweeps)
-        kept = varied(candidates.codes)[: max(POLISHED, chains // 3)]
-        best = Candidates(candidates.codes[kept], candidates.numbers[kept], candidates.distance[kept])
-        return search.polish(best, POLISH_ROUNDS)
+        return search.best(chains, self.config.sweeps)
 
     def _enumerate(self, tolerance: float) -> int:
         """Rows that the first layer's row space admits, verified there.

@@ -23,7 +23,8 @@ from lightleak.attacks.gradient_inversion.joint.course import Solution, solve, s
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
 from lightleak.attacks.gradient_inversion.joint.noise import error_variances, estimated_noise, noise_error
-from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
+from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
+from lightleak.attacks.gradient_inversion.joint.visible_rows import visible_rows
 from lightleak.attacks.gradient_inversion.network.chain import (
     ReLUChain,
     SmoothChain,
@@ -108,9 +109,12 @@ class JointInversion(CertifyingInversion[JointConfig]):
             problem = together(problem, chains, observed, noises)
         draws = generator(seed, "joint")
         labels = starting_labels(update, problem.space, draws)
-        course = solve if noise == 0 else solve_noised
         report = _Differences(progress)
-        found = course(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
+        if noise == 0:
+            found = solve(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
+        else:
+            visible = None if len(observed) > 1 else _visible(problem, update, noise, draws)
+            found = solve_noised(problem, labels, self.config, draws, derive_seed(seed, "joint"), report, visible)
         feasibility = estimate_feasibility(observed[0], update.facts.n_rows, noise, row_kind(update, encoder))
         errors = [error_variances(o, s) for o, s in zip(observed, noises, strict=True)] if noise else None
         estimate_error = noise_error(observed[0], encoder) if self.config.noise is None else 0.0
@@ -126,6 +130,14 @@ def _certifying(problem: JointProblem, update: ClientUpdate) -> tuple[RowNetwork
         return chain, tuple(range(chain.depth))
     network, names = row_network(update, problem.space.encoder.shift.device), chain_names(update)
     return network, tuple(names.index(name) for name in names_of_layers(update, network))
+
+
+def _visible(problem: JointProblem, update: ClientUpdate, noise: float, draws: torch.Generator) -> JointRows:
+    """Rows that stand out of the noise, see `visible_rows`."""
+    network, tested = _certifying(problem, update)
+    observed = tuple(problem.target[layer] for layer in tested)
+    variance = error_variances(observed, noise)[network.searched]
+    return visible_rows(Residual.of(network, observed, problem.n_rows), problem.space, variance, draws)
 
 
 def certified_rows(

@@ -12,6 +12,7 @@ from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimi
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.integers import round_integers
 from lightleak.attacks.gradient_inversion.joint.kernels import Kernels
+from lightleak.attacks.gradient_inversion.joint.labels import labels_without
 from lightleak.attacks.gradient_inversion.joint.pair_descent import descend_pairs
 from lightleak.attacks.gradient_inversion.joint.pooling import pooled
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
@@ -120,10 +121,17 @@ def solve(
 
 
 def solve_noised(
-    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, report: Report
+    problem: JointProblem,
+    labels: Tensor,
+    config: JointConfig,
+    draws: torch.Generator,
+    seed: int,
+    report: Report,
+    visible: JointRows | None = None,
 ) -> Solution:
     """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and go on.
 
+    Rows that stand out of the noise are where every start begins; only the others are drawn.
     Rounds follow as long as they gain: the true rows' posterior is often above that of the pooled ones, and then
     search is what lacks, not information. Where the noise is weak, every other start goes by a whitened distance, and
     rows that leave more than noise are refined by it as without noise.
@@ -135,20 +143,18 @@ def solve_noised(
         draws: a CPU generator, for moves.
         seed: root of the starts.
         report: called with the work done.
+        visible: rows that are known already, see `visible_rows`; at most n.
     """
-    widths, settings = Widths.of(problem), _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
-    whitened = _whitened(problem)
+    widths, whitened = Widths.of(problem), _whitened(problem)
     found: list[JointRows] = []
     for restart in range(config.noised_restarts):
-        start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
-        if whitened is None or restart % 2:
-            rows = optimize(problem, start, labels, settings, widths)[0]
+        if visible is None or not len(visible.labels):
+            rows = _started(problem, labels, config, draws, seed, restart)
+        elif len(visible.labels) < problem.n_rows:
+            others = labels_without(labels, visible.labels)
+            rows = visible.and_also(_started(problem.without(visible), others, config, draws, seed, restart))
         else:
-            first = _fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
-            rows = optimize(whitened.problem, start, labels, first, widths)[0]
-            rows = descend(whitened.problem, rows, NOISED_SWEEPS, draws)
-        for temperature in TEMPERATURES:
-            rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
+            rows = visible
         found.append(descend(problem, rows, NOISED_SWEEPS, draws))
         report((restart + 1) / (config.noised_restarts + 1))
         if whitened is not None and _is_explained(problem, found[-1]):
@@ -171,6 +177,24 @@ def solve_noised(
     report(1.0)
     _, ensemble = pooled(problem.space, [rows, *found], 0)
     return Solution(rows, problem.value(rows), tuple(ensemble))
+
+
+def _started(
+    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, restart: int
+) -> JointRows:
+    """Rows from a draw of the prior, by the engine and two warm sweeps; every other time by a whitened distance."""
+    widths, whitened = Widths.of(problem), _whitened(problem)
+    start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
+    if whitened is None or restart % 2:
+        first = _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
+        rows = optimize(problem, start, labels, first, widths)[0]
+    else:
+        first = _fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
+        rows = optimize(whitened.problem, start, labels, first, widths)[0]
+        rows = descend(whitened.problem, rows, NOISED_SWEEPS, draws)
+    for temperature in TEMPERATURES:
+        rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
+    return rows
 
 
 @dataclass(frozen=True)

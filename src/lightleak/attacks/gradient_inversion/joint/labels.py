@@ -26,3 +26,19 @@ def starting_labels(update: ClientUpdate, space: RowDomain, generator: torch.Gen
     each = [restore_counts(network, u.parameters, u.buffers, u.update, n, believed, "bias") for u in releases]
     counts = torch.stack(each).mean(0)
     return expand_counts(round_counts(counts, n)).to(space.encoder.shift.device)
+
+
+def labels_without(labels: Tensor, known: Tensor) -> Tensor:
+    """Labels of the other rows of a batch; of a class that has too few to start with, any others are taken out.
+
+    Args:
+        labels: of all rows ``[n]``.
+        known: of some of them ``[m]``.
+
+    >>> labels_without(torch.tensor([0, 0, 0, 1, 1]), torch.tensor([1, 1, 1, 0])).tolist()
+    [0]
+    """
+    left = labels.tolist()
+    for label in known.tolist():
+        left.remove(label if label in left else left[-1])
+    return labels.new_tensor(left)

@@ -26,6 +26,11 @@ class JointRows:
     numbers: Tensor
     labels: Tensor
 
+    def and_also(self, others: "JointRows") -> "JointRows":
+        """These rows and then the others."""
+        codes, numbers = torch.cat([self.codes, others.codes]), torch.cat([self.numbers, others.numbers])
+        return JointRows(codes, numbers, torch.cat([self.labels, others.labels]))
+
 
 @dataclass(frozen=True)
 class JointProblem:
@@ -91,6 +96,13 @@ class JointProblem:
         if self.prior is None:
             return numbers.new_zeros(codes.shape[:-1])
         return self.prior.penalties(codes, numbers)
+
+    def without(self, rows: JointRows) -> "JointProblem":
+        """The problem of the batch's other rows, at least one: what these leave, as a mean over the others."""
+        left = self.n_rows - len(rows.labels)
+        scale = self.n_rows / left
+        target = tuple(scale * r for r in self.residual(rows))
+        return replace(self, target=target, n_rows=left, prior_weight=self.prior_weight * scale**2)
 
     def with_kernels(self, kernels: Kernels) -> "JointProblem":
         """The same under another distance."""

@@ -1,7 +1,5 @@
 """Some rows of a batch solved anew while the others stay: a small batch is far easier than a large one."""
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -41,9 +39,7 @@ def reopen(
     others = torch.ones(len(rows.codes), dtype=torch.bool, device=chosen.device)
     others[chosen] = False
     rest = JointRows(rows.codes[others], rows.numbers[others], rows.labels[others])
-    # The engine divides by the rows it is given.
-    scale = problem.n_rows / len(chosen)
-    part = replace(problem, target=tuple(scale * r for r in problem.residual(rest)), n_rows=len(chosen))
+    part = problem.without(rest)
     starts = torch.stack([prior_start(problem.space, len(chosen), seed, restart) for restart in range(restarts)])
     return [_with(rows, chosen, found) for found in optimize(part, starts, rows.labels[chosen], config, widths)]
 

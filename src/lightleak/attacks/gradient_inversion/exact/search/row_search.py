@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lightleak.attacks.gradient_inversion.exact.search.readings import varied
 from lightleak.attacks.gradient_inversion.exact.spaces.layer_spaces import Spaces, whitened
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork, with_one
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain
@@ -34,6 +35,12 @@ DAMPING = 1e-5
 
 STEPS = (1.0, 0.5, 0.2)
 """Lengths of the Gauss-Newton step that are tried."""
+
+
+POLISHED = 64
+"""Candidates of a search that are polished, or a third of them where that is more."""
+
+POLISH_ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -107,6 +114,12 @@ class RowSearch:
                 break
         order = state.value.argsort(stable=True)
         return Candidates(state.codes[order], state.numbers[order].double(), state.value[order])
+
+    def best(self, chains: int, sweeps: int) -> Candidates:
+        """The best and most varied of the candidates of `run`, by `polish`."""
+        found = self.run(chains, sweeps)
+        kept = varied(found.codes)[: max(POLISHED, chains // 3)]
+        return self.polish(Candidates(found.codes[kept], found.numbers[kept], found.distance[kept]), POLISH_ROUNDS)
 
     def distance(self, state: Tensor, limit: Tensor | None = None) -> Tensor:
         """Squared whitened distance of rows with these states ``[..., h]`` from both spaces.
