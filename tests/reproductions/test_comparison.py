@@ -166,3 +166,12 @@ def test_settings_of_local_training_are_columns() -> None:
     page = markdown(table(*cells), [Compared(cell, exactly(70.0)) for cell in cells], ENVIRONMENT, "lightleak", [])
     assert "| local_epochs | local_batch_size | random_batches |" in page
     assert "| 5 | 1 | False |" in page and "| 5 | 5 | True |" in page
+
+
+def test_the_side_of_an_interval_that_faces_the_paper_counts() -> None:
+    """A share of 1 has an interval on one side only."""
+    cell = PaperCell("distinguishing_accuracy", "fraction", 0.97)
+    ours = Summary(1.0, math.nan, 16, 0.81, 1.0)
+    assert Compared(cell, ours).agrees is True
+    assert Compared(replace(cell, mean=0.7), ours).agrees is False
+    assert Compared(replace(cell, mean=0.9), replace(ours, mean=0.5, low=0.2, high=0.6)).agrees is False

@@ -71,7 +71,9 @@ class Compared:
     @property
     def allowed(self) -> float:
         """The largest difference that counts as agreement, in the cell's unit: see `RULE`."""
-        ours = 0.0 if math.isnan(self.ours.high) else self.ours.high - self.ours.mean
+        # The side that faces the paper's value: a share's interval is not even.
+        facing = self.ours.mean - self.ours.low if self.difference > 0 else self.ours.high - self.ours.mean
+        ours = 0.0 if math.isnan(facing) else facing
         spread = 0.0 if math.isnan(self.ours.std) else self.ours.std
         paper = spread / math.sqrt(self.measurements) if self.printed_error is None else self.printed_error
         return math.hypot(ours, Z95 * paper) + rounding(self.cell)

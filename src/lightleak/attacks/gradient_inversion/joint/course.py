@@ -146,19 +146,10 @@ def solve_noised(
         visible: rows that are known already, see `visible_rows`; at most n.
     """
     widths, whitened = Widths.of(problem), _whitened(problem)
-    found: list[JointRows] = []
-    for restart in range(config.noised_restarts):
-        if visible is None or not len(visible.labels):
-            rows = _started(problem, labels, config, draws, seed, restart)
-        elif len(visible.labels) < problem.n_rows:
-            others = labels_without(labels, visible.labels)
-            rows = visible.and_also(_started(problem.without(visible), others, config, draws, seed, restart))
-        else:
-            rows = visible
-        found.append(descend(problem, rows, NOISED_SWEEPS, draws))
-        report((restart + 1) / (config.noised_restarts + 1))
-        if whitened is not None and _is_explained(problem, found[-1]):
-            break
+    if visible is None or not len(visible.labels):
+        found = _started(problem, labels, config, draws, seed, report)
+    else:
+        found = _beside(problem, labels, config, draws, seed, report, visible)
     objectives = [problem.objective(rows) for rows in found]
     merged, _ = pooled(problem.space, found, objectives.index(min(objectives)))
     rows = min([_settled(problem, merged, draws), *found], key=problem.objective)
@@ -174,27 +165,55 @@ def solve_noised(
         effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
         tried, _ = refine(by, rows, effort, widths, draws, derive_seed(seed, "reopened"))
         rows = min([rows, _settled(problem, tried, draws)], key=problem.objective)
+    if visible is not None and len(visible.labels) and not _is_explained(problem, rows):
+        rows = found[0]  # what leaves more than noise is no reason to give up rows that stand out of it
     report(1.0)
     _, ensemble = pooled(problem.space, [rows, *found], 0)
     return Solution(rows, problem.value(rows), tuple(ensemble))
 
 
+def _beside(
+    problem: JointProblem,
+    labels: Tensor,
+    config: JointConfig,
+    draws: torch.Generator,
+    seed: int,
+    report: Report,
+    visible: JointRows,
+) -> list[JointRows]:
+    """Batches of the rows that are known already and all others, solved by themselves; the best first.
+
+    A weak row would be bent to whatever the others leave.
+    """
+    if len(visible.labels) == problem.n_rows:
+        return [visible]
+    left = labels_without(labels, visible.labels)
+    others = solve_noised(problem.without(visible), left, config, draws, derive_seed(seed, "others"), report)
+    return [visible.and_also(rows) for rows in others.ensemble]
+
+
 def _started(
-    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, restart: int
-) -> JointRows:
-    """Rows from a draw of the prior, by the engine and two warm sweeps; every other time by a whitened distance."""
+    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, report: Report
+) -> list[JointRows]:
+    """Batches from draws of the prior; every other one goes by a whitened distance where the noise is weak."""
     widths, whitened = Widths.of(problem), _whitened(problem)
-    start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
-    if whitened is None or restart % 2:
-        first = _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
-        rows = optimize(problem, start, labels, first, widths)[0]
-    else:
-        first = _fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
-        rows = optimize(whitened.problem, start, labels, first, widths)[0]
-        rows = descend(whitened.problem, rows, NOISED_SWEEPS, draws)
-    for temperature in TEMPERATURES:
-        rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
-    return rows
+    found: list[JointRows] = []
+    for restart in range(config.noised_restarts):
+        start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
+        if whitened is None or restart % 2:
+            first = _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
+            rows = optimize(problem, start, labels, first, widths)[0]
+        else:
+            first = _fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
+            rows = optimize(whitened.problem, start, labels, first, widths)[0]
+            rows = descend(whitened.problem, rows, NOISED_SWEEPS, draws)
+        for temperature in TEMPERATURES:
+            rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
+        found.append(descend(problem, rows, NOISED_SWEEPS, draws))
+        report((restart + 1) / (config.noised_restarts + 1))
+        if whitened is not None and _is_explained(problem, found[-1]):
+            break
+    return found
 
 
 @dataclass(frozen=True)

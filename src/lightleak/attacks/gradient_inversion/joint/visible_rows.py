@@ -36,32 +36,33 @@ FLOORS = (1e-4, 1e-3, 1e-2, 1e-1)
 
 ROW_EXCESS, UNIT_EXCESS, DEVIATIONS = 3.0, 4.0, 5.0
 """How many times what noise adds may lie outside of the row and of the column space, and its deviations between a
-coefficient and 1. The rest is for numbers, which a search knows roughly, and for rows not found yet."""
+coefficient and 1."""
+
+ROUGHLY = 0.01
+"""Part of a row, besides, that may lie outside of either space: a search knows numbers roughly, and those of rows taken
+out before leave a trace."""
 
 
 @dataclass(frozen=True)
 class NoisedTests:
-    """How candidates fare, in what noise alone leaves of a row of the batch.
+    """How candidates fare, in what a row of the batch may leave at most.
 
     Attributes:
-        row: mean square outside of the row space ``[n]``.
+        row: square outside of the row space ``[n]``.
         unit: outside of the column space, for the label whose coefficient is nearest to 1 ``[n]``.
-        coefficient_error: distance of that coefficient from 1 ``[n]``.
-        deviation: of that coefficient ``[n]``.
+        coefficient: distance of that coefficient from 1 ``[n]``.
         labels: LongTensor ``[n]``.
     """
 
     row: Tensor
     unit: Tensor
-    coefficient_error: Tensor
-    deviation: Tensor
+    coefficient: Tensor
     labels: Tensor
 
     @property
     def passed(self) -> Tensor:
         """Candidates that are taken for rows of the batch, bool ``[n]``."""
-        most = COEFFICIENT_TOLERANCE + DEVIATIONS * self.deviation
-        return (self.row < ROW_EXCESS) & (self.unit < UNIT_EXCESS) & (self.coefficient_error < most)
+        return (self.row < 1) & (self.unit < 1) & (self.coefficient < 1)
 
 
 def visible_rows(residual: Residual, space: RowDomain, variance: Tensor, generator: torch.Generator) -> JointRows:
@@ -128,6 +129,16 @@ def noised_tests(network: RowNetwork, layer: int, spaces: Spaces, x: Tensor, n_r
     coefficient = (u.unsqueeze(1) * d).sum(-1)
     error, labels = (coefficient - 1).abs().min(1)
     at = torch.arange(len(x), device=x.device), labels
-    row = (v @ spaces.row_null).square().mean(1) / u.square().sum(1)
-    unit = (d[at] @ spaces.unit_null).square().mean(1) / w[at].square().sum(1)
-    return NoisedTests(row, unit, error, u.norm(dim=1) * w[at].norm(dim=1), labels)
+    outside = [_square(v @ spaces.row_null), _square(d[at] @ spaces.unit_null)]
+    by_noise = [
+        ROW_EXCESS * spaces.row_null.shape[1] * _square(u),
+        UNIT_EXCESS * spaces.unit_null.shape[1] * _square(w[at]),
+    ]
+    roughly = [ROUGHLY**2 * _square(v), ROUGHLY**2 * _square(d[at])]
+    row, unit = (o / (n + r) for o, n, r in zip(outside, by_noise, roughly, strict=True))
+    deviation = (_square(u) * _square(w[at])).sqrt()
+    return NoisedTests(row, unit, error / (COEFFICIENT_TOLERANCE + DEVIATIONS * deviation), labels)
+
+
+def _square(vectors: Tensor) -> Tensor:
+    return vectors.square().sum(-1)
