@@ -9,7 +9,7 @@ import torch
 from lightleak.attacks.gradient_inversion.joint.attack import pose
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.course import Solution, solve, solve_noised
-from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
+from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED
 from lightleak.core.seeds import generator
 
@@ -67,3 +67,19 @@ def test_starts_on_a_noised_gradient_are_pooled_and_none_is_more_probable(make_b
     first, *starts = found.ensemble
     assert torch.equal(first.codes, found.rows.codes) and torch.equal(first.numbers, found.rows.numbers)
     assert problem.objective(found.rows) <= min(problem.objective(rows) for rows in starts) * (1 + 1e-9)
+
+
+def test_rows_that_are_known_stay_until_the_others_are_solved(make_batch: Any, noised: Any) -> None:
+    batch = noised(make_batch(n=4, hidden=(30, 30)), 1e-4, seed=0, on_zeros=True)
+    config = JointConfig(noised_restarts=1, noised_steps=1, noised_rounds=0)
+    deviation = 1e-4 * float(batch.observed[0].square().mean().sqrt())
+    problem = pose(batch.update, batch.encoder, batch.observed, deviation, config)
+    codes, numbers = problem.space.coordinates(batch.cells)
+    truth = JointRows(codes, numbers, batch.truth.labels)
+    for known in (2, 4):
+        visible = JointRows(codes[:known], numbers[:known], truth.labels[:known])
+        draws = generator(0, "moves")
+        found = solve_noised(problem, truth.labels, config, draws, 5, lambda _: None, visible)
+        assert torch.equal(found.rows.codes[:known], codes[:known])
+        assert len(found.rows.labels) == 4 and found.ensemble
+    assert torch.equal(found.rows.codes, codes), "nothing is left to solve"
