@@ -135,6 +135,23 @@ def test_kinds_of_the_same_work_are_measured_once(packs: list[list[Unit]], monke
     assert found[2].durations == pytest.approx([33.0, 6.0]) and found[2].units == 13
 
 
+def test_what_was_measured_before_is_not_measured_again(
+    packs: list[list[Unit]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+
+    def fake(pack: list[Unit], device: torch.device, kept: str, seconds: float) -> Cost:
+        measured.append(f"{pack[0].attack} {seconds:g}")
+        return Cost(1.0, 0.1, 20, None)
+
+    monkeypatch.setattr(probe, "measure", fake)
+    known: dict[str, Cost] = {}
+    first = estimate(packs[:1], CPU, "values", 8, known)
+    assert measured == ["tableak 8"] and len(known) == 1
+    assert first[0].cost in [one.cost for one in estimate(packs, CPU, "values", 9, known)]
+    assert len(known) == 4 and sorted(measured[1:]) == ["random 3", "random 3", "tableak 3"]
+
+
 def test_a_real_pack_is_probed_and_nothing_is_left(packs: list[list[Unit]], tmp_path: Path) -> None:
     before = sorted(Path.cwd().iterdir())
     found = estimate(packs[:1], CPU, "values", seconds=0.1)

@@ -75,7 +75,7 @@ def at_a_cost(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def cost(seconds: float) -> None:
         estimate = type("Estimate", (), {"durations": [seconds]})()
-        monkeypatch.setattr(module, "probe_stages", lambda reproduction: [[estimate]])
+        monkeypatch.setattr(module, "probe_stages", lambda reproduction, known: [[estimate]])
 
     return cost
 

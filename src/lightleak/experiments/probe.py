@@ -122,7 +122,11 @@ class RunPlan:
 
 
 def estimate(
-    packs: Iterable[Sequence[Unit]], device: torch.device, kept: Kept, seconds: float = PROBE_SECONDS
+    packs: Iterable[Sequence[Unit]],
+    device: torch.device,
+    kept: Kept,
+    seconds: float = PROBE_SECONDS,
+    known: dict[str, Cost] | None = None,
 ) -> list[Estimate]:
     """Measure one pack of every kind, and say what all will take; attacks run on one thread, as in a campaign.
 
@@ -131,20 +135,23 @@ def estimate(
         device: where they will run.
         kept: what will be kept of each cell.
         seconds: about what to spend.
+        known: costs measured before on this device, by the work of a pack; what is measured here is added.
     """
+    known = {} if known is None else known
     kinds = {key: list(of_kind) for key, of_kind in groupby(sorted(packs, key=_row_key), _row_key)}
     largest: dict[str, Sequence[Unit]] = {}
     for of_kind in kinds.values():
         for pack in of_kind:
             work = _work_key(pack)
             largest[work] = max(largest.get(work, ()), pack, key=len)
+    new = {work: pack for work, pack in largest.items() if work not in known}
     with one_thread():
-        costs = {work: measure(pack, device, kept, seconds / len(largest)) for work, pack in largest.items()}
+        known.update({work: measure(pack, device, kept, seconds / len(new)) for work, pack in new.items()})
     found = []
     for of_kind in kinds.values():
         unit, sizes = of_kind[0][0], tuple(len(pack) for pack in of_kind)
         source = str(unit.facts.get("source", ""))
-        cost = costs[_work_key(of_kind[0])]
+        cost = known[_work_key(of_kind[0])]
         found.append(Estimate(unit.attack, int(unit.facts["batch_size"]), source, sizes, cost))
     return found
 

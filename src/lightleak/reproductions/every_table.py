@@ -18,6 +18,7 @@ from lightleak.data.sources import DATA_DIR_VARIABLE, data_root
 from lightleak.experiments.campaign import UpdatePack
 from lightleak.experiments.engine import Engine, Watch, open_engine
 from lightleak.experiments.pack import Files, Finished, Pack
+from lightleak.experiments.probe import Cost
 from lightleak.experiments.settings import RunConfig
 from lightleak.experiments.unit import Unit, unit_file, without_nan
 from lightleak.reproductions.comparison import FEWEST, chance_of_agreement
@@ -67,11 +68,12 @@ def run_every_table(
         raise UsageError(f"no table or figure is called {pattern!r}{close_match(pattern, known)}")
     folder.mkdir(parents=True, exist_ok=True)
     status, selection = Status.load(folder / STATUS_FILE), selection or Selection()
+    costs: dict[str, Cost] = {}
     with open_engine(where) as engine:
         for name in names:
             before = status.of(name)
             if before is None or (before.budget or 0.0) < budget:
-                found = run_table(load_paper_table(name), folder, engine, budget, selection, console)
+                found = run_table(load_paper_table(name), folder, engine, budget, selection, console, costs)
                 seconds = found.seconds + (before.seconds if before else 0.0)
                 status = status.updated(replace(_shareable(found, selection), seconds=seconds), known)
                 with private_files():
@@ -93,11 +95,18 @@ def summary_line(table: TableStatus) -> str:
 
 
 def run_table(
-    table: PaperTable, folder: Path, engine: Engine, budget: float, selection: Selection, console: Console
+    table: PaperTable,
+    folder: Path,
+    engine: Engine,
+    budget: float,
+    selection: Selection,
+    console: Console,
+    costs: dict[str, Cost],
 ) -> TableStatus:
     """Run one table within its budget: in whole, or, where one measurement of all cells is beyond it, in part.
 
-    Of a table in part, the cells that take least are measured `FEWEST` times each until the time is up.
+    Of a table in part, the cells that take least are measured `FEWEST` times each until the time is up. ``costs`` holds
+    what the attacks of earlier tables were measured to take, and gets those of this one.
     """
     number = f"Table {table.table}" if table.table is not None else f"Figure {table.figure}"
     status = partial(
@@ -112,7 +121,7 @@ def run_table(
     try:
         reproduction = reproduction_of(table, selection, engine.device)
         once = reproduction_of(table, replace(selection, batches=1), engine.device)
-        cost = sum(seconds for stage in probe_stages(once) for one in stage for seconds in one.durations)
+        cost = sum(seconds for stage in probe_stages(once, known=costs) for one in stage for seconds in one.durations)
         chosen = reproduction.afforded(60 * budget / cost if cost else float(reproduction.most))
         in_part = chosen is None
         chosen = chosen or reproduction.measured_times(FEWEST)

@@ -61,13 +61,16 @@ def describe_reproduction(name: str, selection: Selection, device: str, workers:
 
 
 def probe_stages(
-    reproduction: Reproduction, write: Callable[[str], None] = lambda line: None
+    reproduction: Reproduction,
+    write: Callable[[str], None] = lambda line: None,
+    known: dict[str, Cost] | None = None,
 ) -> list[Sequence[Estimate]]:
     """Estimate every stage of a reproduction by short probes.
 
     Args:
         reproduction: what would be run; a stage that cannot be run is left out.
         write: called with each line that describes a stage.
+        known: costs of attacks that an earlier probe has measured; what this one measures is added.
     """
     stages, where = list(reproduction.stages()), reproduction.device
     share = PROBE_SECONDS / max(1, len(stages))
@@ -80,7 +83,7 @@ def probe_stages(
                 for line in stage_lines(stage, packs, with_config=stage.place not in audits):
                     write(line)
                 if stage.config is None or _is_part(stage, stages):
-                    probed.append(estimated(reproduction, stage, packs, Path(folder), share))
+                    probed.append(estimated(reproduction, stage, packs, Path(folder), share, known))
                 else:
                     audits[stage.place] = audits.get(stage.place) or audit_stages(stage.config, where, share)
                     probed.append(next(audits[stage.place], ()))
@@ -117,7 +120,12 @@ def audit_stages(config: Any, device: torch.device, seconds: float) -> Iterator[
 
 
 def estimated(
-    reproduction: Reproduction, stage: Stage, packs: Sequence[Pack], folder: Path, seconds: float
+    reproduction: Reproduction,
+    stage: Stage,
+    packs: Sequence[Pack],
+    folder: Path,
+    seconds: float,
+    known: dict[str, Cost] | None = None,
 ) -> list[Estimate]:
     """Estimate a stage in about so many seconds.
 
@@ -128,7 +136,7 @@ def estimated(
     units = [unit for pack in packs if isinstance(pack, UpdatePack) for unit in pack.units]
     found: list[Estimate] = []
     if units:
-        found += estimate(packs_without_a_run(units, device), device, "nothing", seconds / (2 if others else 1))
+        found += estimate(packs_without_a_run(units, device), device, "nothing", seconds / (2 if others else 1), known)
     if others:
         if stage.rehearse is not None:
             stage.rehearse(folder)
