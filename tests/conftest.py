@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import random
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -27,6 +28,10 @@ from lightleak.experiments.run import run_audit
 # A slow machine must not fail a property, and a failure must come back on the next run.
 settings.register_profile("lightleak", deadline=None, derandomize=True)
 settings.load_profile("lightleak")
+
+# A shell ignores Ctrl-C for what it runs in the background, and commands started by tests would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # pytest-xdist runs one process per core; sums of floats are also bit-equal only at equal threads.
 torch.set_num_threads(1)
