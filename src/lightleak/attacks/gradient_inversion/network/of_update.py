@@ -49,7 +49,7 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
 
 
 def _leave_out_unused(module: nn.Module, update: ClientUpdate) -> None:
-    """Replace BatchNorm layers that the client never called: no statistics, and no gradient."""
+    """Replace BatchNorm layers that the client never called, as TabNet has one: no statistics, and no gradient."""
     for name in batch_norms(module):
         gradients = [update.update[one] for one in (f"{name}.weight", f"{name}.bias") if one in update.update]
         if f"{name}.mean" not in update.batch_statistics and not any(bool(g.any()) for g in gradients):
