@@ -77,10 +77,10 @@ class Model(nn.Module):
         for layer in self.modules():
             if isinstance(layer, nn.Embedding):
                 layer.padding_idx = None  # that row, without a gradient, is the one for unknown categories
-        for layer, name in UNUSED:
-            for module in self.modules():
-                if type(module).__name__ == layer and hasattr(module, name):
-                    setattr(module, name, nn.Identity())
+        for kind, unused in UNUSED:
+            for layer in self.modules():
+                if type(layer).__name__ == kind and hasattr(layer, unused):
+                    setattr(layer, unused, nn.Identity())
 
     def forward(self, rows: dict[str, Tensor]) -> Tensor:
         """Columns ``continuous`` and ``categorical`` to logits ``[n, n_classes]``."""

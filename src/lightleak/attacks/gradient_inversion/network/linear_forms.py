@@ -157,4 +157,5 @@ def _form(layer: nn.Module, transposed: bool) -> LinearForm | None:
         return None
     if bool((first.abs() <= SAME * first.norm()).any()):
         return None  # a parameter that the output does not depend on
-    return LinearForm(*torch.stack(forms).mean(0).tolist(), transposed)
+    of_weight, of_bias = torch.stack(forms).mean(0).tolist()
+    return LinearForm(of_weight, of_bias, transposed)
