@@ -7,12 +7,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from lightleak.attacks import ATTACKS
+from lightleak.attacks.gradient_inversion.compose.peeling import label_counts, peeled_update
 from lightleak.attacks.gradient_inversion.network.linear_forms import (
     from_linear,
     linear_form,
     to_linear,
     with_linear_layers,
 )
+from lightleak.core.errors import UnsupportedError
+from lightleak.protocols import fedavg
+from lightleak.protocols.client_training import LocalTraining
+from lightleak.protocols.fedsgd import client_update
+from lightleak.protocols.local_pass import local_pass
+from lightleak.targets.own import hand_over
+from lightleak.targets.spec import NetworkSpec, build_network
 
 
 class Scaled(nn.Module):
@@ -109,9 +118,6 @@ def test_the_module_computes_the_same_and_gradients_convert_both_ways() -> None:
 @pytest.fixture
 def scaled_batch(make_batch: Any) -> Any:
     """A batch whose network has a trained scale in front and NTK parametrization, and its update."""
-    from lightleak.protocols.fedsgd import client_update
-    from lightleak.targets.own import hand_over
-    from lightleak.targets.spec import NetworkSpec, build_network
 
     class Fronted(nn.Module):
         def __init__(self, width: int) -> None:
@@ -135,8 +141,6 @@ def scaled_batch(make_batch: Any) -> Any:
 def test_every_row_behind_scaled_weights_is_proven(
     scaled_batch: Any, attack: str, recovered: Any, certified_wrongly: Any
 ) -> None:
-    from lightleak.attacks import ATTACKS
-
     batch, update = scaled_batch
     found = ATTACKS.get(attack)().run(update, seed=0)
     assert recovered(found, batch, nearly=True) == 8 and certified_wrongly(found, batch) == 0
@@ -144,10 +148,6 @@ def test_every_row_behind_scaled_weights_is_proven(
 
 
 def test_known_rows_are_taken_out_of_its_gradient(scaled_batch: Any) -> None:
-    from lightleak.attacks.gradient_inversion.compose.peeling import label_counts, peeled_update
-    from lightleak.protocols.local_pass import local_pass
-    from lightleak.targets.spec import NetworkSpec, build_network
-
     batch, update = scaled_batch
     peeled = peeled_update(update, batch.truth.inputs[:3].double(), label_counts(batch.truth.labels[:3], 2))
     module = build_network(NetworkSpec.from_dict(update.network), seed=0).double()
@@ -155,3 +155,20 @@ def test_known_rows_are_taken_out_of_its_gradient(scaled_batch: Any) -> None:
     expected = local_pass(module, parameters, {}, batch.truth.inputs[3:].double(), batch.truth.labels[3:]).gradient
     for name, value in expected.items():
         torch.testing.assert_close(peeled.update[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_weight_updates_of_such_layers_are_refused(scaled_batch: Any) -> None:
+    batch, update = scaled_batch
+    spec = NetworkSpec.from_dict(update.network)
+    moved, _ = fedavg.client_update(
+        build_network(spec, seed=5),
+        spec,
+        batch.encoder,
+        batch.truth.inputs,
+        batch.truth.labels,
+        LocalTraining(1, 8, 0.1),
+        share_labels="none",
+        seed=0,
+    )
+    with pytest.raises(UnsupportedError, match=r"layer 'layers.0' scales its weights in every forward"):
+        ATTACKS.get("exact_fedavg")().check(moved)

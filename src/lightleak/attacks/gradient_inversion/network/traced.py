@@ -580,7 +580,9 @@ def over_batch(layer: nn.BatchNorm1d) -> bool:
 
 
 def _by_batch_norm(module: nn.Module) -> str:
-    return "" if _reads_single_rows(module) else " by BatchNorm, whose statistics it does not share"
+    if _reads_single_rows(module):
+        return ""
+    return " by BatchNorm, whose statistics it does not share (exact's batch_statistics assumes that it does)"
 
 
 def _times(output: Tensor, by_logits: Tensor) -> Tensor:
