@@ -5,11 +5,13 @@ A batch follows from one seed: the table, what is odd about its rows, the networ
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from model_zoo import ScaledLinear
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -27,6 +29,7 @@ from lightleak.metrics.cells import checked_pair
 from lightleak.protocols import fedavg, fedsgd
 from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.client_training import LocalTraining
+from lightleak.targets.own import hand_over
 from lightleak.targets.spec import NetworkSpec, build_network
 
 Draw = np.random.Generator
@@ -76,6 +79,8 @@ DROPPING: Mapping[str, Mapping[str, Any]] = {
 """Networks whose clients drop units: options of an MLP."""
 ATTENTION = "ft_transformer"
 """pytorch-tabular's, of one block."""
+SCALED: Mapping[str, type[nn.Module]] = {"ntk, selu": nn.SELU, "ntk, mish": nn.Mish, "ntk, relu": nn.ReLU}
+"""A user's own modules as `FrontScaled` builds them, and their activations."""
 SMOOTH = ("gelu", "tanh", "elu", "sigmoid")
 """Of `MODELS`, those that `exact_joint` serves."""
 NORMALIZED = ("relu, batch norm", "gelu, batch norm", "resnet", "resnet_preact")
@@ -173,6 +178,7 @@ def scenario(
     dropout: bool = False,
     attention: bool = False,
     inexact: bool = False,
+    ntk: bool = False,
 ) -> Scenario:
     """The scenario of a seed.
 
@@ -183,6 +189,7 @@ def scenario(
         dropout: with a network of `DROPPING`.
         attention: with the network `ATTENTION`.
         inexact: with an error of `INEXACT`.
+        ntk: with a network of `SCALED`.
     """
     rng = numpy_generator(seed, "scenario")
     drawn = _one(rng, ATTACKED)
@@ -196,8 +203,8 @@ def scenario(
         network = "all active"
     most = {"exact": min(hidden), "exact_fedavg": 20}.get(attack, min(12, min(hidden)))
     model = "chain"
-    if others or dropout:
-        models = list(DROPPING) if dropout else SMOOTH if inexact else list(MODELS)
+    if others or dropout or ntk:
+        models = list(SCALED) if ntk else list(DROPPING) if dropout else SMOOTH if inexact else list(MODELS)
         model = str(numpy_generator(seed, "model").choice(models))
         hidden = hidden[:1] if model == "one hidden layer" else hidden
     if attention:  # few of its layers have biases, by which units could be switched off or on
@@ -285,7 +292,28 @@ def _inexact(gradient: Mapping[str, Tensor], case: Scenario) -> Mapping[str, Ten
     }
 
 
+class FrontScaled(nn.Module):
+    """A trained scale in front of layers in NTK parametrization, as RealMLP has them."""
+
+    def __init__(self, widths: Sequence[int], activation: type[nn.Module]) -> None:
+        super().__init__()
+        self.scale, self.layers = nn.Parameter(0.5 + torch.rand(widths[0])), nn.Sequential()
+        for into, out in pairwise(widths):
+            self.layers.extend([ScaledLinear(into, out), activation()])
+        self.layers.pop(-1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits."""
+        logits: Tensor = self.layers(self.scale * x)
+        return logits
+
+
 def _spec(case: Scenario, schema: TableSchema, encoder: TableEncoder) -> NetworkSpec:
+    if case.model in SCALED:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(case.seed, "network"))
+            module = FrontScaled([encoder.width, *case.hidden, schema.n_classes], SCALED[case.model])
+        return NetworkSpec(hand_over(module), schema.n_classes, encoder.layout)
     if case.model == "resnet_preact":
         return NetworkSpec(case.model, schema.n_classes, encoder.layout, {"width": case.hidden[0]})
     if case.model == ATTENTION:
@@ -440,13 +468,13 @@ def _train(network: nn.Module, inputs: Tensor, labels: Tensor, seed: int) -> Non
         optimizer.step()
 
 
-def _hidden_layers(network: nn.Module) -> list[nn.Linear]:
+def _hidden_layers(network: nn.Module) -> list[nn.Linear | ScaledLinear]:
     """Linear layers but for the last, in their order."""
-    return [layer for layer in network.modules() if isinstance(layer, nn.Linear)][:-1]
+    return [layer for layer in network.modules() if isinstance(layer, nn.Linear | ScaledLinear)][:-1]
 
 
 @torch.no_grad()
-def _kill(layers: Sequence[nn.Linear], rng: Draw) -> None:
+def _kill(layers: Sequence[nn.Linear | ScaledLinear], rng: Draw) -> None:
     """Units of the first or the first two of these layers that no row makes active."""
     share = rng.uniform(0.1, 0.6)
     for linear in layers[: int(rng.integers(1, 3))]:
@@ -454,7 +482,7 @@ def _kill(layers: Sequence[nn.Linear], rng: Draw) -> None:
 
 
 @torch.no_grad()
-def _wake(layers: Sequence[nn.Linear]) -> None:
+def _wake(layers: Sequence[nn.Linear | ScaledLinear]) -> None:
     """Units of these layers that every row makes active: rows share all masks."""
     for linear in layers:
         linear.bias += 4.0

@@ -7,10 +7,11 @@
 Parts: activations, batch-norm (batch statistics are known to the server; untrained and after one epoch of Adam),
 layer-norm, shallow (one hidden layer), tables (German, Bank, Diabetes-130 with 20 classes), relu (a plain ReLU chain,
 for comparison with `exact.py`), trained (after one epoch of Adam), attention (pytorch-tabular's FT-Transformer),
-embedded (a user's own module with embeddings, and GANDALF). Labels are unknown, one thread, float32 gradients. Client i
-has seed --seed + i, and with it rows and a network of its own. Every finished batch is one line of --output; a rerun
-skips those. A batch is whole when every cell of every row is right (numbers within TabLeak's tolerance). Seconds on a
-shared machine vary: the rate of its matrix products is measured after every batch.
+attention-trained (the same after one epoch), embedded (a user's own module with embeddings, and GANDALF). Labels are
+unknown, one thread, float32 gradients. Client i has seed --seed + i, and with it rows and a network of its own. Every
+finished batch is one line of --output; a rerun skips those. A batch is whole when every cell of every row is right
+(numbers within TabLeak's tolerance). Seconds on a shared machine vary: the rate of its matrix products is measured
+after every batch.
 """
 
 import argparse
@@ -150,6 +151,7 @@ CASES: tuple[Case, ...] = (
         Case("attention", "ft_transformer", rows, FT, whole=w, seconds=s)
         for rows, w, s in ((8, 0.9, 30), (16, 0.8, 0), (32, 0, 0))
     ),
+    Case("attention-trained", "ft_transformer", 8, FT, epochs=1),
     *(Case("embedded", "gandalf", rows, whole=w, seconds=s) for rows, w, s in ((32, 0.95, 8), (64, 0.6, 0))),
 )  # fmt: skip
 PARTS = tuple(dict.fromkeys(case.part for case in CASES))

@@ -14,6 +14,7 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,12 @@ REGISTERED = (
     "ft_transformer",
     "autoint",
     "danet",
+    "tabnet",
 )
 """Targets of `lightleak list targets`, with their default options."""
+
+MOST_ONE_HOT = 9
+"""Categories of a column that RealMLP encodes one-hot."""
 
 Make = Callable[[TableEncoder], nn.Module]
 
@@ -132,6 +137,57 @@ def tabm(encoder: TableEncoder) -> nn.Module:
     return of_codes(MeanOfMembers(), encoder)
 
 
+class ScaledLinear(nn.Module):
+    """A linear layer in NTK parametrization, as RealMLP has it: weights of variance 1, divided in every forward."""
+
+    def __init__(self, n_in: int, n_out: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(n_in, n_out)), nn.Parameter(torch.randn(n_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs ``[n, n_out]``."""
+        return x @ self.weight / len(self.weight) ** 0.5 + self.bias
+
+
+class ParametricSELU(nn.Module):
+    """RealMLP's activation: a trained mix of SELU and the identity for every unit."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.share = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activations."""
+        return x + self.share * (nn.functional.selu(x) - x)
+
+
+class RealMLPLike(nn.Module):
+    """RealMLP-like: the structure of RealMLP-TD for classification without its embeddings of numbers.
+
+    One-hot up to 9 categories, else embeddings of 8; a trained scale in front; three layers of 256 units in NTK
+    parametrization with parametric SELU and dropout 0.15. RealMLP clips and scales numbers before the network.
+    """
+
+    def __init__(self, n_numbers: int, categories: list[int], dropout: float = 0.15) -> None:
+        super().__init__()
+        self.categories = categories
+        self.tables = nn.ModuleList(nn.Embedding(width, 8) for width in categories if width > MOST_ONE_HOT)
+        into = n_numbers + sum(8 if width > MOST_ONE_HOT else width for width in categories)
+        self.scale, self.layers = nn.Parameter(torch.ones(into)), nn.Sequential()
+        for width in (into, 256, 256):
+            self.layers.extend([ScaledLinear(width, 256), ParametricSELU(256), nn.Dropout(dropout)])
+        self.layers.append(ScaledLinear(256, 2))
+
+    def forward(self, numbers: Tensor, codes: Tensor) -> Tensor:
+        """Logits."""
+        tables, cells = iter(self.tables), [numbers]
+        for k, width in enumerate(self.categories):
+            one_hot = width <= MOST_ONE_HOT
+            cells.append(nn.functional.one_hot(codes[:, k], width) if one_hot else next(tables)(codes[:, k]))
+        logits: Tensor = self.layers(self.scale * torch.cat(cells, 1))
+        return logits
+
+
 def frame_model(name: str, **options: Any) -> Make:
     """A model of pytorch-frame (pip install pytorch-frame)."""
 
@@ -188,6 +244,8 @@ MODELS: dict[str, Make | None] = {
     "own MLP, dropout": mlp_dropout,
     "own embeddings, BatchNorm, dropout": own(Embedded),
     "own transformer": own(Attention),
+    "realmlp_like": own(RealMLPLike),
+    "realmlp_like, no dropout": own(partial(RealMLPLike, dropout=0.0)),
     "deeptab_mlp": deeptab_mlp,
     "tabm": tabm,
     "frame_mlp": frame_model("MLP", channels=128, num_layers=3),

@@ -181,12 +181,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--others", action="store_true", help="networks other than ReLU chains (smooth with --inexact)")
     parser.add_argument("--dropout", action="store_true", help="clients who drop units, with --attack exact")
     parser.add_argument("--inexact", action="store_true", help="noise or short types, with --attack exact_joint")
+    parser.add_argument("--ntk", action="store_true", help="layers with scaled weights, with --attack exact")
     parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--output", type=Path, help="lines of JSON; what it holds is not measured again")
     parser.add_argument("--table", type=Path, help="print the table of such a file, measure nothing")
     parser.add_argument("--replay", type=int, help="attack the batch of one seed again and print its certified rows")
     options = parser.parse_args(arguments)
-    kinds = options.attack, options.others, options.dropout, options.attention, options.inexact
+    kinds = options.attack, options.others, options.dropout, options.attention, options.inexact, options.ntk
     if options.replay is not None:
         line = replay(scenario(options.replay, *kinds))
         return int(bool(line["failed"] or line.get("wrong")))

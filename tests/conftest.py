@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -149,3 +150,11 @@ def save_captures(tiny: Settings) -> Callable[..., list[Path]]:
         return [Capture(*clients.observe(size, i), rank=i).save(root) for i, size in enumerate(sizes)]
 
     return save
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip cases of TabNet where pytorch-tabnet, on which pytorch-tabular does not depend, is missing."""
+    if find_spec("pytorch_tabnet") is None:
+        for item in items:
+            if "tabnet" in getattr(getattr(item, "callspec", None), "id", ""):
+                item.add_marker(pytest.mark.skip(reason="needs pytorch-tabnet"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from lightleak.core.errors import UsageError
-from lightleak.targets.functional import criterion, gradients
+from lightleak.targets.functional import criterion, functional_call, gradients
 
 
 def test_unknown_criterion_is_named() -> None:
@@ -49,3 +49,35 @@ def test_probabilities_serve_as_labels() -> None:
     hard = gradients(layer, parameters, {}, inputs, labels)
     soft = gradients(layer, parameters, {}, inputs, F.one_hot(labels, 2).float())
     torch.testing.assert_close(hard, soft)
+
+
+class Tied(nn.Module):
+    """One layer under two names, and one weight in two layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(3, 3)
+        self.again, self.other = self.one, nn.Linear(3, 3)
+        self.other.weight = self.one.weight
+        self.norm = nn.BatchNorm1d(3)
+        self.norms = nn.ModuleList([self.norm])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.other(self.norms[0](self.again(torch.tanh(self.norm(self.one(x))))))
+
+
+@pytest.mark.parametrize("by_state", [False, True])
+def test_a_layer_of_two_names_keeps_its_weights(by_state: bool) -> None:
+    torch.manual_seed(0)
+    network, expected = Tied().double().eval(), Tied().double().eval()
+    given = expected.state_dict() if by_state else dict(expected.named_parameters())
+    held = dict(network.state_dict(keep_vars=True))
+    before = copy.deepcopy(network.state_dict())
+    x = torch.randn(4, 3, dtype=torch.float64)
+    torch.testing.assert_close(functional_call(network, given, (x,)), expected(x))
+    assert all(value is held[name] for name, value in network.state_dict(keep_vars=True).items())
+    assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())
+    parameters = {name: value.detach() for name, value in network.named_parameters()}
+    gradient = gradients(network, parameters, {}, x, torch.tensor([0, 1, 2, 0]))
+    F.cross_entropy(network(x), torch.tensor([0, 1, 2, 0])).backward()
+    torch.testing.assert_close(gradient, {name: value.grad for name, value in network.named_parameters()})

@@ -3,13 +3,13 @@
 import pytest
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import NETWORKS, NetworkSpec, build_network
 from lightleak.targets.client_form import OneHotEmbedding
-from lightleak.targets.functional import cross_entropy, without_dropout
+from lightleak.targets.functional import cross_entropy, functional_call, without_dropout
 from lightleak.targets.normalization import with_functional_normalization
 from lightleak.targets.pytorch_tabular import PyTorchTabularNetwork
 
@@ -21,6 +21,7 @@ SMALL = {
     "ft_transformer": {"input_embed_dim": 8, "num_heads": 2, "num_attn_blocks": 1},
     "autoint": {"embedding_dim": 4, "attn_embed_dim": 8, "num_attn_blocks": 1},
     "danet": {"n_layers": 2, "abstlay_dim_1": 4, "abstlay_dim_2": 8, "k": 2},
+    "tabnet": {"n_d": 4, "n_a": 4, "n_steps": 2},
 }
 
 
@@ -73,6 +74,12 @@ def test_tables_of_one_kind_of_columns_are_taken(name: str, blocks: tuple[Block,
     layout = EncodedLayout(blocks)
     network = build_network(NetworkSpec(name, 2, layout, SMALL[name]), seed=0)
     assert network.eval()(torch.zeros(4, layout.width)).shape == (4, 2)
+
+
+def test_tabnet_names_the_package_that_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lightleak.targets.pytorch_tabular.is_missing", lambda package: True)
+    with pytest.raises(UnsupportedError, match="pip install pytorch-tabnet"):
+        build_network(NetworkSpec("tabnet", 2, LAYOUT), seed=0)
 
 
 def test_no_rows_are_embedded_to_none() -> None:

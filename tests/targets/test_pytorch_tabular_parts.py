@@ -9,7 +9,7 @@ from pytorch_tabular.models.danet.danet import DANetBackbone
 from torch import Tensor
 from torch.func import grad, vmap
 
-from lightleak.targets.pytorch_tabular_parts import entmax15, t_softmax, with_differentiable_parts
+from lightleak.targets.pytorch_tabular_parts import entmax15, sparsemax, t_softmax, with_differentiable_parts
 
 
 def test_t_softmax_is_sparse_and_sums_to_one() -> None:
@@ -61,6 +61,36 @@ def test_entmax_maps_and_gives_equal_scores_equal_shares() -> None:
     scores = torch.randn(3, 5)
     assert vmap(grad(squares))(scores).isfinite().all()
     torch.testing.assert_close(entmax15(torch.zeros(4)), torch.full((4,), 0.25))
+
+
+@pytest.mark.parametrize("dim", [-1, 0])
+def test_sparsemax_is_the_nearest_point_of_the_simplex(dim: int) -> None:
+    scores = torch.randn(6, 7, generator=torch.Generator().manual_seed(2), dtype=torch.float64).requires_grad_()
+    found = sparsemax(scores, dim)
+    torch.testing.assert_close(found.sum(dim), torch.ones(7 if dim == 0 else 6, dtype=torch.float64))
+    # By the conditions of the projection: one threshold for all that get something, and the others lie below it.
+    threshold = (scores - found).where(found > 0, -torch.inf).amax(dim, keepdim=True)
+    torch.testing.assert_close(found, (scores - threshold).clamp_min(0))
+    assert bool((found == 0).any()) and torch.autograd.gradgradcheck(lambda x: sparsemax(x, dim), scores)
+    assert vmap(grad(lambda x: sparsemax(x).square().sum()))(torch.randn(3, 5)).isfinite().all()
+
+
+def test_tensors_of_tabnet_take_its_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Sparsemax(torch.nn.Module):
+        dim = -1
+
+    class Masks(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.selector, self.groups = Sparsemax(), torch.eye(3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.selector(x) @ self.groups
+
+    for kind in (Sparsemax, Masks):
+        monkeypatch.setattr(kind, "__module__", "pytorch_tabnet.made_up")
+    network = with_differentiable_parts(Masks()).double()
+    torch.testing.assert_close(network(torch.zeros(2, 3).double()), torch.full((2, 3), 1 / 3).double())
 
 
 def test_replaced_parts_leave_the_outputs_as_they_are() -> None:

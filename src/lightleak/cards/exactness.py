@@ -6,12 +6,14 @@ from dataclasses import dataclass
 import pandas as pd
 
 from lightleak.attacks import ATTACKS
+from lightleak.cards.catalogue import CATALOGUE, Catalogue
+from lightleak.cards.shipped import read_shipped
 from lightleak.core.errors import LightLeakError
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.schema import Column, TableSchema
 from lightleak.protocols.fedsgd import client_update
 from lightleak.targets.functional import drops_units
-from lightleak.targets.spec import NetworkSpec, build_network, is_differentiable
+from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network, is_differentiable
 
 ROWS = 6
 
@@ -37,10 +39,14 @@ def exact_inversion(name: str) -> str:
     """Whether `exact` accepts an update of the target of that name with its default options, on a small table.
 
     That it accepts an update says that rows can be tested, not how many of a batch are found: that depends on widths
-    and batch size, and ``--plan`` estimates it.
+    and batch size, and ``--plan`` estimates it. For a target whose package is not installed, the shipped catalogue's
+    answer is returned.
     """
     if not is_differentiable(name):
         return "not supported: no gradient"
+    shipped = Catalogue.from_json(read_shipped(CATALOGUE)).exact
+    if name in shipped and getattr(NETWORKS.get(name), "missing_package", lambda: None)() is not None:
+        return shipped[name]
     refusals: list[str] = []
     for words, refusal, drops in _asked(name):
         if refusal is None:

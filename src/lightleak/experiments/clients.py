@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from lightleak.core.errors import UsageError
@@ -25,6 +24,7 @@ from lightleak.protocols.aggregate import aggregate_updates
 from lightleak.protocols.fedavg import ShareLabels
 from lightleak.protocols.fedsgd import client_update
 from lightleak.protocols.records import RecordedAggregate
+from lightleak.targets.functional import functional_call
 from lightleak.targets.spec import NetworkSpec, build_network
 
 

@@ -44,6 +44,8 @@ class ServerView:
             attacks on gradients take.
         training_mode: clients train in train mode (batch statistics, dropout) rather than in eval mode.
         share_buffers: updates carry the network's buffers before training, where the weights sent out hold them.
+        share_statistics: BatchNorm's buffers, which a client sends back after one step, give the statistics of its
+            batch (`batch_statistics`); attacks use them where their settings say so.
         marginals: one-way marginals that the server knows.
         defense: what clients do to an update before it leaves them, in words; ``none``: nothing.
         prefix: of the network's names in a state dict, such as ``network.`` in that of a `TabularClassifier`; whatever
@@ -68,6 +70,7 @@ class ServerView:
     as_gradient: bool = False
     training_mode: bool = True
     share_buffers: bool = True
+    share_statistics: bool = False
     marginals: Marginals | None = None
     defense: str = "none"
     prefix: str = ""
@@ -92,6 +95,12 @@ class ServerView:
             if not self.learning_rate > 0:
                 raise UsageError(f"learning_rate must be above 0, got {self.learning_rate}")
         self._check_as_gradient()
+        if self.share_statistics and not (self.kind == "gradient" and self.training_mode):
+            raise UsageError(
+                "share_statistics reads the statistics of one step in train mode off its buffers: it needs "
+                f"sends='gradient' or as_gradient, and training_mode; got sends={self.sends!r}, "
+                f"as_gradient={self.as_gradient}, training_mode={self.training_mode}"
+            )
         if is_own(self.network.name):
             self._check_logits(require_classifier(build_network(self.network, seed=0), self.encoder.spread_rows(ROWS)))
         self.encoder.to_state()  # refuses an encoder that is not fitted

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from lightleak.core.arguments import require_kind, whole_number
 from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.observations import ClientUpdate
+from lightleak.integrations.running_statistics import batch_statistics
 from lightleak.integrations.server_view import ServerView
 from lightleak.targets.spec import build_network
 
@@ -30,7 +31,8 @@ def client_update(
 ) -> ClientUpdate:
     """What a server received from one client.
 
-    Buffers that the client sent back are not part of an update: those before training are what it started from.
+    Buffers that the client sent back are not part of an update: those before training are what it started from. With
+    ``view.share_statistics`` they give the statistics of the client's batch.
 
     Args:
         before: the weights that the client was sent.
@@ -50,7 +52,7 @@ def client_update(
     n_rows = whole_number("n_rows", n_rows)
     reference = build_network(view.network, seed=0)
     parameters, buffers = network_tensors(before, reference, view, "before")
-    arrived, _ = network_tensors(sent, reference, view, "sent")
+    arrived, buffers_after = network_tensors(sent, reference, view, "sent")
     facts = view.facts(n_rows, round_number)
     update = {name: value.to(parameters[name].dtype) for name, value in arrived.items()}
     if view.sends == "weights":
@@ -70,6 +72,7 @@ def client_update(
         training_mode=view.training_mode,
         buffers=buffers if view.share_buffers else {},
         labels=_labels(labels, view),
+        batch_statistics=batch_statistics(reference, buffers, buffers_after) if view.share_statistics else {},
         marginals=None if view.marginals is None else view.marginals.to_dict(),
     )
 

@@ -10,13 +10,12 @@ from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.defenses.horizontal.defense import NoDefense, UpdateDefense
 from lightleak.protocols.local_pass import fresh_generator, in_mode
-from lightleak.targets.functional import criterion
+from lightleak.targets.functional import criterion, functional_call
 from lightleak.targets.normalization import frozen_statistics
 
 Defend = Literal["update", "steps"]

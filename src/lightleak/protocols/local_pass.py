@@ -7,10 +7,9 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from lightleak.core.errors import ObservationError, UsageError
-from lightleak.targets.functional import criterion
+from lightleak.targets.functional import criterion, functional_call
 from lightleak.targets.normalization import BatchStatistics, frozen_statistics, record_statistics
 from lightleak.targets.spec import NetworkSpec
 

@@ -6,10 +6,13 @@ stacked parameters.
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from itertools import chain
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call, grad
+from torch.func import functional_call as call_with
+from torch.func import grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from lightleak.core.registry import Registry
@@ -59,6 +62,46 @@ def drops_units(network: nn.Module) -> bool:
         or (isinstance(module, nn.MultiheadAttention) and module.dropout > 0)
         for module in network.modules()
     )
+
+
+def functional_call(
+    network: nn.Module, values: Mapping[str, Tensor] | tuple[Mapping[str, Tensor], ...], args: tuple[Any, ...]
+) -> Any:
+    """Call a network with other parameters and buffers, and leave its own in place.
+
+    ``torch.func.functional_call`` leaves the given tensors in a layer that the network has under two names
+    (pytorch/pytorch#164759), as TabNet has: its next call, and its gradients, are then those of other weights.
+
+    Args:
+        network: the module.
+        values: tensors by name, in one mapping or several; tied parameters all take the value of the one that is named.
+        args: of the call.
+
+    >>> import torch
+    >>> layer = nn.Linear(1, 1, bias=False)
+    >>> twice, before = nn.Sequential(layer, layer), float(layer.weight)
+    >>> functional_call(twice, {"0.weight": torch.full((1, 1), 3.0)}, (torch.ones(1, 1),))
+    tensor([[9.]])
+    >>> float(layer.weight) == before
+    True
+    """
+    named = {key: value for part in (values if isinstance(values, tuple) else (values,)) for key, value in part.items()}
+    return call_with(network, _by_place(network, named), args, tie_weights=False)
+
+
+def _by_place(network: nn.Module, named: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return ``named`` with one name for every place in which the network holds one of its tensors."""
+    names: dict[int, list[str]] = {}
+    for prefix, module in network.named_modules():  # each once, whatever the number of its names
+        for key, own in (*module._parameters.items(), *module._buffers.items()):
+            if own is not None:
+                names.setdefault(id(own), []).append(f"{prefix}.{key}" if prefix else key)
+    tensors = chain(
+        network.named_parameters(remove_duplicate=False),
+        network.named_buffers(remove_duplicate=False),
+    )
+    places = {name: names[id(own)] for name, own in tensors}
+    return {place: value for name, value in named.items() for place in places.get(name, [name])}
 
 
 def twice_differentiable() -> AbstractContextManager[None]:

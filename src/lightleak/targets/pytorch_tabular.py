@@ -1,12 +1,13 @@
 """pytorch-tabular's models as they ship, under our LightningModule: its embedding layer, backbone and head."""
 
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from lightleak.core.errors import UsageError
+from lightleak.core.errors import UnsupportedError, UsageError
 from lightleak.data.input_form import InputForm, InputPart
 from lightleak.data.layout import Block, EncodedLayout
 from lightleak.targets import options
@@ -14,6 +15,12 @@ from lightleak.targets.client_form import ClientForm
 from lightleak.targets.gandalf import MAX_EMBEDDING
 from lightleak.targets.normalization import with_functional_normalization
 from lightleak.targets.spec import NETWORKS
+
+NEEDS = {"TabNetModel": "pytorch-tabnet"}
+"""Models of pytorch-tabular that need a further package."""
+
+UNUSED = (("FTTransformerBackbone", "normalizing_batch_norm"), ("TabNetNoEmbeddings", "initial_bn"))
+"""BatchNorm layers, by class and attribute, that their model never calls: their parameters have no gradient."""
 
 ROWS = 3
 """On which a model is tried as it is built."""
@@ -61,6 +68,8 @@ class Model(nn.Module):
         )
         # Its trainer's batch size only bounds that of ghost normalization.
         facts = {**asdict(config), "batch_size": getattr(config, "virtual_batch_size", None) or 1}
+        if name in NEEDS and is_missing(NEEDS[name]):
+            raise UnsupportedError(f"{name} of pytorch-tabular needs {NEEDS[name]}: pip install {NEEDS[name]}")
         made = getattr(models, name.removesuffix("Model") + "Model")(
             OmegaConf.create(facts), inferred_config=OmegaConf.create(asdict(inferred))
         )
@@ -68,8 +77,10 @@ class Model(nn.Module):
         for layer in self.modules():
             if isinstance(layer, nn.Embedding):
                 layer.padding_idx = None  # that row, without a gradient, is the one for unknown categories
-        if hasattr(self.backbone, "normalizing_batch_norm"):  # FT-Transformer's second one, which it never calls
-            self.backbone.normalizing_batch_norm = nn.Identity()
+        for kind, unused in UNUSED:
+            for layer in self.modules():
+                if type(layer).__name__ == kind and hasattr(layer, unused):
+                    setattr(layer, unused, nn.Identity())
 
     def forward(self, rows: dict[str, Tensor]) -> Tensor:
         """Columns ``continuous`` and ``categorical`` to logits ``[n, n_classes]``."""
@@ -85,6 +96,12 @@ class PyTorchTabularNetwork(ClientForm):
     """
 
     model_name: str
+
+    @classmethod
+    def missing_package(cls) -> str | None:
+        """Return the package that the model needs and that is not installed, if any."""
+        needed = NEEDS.get(cls.model_name)
+        return needed if needed is not None and is_missing(needed) else None
 
     def __init__(self, layout: EncodedLayout, n_classes: int, **settings: Any) -> None:
         """Build the model.
@@ -104,6 +121,11 @@ class PyTorchTabularNetwork(ClientForm):
         rows = torch.zeros(ROWS, layout.width)
         rows[:, [block.start for block in layout.categorical]] = 1
         super().__init__(with_functional_normalization(model), InputForm(parts), rows)
+
+
+def is_missing(package: str) -> bool:
+    """Return whether a package is not installed."""
+    return find_spec(package.replace("-", "_")) is None
 
 
 def _part(key: str, blocks: tuple[Block, ...], is_coded: bool) -> InputPart:
@@ -136,3 +158,10 @@ class DANet(PyTorchTabularNetwork):
     """pytorch-tabular's DANet (Chen et al. 2022, arXiv 2112.02962): groups of columns, ghost batch normalization."""
 
     model_name = "DANet"
+
+
+@NETWORKS.register("tabnet")
+class TabNet(PyTorchTabularNetwork):
+    """pytorch-tabular's TabNet (Arik and Pfister 2021, arXiv 1908.07442), which needs pytorch-tabnet: sparse masks."""
+
+    model_name = "TabNetModel"

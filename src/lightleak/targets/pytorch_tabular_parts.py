@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 PACKAGE = "pytorch_tabular."
+TABNET = "pytorch_tabnet."
+"""From which pytorch-tabular takes TabNet."""
 
 
 def t_softmax(scores: Tensor, t: Tensor) -> Tensor:
@@ -51,18 +53,37 @@ def entmax15(scores: Tensor, dim: int = -1) -> Tensor:
     return (x - mean + ((1 - spread) / size).sqrt()).clamp_min(0).square()
 
 
+def sparsemax(scores: Tensor, dim: int = -1) -> Tensor:
+    """Sparsemax (Martins and Astudillo 2016, arXiv 1602.02068), with derivatives of every order and ``torch.func``.
+
+    >>> sparsemax(torch.tensor([1.0, 0.6, -3.0]))
+    tensor([0.7000, 0.3000, 0.0000])
+    """
+    ordered = scores.detach().sort(dim, descending=True).values
+    shape = [1] * scores.dim()
+    shape[dim] = -1
+    counts = torch.arange(1, scores.shape[dim] + 1, device=scores.device, dtype=scores.dtype).reshape(shape)
+    size = (1 + counts * ordered > ordered.cumsum(dim)).sum(dim, keepdim=True)
+    support = (scores >= (ordered * (counts == size)).sum(dim, keepdim=True)).to(scores.dtype)
+    threshold = ((scores * support).sum(dim, keepdim=True) - 1) / size
+    return (scores - threshold).clamp_min(0)
+
+
 REPLACED: dict[str, Callable[..., Tensor]] = {"t_softmax": t_softmax, "entmax15": entmax15}
 
 
 def with_differentiable_parts(network: nn.Module) -> nn.Module:
     """Replace, in place, what ``torch.func`` refuses in pytorch-tabular's layers; logits and gradients stay equal.
 
-    These are its sparse softmaxes, and the feature importances that its FT-Transformer and AutoInt record in a forward.
+    These are its sparse softmaxes, those of TabNet among them, and the feature importances that its FT-Transformer and
+    AutoInt record in a forward.
 
     Returns:
         ``network``.
     """
     for module in network.modules():
+        if type(module).__module__.startswith(TABNET):
+            _adapt_tabnet(module)
         if not type(module).__module__.startswith(PACKAGE):
             continue
         for name, value in list(vars(module).items()):
@@ -76,9 +97,28 @@ def with_differentiable_parts(network: nn.Module) -> nn.Module:
     return network
 
 
+def _adapt_tabnet(module: Any) -> None:
+    """Replace TabNet's sparsemax and its cast of numbers to float32; tensors that are no buffers become buffers."""
+    if type(module).__name__ == "Sparsemax":
+        vars(module)["forward"] = partial(sparsemax, dim=module.dim)
+    if type(module).__name__ == "EmbeddingGenerator" and not module.skip_embedding:
+        vars(module)["forward"] = partial(_embedded_columns, module.embeddings, module.continuous_idx.tolist())
+    for name, value in list(vars(module).items()):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            delattr(module, name)
+            module.register_buffer(name, value, persistent=False)
+
+
+def _embedded_columns(embeddings: nn.ModuleList, is_number: list[bool], x: Tensor) -> Tensor:
+    """Numbers as they are and codes embedded, in the order of the columns ``[n, columns]``."""
+    layers = iter(embeddings)
+    columns = [x[:, [k]] if number else next(layers)(x[:, k].long()) for k, number in enumerate(is_number)]
+    return torch.cat(columns, 1)
+
+
 def _name(function: Any) -> str:
     return str(getattr(function, "__name__", ""))
 
 
 def _nothing() -> None:
-    """Stands for what a forward records."""
+    """In the place of notes that a forward takes."""

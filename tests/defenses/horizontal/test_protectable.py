@@ -35,6 +35,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ft_transformer": ({}, r"network.embedding \(Embedding2dLayer: it trains weights"),
     "autoint": ({}, r"network.embedding \(Embedding2dLayer: .*network.backbone.self_attns.0 \(MultiheadAttention"),
     "danet": ({}, r"network.backbone.init_layer.conv1.bn.bn \(BatchNorm1d"),
+    "tabnet": ({}, r"network.backbone.tabnet.tabnet.encoder.initial_bn \(BatchNorm1d"),
 }
 
 

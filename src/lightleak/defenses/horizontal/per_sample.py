@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
-from lightleak.targets.functional import criterion
+from lightleak.targets.functional import criterion, functional_call
 
 NORM_FLOOR = 1e-6
 """Added to every norm, as opacus does, so that a row without gradient can be clipped."""

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks.gradient_inversion.network.activation import Activation
@@ -16,6 +15,7 @@ from lightleak.attacks.gradient_inversion.optimize.mlp_matcher import MLPMatcher
 from lightleak.attacks.gradient_inversion.optimize.objective import OBJECTIVES
 from lightleak.core.observations import ClientUpdate
 from lightleak.data.layout import EncodedLayout
+from lightleak.targets.functional import functional_call
 from lightleak.targets.normalization import frozen_statistics
 from lightleak.targets.spec import NETWORKS, NetworkSpec, build_network, is_differentiable
 
@@ -183,6 +183,7 @@ SMALL = {
     },
     "autoint": {"embedding_dim": 8, "attn_embed_dim": 4, "num_heads": 2, "num_attn_blocks": 1},
     "danet": {"n_layers": 2, "abstlay_dim_1": 4, "k": 2, "dropout_rate": 0.0},
+    "tabnet": {"n_d": 4, "n_a": 4, "n_steps": 2},
 }
 
 

@@ -6,7 +6,9 @@ import torch
 from torch import Tensor
 
 from lightleak.attacks.gradient_inversion.network.client import client_network
+from lightleak.attacks.gradient_inversion.network.linear_forms import from_linear
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
+from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork
 from lightleak.core.errors import ObservationError, UnsupportedError, UsageError
 from lightleak.core.observations import ClientUpdate
 from lightleak.targets.functional import gradients
@@ -50,6 +52,7 @@ def peeled_update(update: ClientUpdate, rows_encoded: Tensor, label_counts: Tens
     for name, layer, part in zip(names, layer_gradients(update, network), known, strict=True):
         left = (layer - part) * (n / rest)
         remaining |= {f"{name}.weight": left[:, :-1].contiguous(), f"{name}.bias": left[:, -1].contiguous()}
+    remaining = dict(from_linear(remaining, network.forms)) if isinstance(network, TracedNetwork) else remaining
     if others := [name for name in update.update if name not in remaining]:
         # The loss is a mean over the distinct known rows, weighted by their counts.
         parts = _gradient(update, rows, counts * (len(rows) / n))

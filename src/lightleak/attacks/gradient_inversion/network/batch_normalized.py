@@ -268,9 +268,10 @@ def fix_normalized_data(module: nn.Module, width: int, statistics: Mapping[str, 
         statistics: mean and unbiased variance of every BatchNorm layer on the batch, by name.
         n_rows: of the batch.
     """
-    device = next(module.parameters()).device
+    of_module = next(module.parameters())
+    device = of_module.device
     norms, tried = batch_norms(module), copy.deepcopy(module).requires_grad_(True)
-    probes = torch.randn(PROBES, width, generator=generator(0, "probes")).to(device)
+    probes = torch.randn(PROBES, width, generator=generator(0, "probes")).to(of_module)
     of_data: list[str] = []
     with suppress(RuntimeError):  # `trace` says why
         with torch.enable_grad(), watched(tried, list(norms)) as calls:

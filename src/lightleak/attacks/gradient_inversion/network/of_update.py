@@ -1,6 +1,6 @@
 """The network and the layers' gradient that an update holds, whatever the network is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from lightleak.attacks.gradient_inversion.network.batch_normalized import (
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, layer_names
 from lightleak.attacks.gradient_inversion.network.checks import encoded_width, require_batch_statistics
 from lightleak.attacks.gradient_inversion.network.client import batch_norms, client_network, relu_chain
+from lightleak.attacks.gradient_inversion.network.linear_forms import to_linear, with_linear_layers
 from lightleak.attacks.gradient_inversion.network.row_network import RowNetwork
 from lightleak.attacks.gradient_inversion.network.tokens import trace_any
 from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork, layer_gradient, over_batch
@@ -32,6 +33,15 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
         return ReLUChain.of(update, device)
     module.load_state_dict({**update.parameters, **update.buffers}, strict=False)
     module = module.to(device)
+    forms = with_linear_layers(module)
+    network = _traced(update, module, to_linear(update.update, forms), device)
+    network.forms = forms
+    return network
+
+
+def _traced(
+    update: ClientUpdate, module: nn.Module, observed: Mapping[str, Tensor], device: torch.device | str
+) -> TracedNetwork:
     if update.batch_statistics and update.training_mode and batch_norms(module):
         _leave_out_unused(module, update)
         require_batch_statistics(update, module)
@@ -41,15 +51,15 @@ def row_network(update: ClientUpdate, device: torch.device | str = "cpu") -> Row
             module.double(),
             TableEncoder.of(update, device),
             update.batch_statistics,
-            update.update,
+            observed,
             update.facts.n_rows,
         )
     table = None if is_image_state(update.encoder) else TableEncoder.of(update, device)
-    return trace_any(module, encoded_width(update), update.facts.n_rows, table, update.update)
+    return trace_any(module, encoded_width(update), update.facts.n_rows, table, observed)
 
 
 def _leave_out_unused(module: nn.Module, update: ClientUpdate) -> None:
-    """Replace BatchNorm layers that the client never called: no statistics, and no gradient."""
+    """Replace BatchNorm layers that the client never called, as TabNet has one: no statistics, and no gradient."""
     for name in batch_norms(module):
         gradients = [update.update[one] for one in (f"{name}.weight", f"{name}.bias") if one in update.update]
         if f"{name}.mean" not in update.batch_statistics and not any(bool(g.any()) for g in gradients):
@@ -64,6 +74,7 @@ def names_of_layers(update: ClientUpdate, network: RowNetwork) -> Sequence[str]:
 def layer_gradients(update: ClientUpdate, network: RowNetwork) -> tuple[Tensor, ...]:
     """``[G_l gb_l]`` of every layer of an update's network, float64 ``[out, in + 1]``, on its device."""
     device = network.state_map[0].device
-    layers = (layer_gradient(update.update, name) for name in names_of_layers(update, network))
+    gradients = to_linear(update.update, network.forms) if isinstance(network, TracedNetwork) else update.update
+    layers = (layer_gradient(gradients, name) for name in names_of_layers(update, network))
     observed = tuple(layer.to(device, torch.float64) for layer in layers)
     return network.augmented(observed) if isinstance(network, BatchNormalizedNetwork) else observed

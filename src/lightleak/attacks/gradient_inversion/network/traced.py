@@ -11,18 +11,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Self
 
 import torch
 from torch import Tensor, nn
 
 from lightleak.attacks.gradient_inversion.network.cells import Affine, Cells, affine_inputs, exchanged_cells
+from lightleak.attacks.gradient_inversion.network.linear_forms import Forms
 from lightleak.attacks.gradient_inversion.network.row_network import RowActivations, RowNetwork
 from lightleak.attacks.gradient_inversion.network.search_view import SearchView
 from lightleak.core.errors import UnsupportedError
 from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
-from lightleak.targets.client_form import network_name
+from lightleak.targets.client_form import OneHotEmbedding, network_name
 
 PROBES = 5
 """Made rows on which a module is run to see what it computes."""
@@ -59,8 +61,12 @@ class TracedNetwork(RowNetwork):
         names: tested layers in the order of their calls, the first layer first, the logits' last.
         searched: see `RowNetwork.searched`.
         cells: how cells enter the first layer; None: it sees the encoded row.
+
+    Attributes:
+        forms: of the layers that were no ``nn.Linear`` in the client's module, by name.
     """
 
+    forms: Forms = MappingProxyType({})
     at_once = AT_ONCE
 
     def __init__(self, module: nn.Module, names: Sequence[str], searched: int, cells: Cells | None = None) -> None:
@@ -442,6 +448,7 @@ def trace(
     if first is None:
         raise UnsupportedError(
             f"no Linear layer of {title} with a bias sees the encoded row itself, or a sum of one vector per cell"
+            f"{what_it_has(module, calls)}"
         )
     last = next((name for name in usable if same(calls[name].output, logits)), None)
     if last is None:
@@ -502,6 +509,26 @@ def tests_rows(layer: nn.Module, call: Call, needs_bias: bool = True) -> bool:
     return once_per_row and (has_bias or not needs_bias)
 
 
+def what_it_has(module: nn.Module, calls: Mapping[str, Call]) -> str:
+    """Describe the layers that a module has in the place of linear layers that see one vector per row."""
+    unbiased = sum(linear_layer(module, name).bias is None for name in calls)
+    several = sum(call.times == 1 and call.inputs.dim() > 2 for call in calls.values())
+    others = {
+        type(layer).__name__
+        for layer in module.modules()
+        if not isinstance(layer, nn.Linear | nn.Embedding | OneHotEmbedding)
+        and any(parameter.dim() > 1 for parameter in layer.parameters(recurse=False))
+    }
+    parts = [
+        f"{unbiased} of {len(calls)} Linear layers have no bias" if unbiased else "",
+        f"{sum(call.times > 1 for call in calls.values())} are called several times" if calls else "",
+        f"{several} see several vectors of a row" if several else "",
+        f"weights are in {', '.join(sorted(others))}" if others else "",
+    ]
+    said = [part for part in parts if part and not part.startswith("0 ")]
+    return f" ({'; '.join(said)})" if said else ""
+
+
 def apart(module: nn.Module, names: Sequence[str], calls: dict[str, Call], probes: Tensor) -> list[str]:
     """Layers whose inputs say something of their own: not affine in the row, nor those of a layer before them.
 
@@ -553,7 +580,9 @@ def over_batch(layer: nn.BatchNorm1d) -> bool:
 
 
 def _by_batch_norm(module: nn.Module) -> str:
-    return "" if _reads_single_rows(module) else " by BatchNorm, whose statistics it does not share"
+    if _reads_single_rows(module):
+        return ""
+    return " by BatchNorm, whose statistics it does not share (exact's batch_statistics assumes that it does)"
 
 
 def _times(output: Tensor, by_logits: Tensor) -> Tensor:

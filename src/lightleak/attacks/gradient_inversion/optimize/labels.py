@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from lightleak.core.errors import UnsupportedError
 from lightleak.data.encoder import TableEncoder
+from lightleak.targets.functional import functional_call
 from lightleak.targets.normalization import frozen_statistics
 
 LastLayerStatistics = tuple[Tensor, Tensor]

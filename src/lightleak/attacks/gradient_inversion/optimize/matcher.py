@@ -11,11 +11,11 @@ from typing import Protocol, Self, runtime_checkable
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy
 
 from lightleak.attacks.gradient_inversion.optimize.objective import Objective
-from lightleak.targets.functional import twice_differentiable
+from lightleak.targets.functional import functional_call, twice_differentiable
 from lightleak.targets.normalization import BatchStatistics, record_statistics
 
 Stacked = Mapping[str, Tensor]

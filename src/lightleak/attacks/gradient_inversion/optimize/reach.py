@@ -10,7 +10,7 @@ from textwrap import shorten
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from lightleak.attacks.gradient_inversion.network.client import relu_chain
 from lightleak.attacks.gradient_inversion.optimize.labels import plausible_rows
@@ -20,7 +20,7 @@ from lightleak.core.seeds import generator
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.image_scale import is_image_state
 from lightleak.data.layout import Block
-from lightleak.targets.functional import cross_entropy, twice_differentiable
+from lightleak.targets.functional import cross_entropy, functional_call, twice_differentiable
 
 CANDIDATES, ROWS = 6, 4
 """Batches that are tried, half of them of valid rows and half between two such; BatchNorm needs more than one row."""

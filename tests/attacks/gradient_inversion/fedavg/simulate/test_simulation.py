@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.functional import cross_entropy, one_hot
 
 from lightleak.attacks.gradient_inversion.fedavg.simulate.chain import chain_of
@@ -16,6 +15,7 @@ from lightleak.attacks.gradient_inversion.fedavg.simulate.schedule import Schedu
 from lightleak.attacks.gradient_inversion.fedavg.simulate.simulation import LocalSGD, SimulatedTraining
 from lightleak.attacks.gradient_inversion.optimize.straight_through import StraightThrough
 from lightleak.data.layout import EncodedLayout
+from lightleak.targets.functional import functional_call
 from lightleak.targets.image_cnn import ImageCNN
 from lightleak.targets.mlp import MLP
 from lightleak.targets.resnet import ConcatenatingResNet

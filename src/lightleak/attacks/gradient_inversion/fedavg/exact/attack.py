@@ -27,6 +27,7 @@ from lightleak.attacks.gradient_inversion.fedavg.exact.observed import (
 from lightleak.attacks.gradient_inversion.network.checks import encoded_width
 from lightleak.attacks.gradient_inversion.network.client import client_network, relu_chain
 from lightleak.attacks.gradient_inversion.network.of_update import layer_gradients, names_of_layers, row_network
+from lightleak.attacks.gradient_inversion.network.traced import TracedNetwork
 from lightleak.attacks.gradient_inversion.tables.row_prior import RowPrior
 from lightleak.attacks.gradient_inversion.tables.uncertainty import cell_uncertainty
 from lightleak.core.certificate import Feasibility
@@ -65,6 +66,10 @@ class ExactFedAvg(CertifyingInversion[ExactFedAvgConfig]):
             return super().check_network(update)
         network = row_network(as_gradient(update))
         require_first_layer(network, "weights move with every local step")
+        if isinstance(network, TracedNetwork) and (first := network.names[0]) in network.forms:
+            raise UnsupportedError(
+                f"layer {first!r} scales its weights in every forward; weight updates of nn.Linear alone are served"
+            )
         if network.first_input is not None and local_steps(update.facts) != 1:
             raise UnsupportedError(
                 f"{self.name} reads the row space of the first layer, whose inputs are embedded cells here: they move "

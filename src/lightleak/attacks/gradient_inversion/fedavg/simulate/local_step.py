@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 from torch.nn.functional import cross_entropy
 
-from lightleak.targets.functional import twice_differentiable
+from lightleak.targets.functional import functional_call, twice_differentiable
 
 Weights = list[Tensor]
 """Parameters of every simulated client, ``[clients, ...]`` each, in one fixed order."""
