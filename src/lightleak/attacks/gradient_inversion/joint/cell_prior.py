@@ -62,6 +62,15 @@ class CellPrior:
             total = total + penalties[nearest(values, numbers[..., q])]
         return total
 
+    def penalties_around(self, codes: Tensor, numbers: Tensor, tried: Tensor) -> Tensor:
+        """`penalties` of a row ``[K]``, ``[F]`` and of all that differ from it in one cell, as `RowTables.around`."""
+        own = self.penalties(codes, numbers)
+        each = [own.unsqueeze(0)]
+        each += [own + (table - table[code]) for table, code in zip(self.categories, codes, strict=True)]
+        for values, penalties, number, others in zip(self.values, self.numbers, numbers, tried, strict=True):
+            each.append(own + (penalties[nearest(values, others)] - penalties[nearest(values, number)]))
+        return torch.cat(each)
+
 
 def nearest(values: Tensor, numbers: Tensor) -> Tensor:
     """Index of the value ``[v]``, ascending, next to each of the numbers.
