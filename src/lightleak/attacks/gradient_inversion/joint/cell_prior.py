@@ -1,10 +1,12 @@
 """How probable a cell is before the gradient is seen: what decides where noise leaves several rows equally likely."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, Tie
 from lightleak.data.encoder import TableEncoder
@@ -53,32 +55,51 @@ class CellPrior:
             numbers.append(-share.log().to(space.unit))
         return cls(tuple(-s.log() for s in shares), tuple(values), tuple(numbers))
 
+    @cached_property
+    def _every(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All categories' penalties ``[C]``, the column of each ``[C]``, and where every column begins ``[K]``."""
+        device = self.categories[0].device
+        sizes = torch.tensor([len(table) for table in self.categories], device=device)
+        columns = torch.arange(len(sizes), device=device).repeat_interleave(sizes)
+        return torch.cat(self.categories), columns, sizes.cumsum(0) - sizes
+
+    @cached_property
+    def _edges(self) -> tuple[Tensor, Tensor]:
+        """Where the value next to a number changes ``[F, v - 1]`` and penalties ``[F, v]``, filled up to one length."""
+        most = max(len(values) for values in self.values)
+        edges = [pad((v[1:] + v[:-1]) / 2, (0, most - len(v)), value=torch.inf) for v in self.values]
+        penalties = [pad(p, (0, most - len(p))) for p in self.numbers]
+        return torch.stack(edges), torch.stack(penalties)
+
+    def _of_numbers(self, numbers: Tensor) -> Tensor:
+        """Penalties of numbers ``[F, m]``; a number counts as the value next to it."""
+        edges, penalties = self._edges
+        return penalties.gather(1, torch.searchsorted(edges, numbers.contiguous()))
+
     def penalties(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """Minus log prior ``[...]`` of rows ``[..., K]`` and ``[..., F]``; a number counts as the value next to it."""
         total = numbers.new_zeros(codes.shape[:-1])
-        for k, table in enumerate(self.categories):
-            total = total + table[codes[..., k]]
-        for q, (values, penalties) in enumerate(zip(self.values, self.numbers, strict=True)):
-            total = total + penalties[nearest(values, numbers[..., q])]
+        if self.categories:
+            every, _, begin = self._every
+            total = total + every[begin + codes].sum(-1)
+        if self.values:
+            total = total + self._of_numbers(numbers.flatten(0, -2).T).sum(0).view_as(total)
         return total
 
     def penalties_around(self, codes: Tensor, numbers: Tensor, tried: Tensor) -> Tensor:
         """`penalties` of a row ``[K]``, ``[F]`` and of all that differ from it in one cell, as `RowTables.around`."""
-        own = self.penalties(codes, numbers)
-        each = [own.unsqueeze(0)]
-        each += [own + (table - table[code]) for table, code in zip(self.categories, codes, strict=True)]
-        for values, penalties, number, others in zip(self.values, self.numbers, numbers, tried, strict=True):
-            each.append(own + (penalties[nearest(values, others)] - penalties[nearest(values, number)]))
-        return torch.cat(each)
-
-
-def nearest(values: Tensor, numbers: Tensor) -> Tensor:
-    """Index of the value ``[v]``, ascending, next to each of the numbers.
-
-    >>> nearest(torch.tensor([0.0, 1.0, 4.0]), torch.tensor([-3.0, 0.6, 2.4, 9.0]))
-    tensor([0, 1, 1, 2])
-    """
-    return torch.bucketize(numbers.contiguous(), (values[1:] + values[:-1]) / 2)
+        own = numbers.new_zeros(1)
+        changes = []
+        if self.categories:
+            every, columns, begin = self._every
+            present = every[begin + codes]
+            own = own + present.sum()
+            changes.append(every - present[columns])
+        if self.values:
+            of_numbers = self._of_numbers(torch.cat([numbers.unsqueeze(-1), tried], 1))
+            own = own + of_numbers[:, 0].sum()
+            changes.append((of_numbers[:, 1:] - of_numbers[:, :1]).flatten())
+        return torch.cat([own, *(own + change for change in changes)])
 
 
 def ties_of_marginals(encoder: TableEncoder, marginals: Marginals) -> dict[int, Tie]:
