@@ -55,6 +55,25 @@ class CellPrior:
             numbers.append(-share.log().to(space.unit))
         return cls(tuple(-s.log() for s in shares), tuple(values), tuple(numbers))
 
+    def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random rows: codes ``[n, K]`` and numbers ``[n, F]``.
+
+        Args:
+            n: rows.
+            generator: a CPU generator.
+        """
+        numbers = [self.draw_number(q, n, generator) for q in range(len(self.values))]
+        codes = [_drawn(each, n, generator) for each in self.categories]
+        device = (*self.categories, *self.values)[0].device
+        return (
+            torch.stack(codes, -1) if codes else torch.empty(n, 0, dtype=torch.long, device=device),
+            torch.stack(numbers, -1) if numbers else torch.empty(n, 0, dtype=torch.float64, device=device),
+        )
+
+    def draw_number(self, index: int, n: int, generator: torch.Generator) -> Tensor:
+        """Random values ``[n]`` of one of the free numbers."""
+        return self.values[index][_drawn(self.numbers[index], n, generator)]
+
     @cached_property
     def _every(self) -> tuple[Tensor, Tensor, Tensor]:
         """All categories' penalties ``[C]``, the column of each ``[C]``, and where every column begins ``[K]``."""
@@ -100,6 +119,11 @@ class CellPrior:
             own = own + of_numbers[:, 0].sum()
             changes.append((of_numbers[:, 1:] - of_numbers[:, :1]).flatten())
         return torch.cat([own, *(own + change for change in changes)])
+
+
+def _drawn(penalties: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Indices ``[n]`` by their shares, of which ``penalties`` are minus the logarithms."""
+    return torch.multinomial((-penalties).exp().cpu(), n, True, generator=generator).to(penalties.device)
 
 
 def ties_of_marginals(encoder: TableEncoder, marginals: Marginals) -> dict[int, Tie]:
