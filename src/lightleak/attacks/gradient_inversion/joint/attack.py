@@ -120,7 +120,9 @@ class JointInversion(CertifyingInversion[JointConfig]):
             if is_hopeless(problem, labels, generator(seed, "believed")):
                 report(1.0)
                 return guess.reconstruction(problem, labels, feasibility)
-            visible = None if len(observed) > 1 else _visible(problem, update, noise, draws)
+            visible = None
+            if len(observed) == 1:
+                visible = rows_that_stand_out(problem, update, error_variances(observed[0], noise), draws)
             found = solve_noised(
                 problem, labels, self.config, draws, derive_seed(seed, "joint"), report, visible, guess.cells
             )
@@ -142,12 +144,25 @@ def _certifying(problem: JointProblem, update: ClientUpdate) -> tuple[RowNetwork
     return network, tuple(names.index(name) for name in names_of_layers(update, network))
 
 
-def _visible(problem: JointProblem, update: ClientUpdate, noise: float, draws: torch.Generator) -> JointRows:
-    """Rows that stand out of the noise, see `visible_rows`."""
+def rows_that_stand_out(
+    problem: JointProblem, update: ClientUpdate, variances: Sequence[Tensor], draws: torch.Generator
+) -> JointRows:
+    """Rows that stand out of a gradient's error, see `visible_rows`.
+
+    Args:
+        problem: whose target is that gradient.
+        update: for its network.
+        variances: of the error of every layer's elements ``[out, in + 1]``.
+        draws: a CPU generator.
+    """
     network, tested = _certifying(problem, update)
     observed = tuple(problem.target[layer] for layer in tested)
-    variance = error_variances(observed, noise)[network.searched]
-    return visible_rows(Residual.of(network, observed, problem.n_rows), problem.space, variance, draws)
+    return visible_rows(
+        Residual.of(network, observed, problem.n_rows),
+        problem.space,
+        variances[tested[network.searched]],
+        draws,
+    )
 
 
 def certified_rows(

@@ -41,7 +41,7 @@ def nats(problem: JointProblem, labels: Tensor, generator: torch.Generator) -> f
         labels: how many rows of every class are believed ``[n]``.
         generator: a CPU generator.
     """
-    rows = _believed(problem, labels, BELIEVED, generator)
+    rows = believed_rows(problem, labels, BELIEVED, generator)
     terms = Weighted.of(problem, rows.codes, rows.numbers, rows.labels, torch.float64)
     products = cross_products(terms, terms, Kernels.plain(problem.nodes.depth))
     centered = products - products.mean(0) - products.mean(1, keepdim=True) + products.mean()
@@ -83,14 +83,14 @@ def _least_square(problem: JointProblem, labels: Tensor, generator: torch.Genera
     """Least squared norm of the gradients of believable batches."""
     squares = []
     for _ in range(BATCHES):
-        rows = _believed(problem, labels, len(labels), generator)
+        rows = believed_rows(problem, labels, len(labels), generator)
         terms = problem.terms(rows.codes, rows.numbers)
         gradient = terms.gradient(terms.of_labels(rows.labels, problem.n_rows))
         squares.append(sum(float(layer.square().sum()) for layer in gradient))
     return min(squares)
 
 
-def _believed(problem: JointProblem, labels: Tensor, count: int, generator: torch.Generator) -> JointRows:
+def believed_rows(problem: JointProblem, labels: Tensor, count: int, generator: torch.Generator) -> JointRows:
     """Rows drawn from the prior; labels as they are, or as often as these among others."""
     assert problem.prior is not None  # a noised problem has one
     codes, numbers = problem.prior.draw(count, generator)

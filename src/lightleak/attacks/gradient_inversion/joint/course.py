@@ -151,15 +151,15 @@ def solve_noised(
         visible: rows that are known already, see `visible_rows`; at most n.
         guess: rows that were guessed without the update.
     """
-    widths, whitened = Widths.of(problem), _whitened(problem)
+    widths, white = Widths.of(problem), whitened(problem)
     if visible is None or not len(visible.labels):
-        found = _started(problem, whitened, labels, config, draws, seed, report, widths, range(1))
-        if guess is not None and whitened is None and is_no_better(problem, found[0], guess, draws):
+        found = _started(problem, white, labels, config, draws, seed, report, widths, range(1))
+        if guess is not None and white is None and is_no_better(problem, found[0], guess, draws):
             report(1.0)
             return Solution(found[0], problem.value(found[0]), tuple(found), is_guess_better=True)
-        if whitened is None or not _is_explained(problem, found[0]):
+        if white is None or not _is_explained(problem, found[0]):
             rest = range(1, config.noised_restarts)
-            found += _started(problem, whitened, labels, config, draws, seed, report, widths, rest)
+            found += _started(problem, white, labels, config, draws, seed, report, widths, rest)
     else:
         found = _beside(problem, labels, config, draws, seed, report, visible)
     objectives = [problem.objective(rows) for rows in found]
@@ -172,16 +172,46 @@ def solve_noised(
             rows = min([rows, _settled(problem, _cooled(problem, tried, draws), draws)], key=problem.objective)
         if problem.objective(rows) > before - LEAST_NATS * problem.prior_weight:
             break
-    if config.noised_rounds and not _is_explained(problem, rows):
-        by, solved = (problem, SOLVED) if whitened is None else (whitened.problem, whitened.noise)
-        effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
-        tried, _ = refine(by, rows, effort, widths, draws, derive_seed(seed, "reopened"))
-        rows = min([rows, _settled(problem, tried, draws)], key=problem.objective)
+    if config.noised_rounds:
+        rows = _refined(problem, white, rows, config, widths, draws, seed)
     if visible is not None and len(visible.labels) and not _is_explained(problem, rows):
         rows = found[0]  # what leaves more than noise is no reason to give up rows that stand out of it
     report(1.0)
     _, ensemble = pooled(problem.space, [rows, *found], 0)
     return Solution(rows, problem.value(rows), tuple(ensemble))
+
+
+def gone_on(problem: JointProblem, rows: JointRows, config: JointConfig, draws: torch.Generator, seed: int) -> Solution:
+    """Go on from rows that explained nearly the same noised gradient.
+
+    Args:
+        problem: see `solve_noised`.
+        rows: where to start.
+        config: the settings.
+        draws: a CPU generator, for moves.
+        seed: root of fresh starts of doubtful rows.
+    """
+    rows = min([rows, _settled(problem, rows, draws)], key=problem.objective)
+    found = _refined(problem, whitened(problem), rows, config, Widths.of(problem), draws, seed)
+    return Solution(found, problem.value(found), (found, rows))
+
+
+def _refined(
+    problem: JointProblem,
+    white: "Whitened | None",
+    rows: JointRows,
+    config: JointConfig,
+    widths: Widths,
+    draws: torch.Generator,
+    seed: int,
+) -> JointRows:
+    """Rows that leave more than the noise, refined as without noise: by a whitened distance where it is weak."""
+    if _is_explained(problem, rows):
+        return rows
+    by, solved = (problem, SOLVED) if white is None else (white.problem, white.noise)
+    effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
+    tried, _ = refine(by, rows, effort, widths, draws, derive_seed(seed, "reopened"))
+    return min([rows, _settled(problem, tried, draws)], key=problem.objective)
 
 
 def _beside(
@@ -206,7 +236,7 @@ def _beside(
 
 def _started(
     problem: JointProblem,
-    whitened: "_Whitened | None",
+    white: "Whitened | None",
     labels: Tensor,
     config: JointConfig,
     draws: torch.Generator,
@@ -218,29 +248,29 @@ def _started(
     """Batches from draws of the prior; every other one goes by a whitened distance where the noise is weak."""
     plain = _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
     starts = [prior_start(problem.space, problem.n_rows, seed, restart) for restart in restarts]
-    if whitened is None and starts:
+    if white is None and starts:
         moved_rows = optimize(problem, torch.stack(starts), labels, plain, widths)
     found: list[JointRows] = []
     for restart, start in zip(restarts, starts, strict=True):
-        if whitened is None:
+        if white is None:
             rows = moved_rows[len(found)]
         elif restart % 2:
             rows = optimize(problem, start.unsqueeze(0), labels, plain, widths)[0]
         else:
             first = _fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
-            rows = optimize(whitened.problem, start.unsqueeze(0), labels, first, widths)[0]
-            rows = descend(whitened.problem, rows, NOISED_SWEEPS, draws)
+            rows = optimize(white.problem, start.unsqueeze(0), labels, first, widths)[0]
+            rows = descend(white.problem, rows, NOISED_SWEEPS, draws)
         for temperature in TEMPERATURES:
             rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
         found.append(descend(problem, rows, NOISED_SWEEPS, draws))
         report((restart + 1) / (config.noised_restarts + 1))
-        if whitened is not None and _is_explained(problem, found[-1]):
+        if white is not None and _is_explained(problem, found[-1]):
             break
     return found
 
 
 @dataclass(frozen=True)
-class _Whitened:
+class Whitened:
     """A noised problem by a whitened distance, which shows what distinguishes rows.
 
     Attributes:
@@ -252,7 +282,7 @@ class _Whitened:
     noise: float
 
 
-def _whitened(problem: JointProblem) -> _Whitened | None:
+def whitened(problem: JointProblem) -> Whitened | None:
     """None where the noise would hide what the distance shows, and for several releases."""
     if problem.nodes.apart:
         return None
@@ -261,7 +291,7 @@ def _whitened(problem: JointProblem) -> _Whitened | None:
         white = replace(problem, kernels=kernels, prior=None)
         noise = kernels.of_noise([layer.shape for layer in problem.target]) * problem.prior_weight / 2
         if noise <= MOST_NOISE * white.target_value:
-            return _Whitened(white, noise / white.target_value)
+            return Whitened(white, noise / white.target_value)
     return None
 
 
