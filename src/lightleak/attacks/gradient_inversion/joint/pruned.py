@@ -29,10 +29,12 @@ from lightleak.attacks.gradient_inversion.joint.capacity import believed_rows
 from lightleak.attacks.gradient_inversion.joint.completion import SMALL_WEIGHT, completed, one_hot_basis
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.course import Report, Solution, gone_on, solve_noised, whitened
+from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import labels_without, starting_labels
 from lightleak.attacks.gradient_inversion.joint.noise import ROUNDING, rounding_variances
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
+from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
@@ -104,12 +106,12 @@ class Pruned:
 
     @classmethod
     def of(cls, sent: Gradient, left_out: LeftOut) -> "Pruned":
-        """Read off the values what was left out: zeros, and the largest size, where several units have it.
+        """Read off the values what was left out: zeros, and the largest size, where elements may have been cut off.
 
         A tensor of zeros was not sent at all. Weights and biases were pruned each on their own.
         """
         lowest, highest, variance = [], [], []
-        cut_at = _cut_at(sent)
+        cut_at = max(layer.abs().max() for layer in sent)
         for layer in sent:
             size, unknown = layer.abs(), layer.clone().zero_()
             bound = torch.full_like(layer, torch.inf)
@@ -129,7 +131,9 @@ class Pruned:
         )
 
     def completed(self, n_rows: int, encoder: TableEncoder) -> "Pruned":
-        """With elements that were cut off as they follow from the rest, where that is enough; see `completion`.
+        """With elements of the last hidden layer that were cut off as they follow from the rest; see `completion`.
+
+        Where too little is known nothing changes. Rows are looked for by that layer; they then explain the others.
 
         Args:
             n_rows: behind the gradient.
@@ -138,9 +142,10 @@ class Pruned:
         sent, variances, still_open = [], [], []
         for number, (layer, variance, is_open) in enumerate(zip(self.sent, self.variance, self.open, strict=True)):
             found = None
-            if bool(is_open.any()):
+            if bool(is_open.any()) and number == len(self.sent) - 2:
                 weights = torch.where(variance > 0, SMALL_WEIGHT, 1.0).to(layer).masked_fill(is_open, 0.0)
-                found = completed(layer, weights, n_rows, None if number else one_hot_basis(encoder))
+                basis = None if number else one_hot_basis(encoder)
+                found = completed(layer, weights, n_rows, basis)
             if found is not None:
                 is_known = weights == 1
                 follows = is_open & (is_known.sum(1, keepdim=True) >= n_rows) & (is_known.sum(0) >= n_rows)
@@ -177,25 +182,11 @@ class Pruned:
         return tuple(own.clamp(low, high) for own, low, high in each)
 
 
-FEW = 0.02
+FEW = 0.05
 """Part of the elements that may be open without being counted as noise: what the others tell finds them."""
 
 COMPLETED = 4.0
 """Variance of an element that follows from the others, in that of the elements that were left out for being small."""
-
-
-def _cut_at(sent: Gradient) -> float:
-    """Size at which elements were cut off; infinity if none was.
-
-    The largest size of an element is of one unit alone, or of two classes whose errors are opposite.
-    """
-    largest = max(layer.abs().max() for layer in sent)
-    units = sum(int((layer.abs() == largest).any(1).sum()) for layer in sent)
-    return float(largest) if units > MOST_ALIKE else torch.inf
-
-
-MOST_ALIKE = 2
-"""Units that may have the largest size of an element without its having been cut off."""
 
 
 def _mean_square(layers: list[Tensor]) -> float:
@@ -241,7 +232,12 @@ class PrunedInversion(JointInversion):
                 errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(target), strict=True))
                 visible = rows_that_stand_out(problem, update, errors, draws)
                 problem = replace(problem, target=pruned.opened(problem, visible, labels, draws))
-                found = solve_noised(problem, labels, self.config.as_under_noise, draws, own, report, visible)
+                if len(visible.labels) == problem.n_rows:
+                    problem, rows = _refit(pruned, problem, visible)
+                    found = Solution(rows, problem.value(rows))
+                    report(1.0)
+                else:
+                    found = solve_noised(problem, labels, self.config.as_under_noise, draws, own, report, visible)
             elif best is not None and is_weak:
                 found = gone_on(problem, best[2].rows, self.config, draws, own)
                 report(1.0)
@@ -259,6 +255,21 @@ class PrunedInversion(JointInversion):
         assert best is not None  # there is a round at least
         feasibility = estimate_feasibility(best[1].target, update.facts.n_rows, best[0], row_kind(update, encoder))
         return certified_rows(best[1], update, best[2], feasibility)
+
+
+def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, JointRows]:
+    """Fit the numbers of rows of which nothing else is open, and what is not known of the gradient, in turns."""
+    for _ in range(REFITS):
+        explained = tuple(t - r for t, r in zip(problem.target, problem.residual(rows), strict=True))
+        problem = replace(problem, target=pruned.filled(explained))
+        rows, value = gauss_newton(problem, rows, NEWTON_STEPS)
+        if value < SOLVED:
+            break
+    return problem, rows
+
+
+REFITS, NEWTON_STEPS = 10, 4
+"""Turns at most, and Gauss-Newton steps of each."""
 
 
 def _part(progress: Progress | None, parts: int) -> Report:
