@@ -32,8 +32,8 @@ DAMPING, LEAST_DAMPING, MOST_DAMPING = 1e-2, 1e-14, 1e2
 RIDGE = 1e-12
 """Of every row's least squares, as part of its mean diagonal: a rank below n would leave them singular."""
 
-LEAST_PROGRESS = 0.05
-"""A step that lowers the error by a smaller part is the last one."""
+LEAST_PROGRESS, SMALL_DAMPING = 0.05, 1e-4
+"""A step that lowers the error by a smaller part is the last one, unless it was a short one: damped by more."""
 
 
 def completed(layer: Tensor, weights: Tensor, rank: int, basis: Tensor | None = None) -> Tensor | None:
@@ -59,7 +59,7 @@ def completed(layer: Tensor, weights: Tensor, rank: int, basis: Tensor | None = 
         gained = 1 - moved.error / fit.error
         damping = max(damping / 10, LEAST_DAMPING) if gained > 0 else 10 * damping
         fit = moved if gained > 0 else fit
-        if 0 < gained < LEAST_PROGRESS or damping > MOST_DAMPING:
+        if (0 < gained < LEAST_PROGRESS and damping < SMALL_DAMPING) or damping > MOST_DAMPING:
             break
     left = (fit.layer - fit.product)[is_known].square().mean().sqrt()
     return torch.where(weights > 0, layer, scale * fit.product) if float(left) < FITS else None

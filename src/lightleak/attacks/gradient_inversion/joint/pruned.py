@@ -227,17 +227,16 @@ class PrunedInversion(JointInversion):
             draws, own = generator(seed, "pruned", fill), derive_seed(seed, "pruned", fill)
             labels = starting_labels(update, problem.space, draws) if best is None else best[2].rows.labels
             report = _part(progress, rounds)
-            if best is None and whitened(problem) is not None:
-                is_weak = True
+            if best is None:
                 errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(target), strict=True))
                 visible = rows_that_stand_out(problem, update, errors, draws)
-                problem = replace(problem, target=pruned.opened(problem, visible, labels, draws))
-                if len(visible.labels) == problem.n_rows:
-                    problem, rows = _refit(pruned, problem, visible)
-                    found = Solution(rows, problem.value(rows))
-                    report(1.0)
+                is_weak = whitened(problem) is not None or len(visible.labels) >= VISIBLE * problem.n_rows
+                if is_weak:
+                    problem = replace(problem, target=pruned.opened(problem, visible, labels, draws))
+                    config = self.config.as_under_noise
+                    problem, found = _beside(pruned, problem, visible, labels, config, draws, own, report)
                 else:
-                    found = solve_noised(problem, labels, self.config.as_under_noise, draws, own, report, visible)
+                    found = solve_noised(problem, labels, self.config, draws, own, report)
             elif best is not None and is_weak:
                 found = gone_on(problem, best[2].rows, self.config, draws, own)
                 report(1.0)
@@ -250,11 +249,38 @@ class PrunedInversion(JointInversion):
             is_same = best is not None and torch.equal(best[2].rows.codes, found.rows.codes)
             if best is None or is_better:
                 best = noise, replace(problem, target=target), found
-            if noise <= least or is_same:
+            if noise <= least or is_same or (is_weak and noise <= pruned.deviation):
                 break
         assert best is not None  # there is a round at least
+        if progress is not None and fill + 1 < rounds:
+            progress(1 - (fill + 1) / rounds)
         feasibility = estimate_feasibility(best[1].target, update.facts.n_rows, best[0], row_kind(update, encoder))
         return certified_rows(best[1], update, best[2], feasibility)
+
+
+VISIBLE = 0.25
+"""Part of the rows that must stand out for the others to be solved beside them where noise is not weak."""
+
+
+def _beside(
+    pruned: Pruned,
+    problem: JointProblem,
+    visible: JointRows,
+    labels: Tensor,
+    config: PrunedConfig,
+    draws: torch.Generator,
+    seed: int,
+    report: Report,
+) -> tuple[JointProblem, Solution]:
+    """Rows that stand out, the others solved by themselves, and numbers fitted to what is known of the gradient."""
+    rows, missing = visible, problem.n_rows - len(visible.labels)
+    if missing:
+        left = labels_without(labels, visible.labels)
+        others = problem.without(visible) if len(visible.labels) else problem
+        rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
+    problem, rows = _refit(pruned, problem, rows)
+    report(1.0)
+    return problem, Solution(rows, problem.value(rows))
 
 
 def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, JointRows]:
