@@ -249,7 +249,7 @@ class PrunedInversion(JointInversion):
             is_same = best is not None and torch.equal(best[2].rows.codes, found.rows.codes)
             if best is None or is_better:
                 best = noise, replace(problem, target=target), found
-            if noise <= least or is_same or (is_weak and noise <= pruned.deviation):
+            if noise <= least or is_same or (is_weak and (fill > 0 or noise <= pruned.deviation)):
                 break
         assert best is not None  # there is a round at least
         if progress is not None and fill + 1 < rounds:
@@ -277,6 +277,8 @@ def _beside(
     if missing:
         left = labels_without(labels, visible.labels)
         others = problem.without(visible) if len(visible.labels) else problem
+        if missing < len(visible.labels):
+            config = replace(config, noised_rounds=0)  # a few rows need no more than their starts
         rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
     problem, rows = _refit(pruned, problem, rows)
     report(1.0)
