@@ -282,7 +282,8 @@ def _beside(
         rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
     problem, rows = _refit(pruned, problem, rows)
     report(1.0)
-    return problem, Solution(rows, problem.value(rows))
+    # As members of an ensemble rows are not certified: elements that they themselves filled in would count as sent.
+    return problem, Solution(rows, problem.value(rows), (rows, rows))
 
 
 def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, JointRows]:
