@@ -5,7 +5,6 @@ marginals recover 6 to 7 points more of Adult's cells at 8 to 32 rows, and the m
 (``benchmarks/RESULTS.md``). Leakage is what an attack gains on the best of these guesses.
 """
 
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -16,14 +15,13 @@ import pandas as pd
 import torch
 
 from lightleak.attacks.attack import ATTACKS, Progress, UpdateAttack
-from lightleak.attacks.gradient_inversion.tables.codec import TOLERANCE
-from lightleak.attacks.guess_sharpness import LARGEST_BATCH, Draw, best_sharpness
+from lightleak.attacks.gradient_inversion.tables.guess_sharpness import Draw
+from lightleak.attacks.gradient_inversion.tables.guessed_rows import guessed_rows, sharpness_of
 from lightleak.attacks.settings import AttackSettings
 from lightleak.core.errors import UsageError
 from lightleak.core.facts import Facts
 from lightleak.core.observations import ClientUpdate
 from lightleak.core.reconstruction import Reconstruction
-from lightleak.core.seeds import numpy_generator
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
 from lightleak.data.marginals import Marginals, statistics_marginals
@@ -113,8 +111,7 @@ class RandomBaseline(UpdateAttack):
         n = update.facts.n_rows
         encoder, marginals = self._tables(update)
         sharpness = self._sharpness(encoder.schema, marginals, n)
-        sharpened = marginals.sharpened(encoder.schema, sharpness, TOLERANCE)
-        rows = sharpened.sample(encoder.schema, n, numpy_generator(seed, "random"))
+        rows = guessed_rows(encoder.schema, marginals, n, seed, sharpness)
         for column in encoder.schema.numerical if self.config.numerical_draw == "batch" else ():
             rows[column.name] = rows[column.name].iloc[0]
         if progress is not None:
@@ -134,8 +131,7 @@ class RandomBaseline(UpdateAttack):
     def _sharpness(self, schema: TableSchema, marginals: Marginals, n: int) -> float:
         chosen = self.config.sharpness
         if chosen == "best":
-            known = json.dumps([schema.to_dict(), marginals.to_dict()])
-            return best_sharpness(known, min(n, LARGEST_BATCH), self.config.numerical_draw)
+            return sharpness_of(schema, marginals, n, self.config.numerical_draw)
         return math.inf if chosen == "modal" else float(chosen)
 
     def _tables(self, update: ClientUpdate) -> tuple[TableEncoder, Marginals]:

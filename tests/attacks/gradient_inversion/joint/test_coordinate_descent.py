@@ -1,16 +1,18 @@
 """Exact single moves, held against the objective itself."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
+from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import (
     Moves,
     add_term,
     descend,
     energies,
-    neighbors,
+    neighbor,
     number_moves,
 )
 from lightleak.attacks.gradient_inversion.joint.problem import JointRows
@@ -37,14 +39,23 @@ def test_energies_are_differences_of_the_objective(posed: Any, changed: Any, n_c
         torch.testing.assert_close(found[:, label] - found[0, label], differences)
 
 
-def test_neighbors_differ_in_one_cell_and_hold_every_category(posed: Any) -> None:
+def test_terms_and_penalties_around_a_row_are_those_of_its_neighbors(posed: Any) -> None:
     problem, truth = posed()
-    tried = number_moves(problem.space, truth.numbers, generator(0), Moves())
-    codes, numbers = neighbors(problem.space, truth.codes[0], truth.numbers[0], tried[0])
+    problem = replace(problem, prior=CellPrior.of(problem.space), prior_weight=1.0)
+    tried = number_moves(problem.space, truth.numbers, generator(0), Moves())[0]
+    row = truth.codes[0], truth.numbers[0]
+    around = problem.terms_around(*row, tried, torch.float64)
+    count = around.probabilities.shape[1]
+    each = [neighbor(problem.space, *row, tried, i) for i in range(count)]
+    codes, numbers = torch.stack([c for c, _ in each]), torch.stack([n for _, n in each])
     cells = (codes != truth.codes[0]).sum(-1) + (numbers != truth.numbers[0]).sum(-1)
     assert cells[0] == 0 and cells.max() == 1
     for k, size in enumerate(problem.space.sizes):
         assert set(codes[:, k].tolist()) == set(range(size))
+    expected = problem.terms(codes, numbers)
+    for found, one in zip((*around.hidden, *around.errors), (*expected.hidden, *expected.errors), strict=True):
+        torch.testing.assert_close(found, one)
+    torch.testing.assert_close(problem.penalties_around(*row, tried), problem.penalties(codes, numbers))
 
 
 def test_moves_of_numbers_stay_inside_the_bounds_and_reach_the_lower_one(posed: Any) -> None:

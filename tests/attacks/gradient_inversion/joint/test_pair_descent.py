@@ -7,11 +7,12 @@ import torch
 
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
 from lightleak.attacks.gradient_inversion.joint.pair_descent import (
+    Candidates,
     Weighted,
-    add,
     alike_pairs,
     cross_products,
     descend_pairs,
+    inner_products,
     pair_energies,
 )
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
@@ -24,19 +25,24 @@ def weighted(problem: JointProblem, rows: JointRows) -> Weighted:
 
 def test_energies_are_differences_of_the_objective(posed: Any, changed: Any) -> None:
     problem, truth = posed(whitened=True, n_classes=3)
-    sides = [JointRows(*problem.space.draw(3, generator(i)), torch.tensor([0, 1, 2])) for i in range(2)]
-    own, applied = weighted(problem, truth), problem.kernels.apply(problem.residual(truth))
-    for i in (0, 1):
-        applied = add(applied, own.row(i), 1.0, problem.kernels)
-    found = pair_energies(problem, *(weighted(problem, side) for side in sides), applied, problem.kernels)
-    expected = torch.tensor(
-        [
-            [problem.objective(changed(changed(truth, 0, sides[0], i), 1, sides[1], j)) for j in range(3)]
-            for i in range(3)
-        ],
-        dtype=torch.float64,
-    )
-    torch.testing.assert_close(found - found[0, 0], expected - expected[0, 0])
+    steps = 0.1 * torch.randn(len(problem.space.free), 2, generator=generator(0), dtype=torch.float64)
+    applied = problem.kernels.apply(problem.residual(truth))
+    sides = [
+        Candidates.of(problem, truth.codes[i], truth.numbers[i], int(label), steps, problem.kernels, torch.float64)
+        for i, label in enumerate(truth.labels[:2])
+    ]
+    inner = [inner_products(side.weighted, applied) for side in sides]
+    found = pair_energies(*sides, *inner, problem.kernels)
+    count = len(sides[0].labels)
+    assert found.shape == (count, count)
+    for i, j in zip(range(0, count, 3), reversed(range(count)), strict=False):
+        rows = truth
+        for at, index in enumerate((i, j)):
+            codes, numbers, label = sides[at].row(index)
+            new = JointRows(codes.unsqueeze(0), numbers.unsqueeze(0), torch.tensor([label]))
+            rows = changed(rows, at, new, 0)
+        expected = problem.objective(rows) - problem.objective(truth)
+        torch.testing.assert_close(float(found[i, j] - found[0, 0]), expected, rtol=1e-6, atol=1e-12)
 
 
 def test_cross_products_of_a_row_with_itself_are_its_square(posed: Any) -> None:

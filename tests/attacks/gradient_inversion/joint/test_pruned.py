@@ -77,8 +77,8 @@ def test_what_was_cut_off_is_at_least_as_large_and_what_was_not_sent_is_open(mak
     assert all(torch.equal(one, true) for one, true in zip(filled, whole, strict=True))
     none = found.filled(tuple(torch.zeros_like(layer) for layer in whole))
     assert all(torch.equal(one, layer) for one, layer in zip(none, cut, strict=True))
-    alike = Pruned.of(whole, "smallest")  # opposite errors of two classes are alike in size, and no cut
-    assert all(bool(high.isfinite().all()) for high in alike.highest)
+    alone = Pruned.of(whole, "smallest")  # the largest element may have been cut off, all others were not
+    assert sum(int(each.sum()) for each in alone.open) <= 2
 
 
 def test_more_is_recovered_by_who_knows_that_no_biases_are_sent(make_batch: Any) -> None:

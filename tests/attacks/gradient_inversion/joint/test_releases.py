@@ -14,7 +14,13 @@ from lightleak.attacks.gradient_inversion.joint.continuous import Widths, matche
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import add_term, descend, energies
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
-from lightleak.attacks.gradient_inversion.joint.pair_descent import Weighted, add, alike_pairs, pair_energies
+from lightleak.attacks.gradient_inversion.joint.pair_descent import (
+    Candidates,
+    Weighted,
+    alike_pairs,
+    inner_products,
+    pair_energies,
+)
 from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
 from lightleak.attacks.gradient_inversion.network.chain import ReLUChain, observed_gradient
 from lightleak.core.errors import ObservationError
@@ -91,7 +97,6 @@ def test_moves_under_moving_weights_are_differences_of_the_objective(
     batch = make_batch(n=4, hidden=(20, 20))
     problem = posed_together(batch, released(batch, 3, rate=0.5), noises)
     rows, others = drawn(problem, 0), drawn(problem, 1)
-    own, sides = (Weighted.of(problem, r.codes, r.numbers, r.labels, torch.float64) for r in (rows, others))
     residual = problem.residual(rows)
 
     terms, mine = problem.terms(others.codes, others.numbers), problem.terms(rows.codes[:1], rows.numbers[:1])
@@ -103,11 +108,21 @@ def test_moves_under_moving_weights_are_differences_of_the_objective(
     expected = torch.tensor([problem.objective(changed(rows, 0, others, i)) for i in range(4)], dtype=torch.float64)
     torch.testing.assert_close(found - found[0], expected - expected[0])
 
-    without = add(add(residual, own.row(0), 1.0, problem.kernels), own.row(1), 1.0, problem.kernels)
-    pairs = pair_energies(problem, sides, sides, without, problem.kernels)
-    both = [[problem.objective(changed(changed(rows, 0, others, i), 1, others, j)) for j in range(4)] for i in range(4)]
-    wanted = torch.tensor(both, dtype=torch.float64)
-    torch.testing.assert_close(pairs - pairs[0, 0], wanted - wanted[0, 0])
+    steps = 0.1 * torch.randn(len(problem.space.free), 1, generator=generator(0), dtype=torch.float64)
+    sides = [
+        Candidates.of(problem, codes, numbers, int(label), steps, problem.kernels, torch.float64)
+        for codes, numbers, label in zip(rows.codes[:2], rows.numbers[:2], rows.labels[:2], strict=True)
+    ]
+    inner = [inner_products(side.weighted, residual) for side in sides]
+    pairs = pair_energies(*sides, *inner, problem.kernels)
+    for i, j in ((0, 1), (2, 0), (3, 5), (len(pairs) - 1, 4)):
+        moved = rows
+        for at, index in enumerate((i, j)):
+            codes, numbers, label = sides[at].row(index)
+            new = JointRows(codes.unsqueeze(0), numbers.unsqueeze(0), torch.tensor([label]))
+            moved = changed(moved, at, new, 0)
+        wanted = problem.objective(moved) - problem.objective(rows)
+        torch.testing.assert_close(float(pairs[i, j] - pairs[0, 0]), wanted, rtol=1e-6, atol=1e-10)
 
 
 def test_a_release_counts_by_its_noise(make_batch: Any) -> None:

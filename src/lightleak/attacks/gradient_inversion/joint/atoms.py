@@ -63,7 +63,10 @@ class Terms:
 
     def row(self, index: int) -> "Terms":
         """The terms of one row."""
-        at = slice(index, index + 1)
+        return self.rows(slice(index, index + 1))
+
+    def rows(self, at: slice | Tensor) -> "Terms":
+        """The terms of some rows."""
         return Terms(
             tuple(h[:, at] for h in self.hidden),
             tuple(e[:, at] for e in self.errors),

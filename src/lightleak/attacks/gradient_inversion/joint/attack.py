@@ -17,9 +17,11 @@ from lightleak.attacks.gradient_inversion.exact.certify.proven import Proof
 from lightleak.attacks.gradient_inversion.exact.shell import CertifiedRows, CertifyingInversion
 from lightleak.attacks.gradient_inversion.exact.spaces.residual import Residual
 from lightleak.attacks.gradient_inversion.joint.atoms import Nodes
+from lightleak.attacks.gradient_inversion.joint.capacity import is_hopeless
 from lightleak.attacks.gradient_inversion.joint.cell_prior import CellPrior, ties_of_marginals
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.course import Solution, solve, solve_noised
+from lightleak.attacks.gradient_inversion.joint.guess import Guess
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient, Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
 from lightleak.attacks.gradient_inversion.joint.noise import error_variances, estimated_noise, noise_error
@@ -110,12 +112,22 @@ class JointInversion(CertifyingInversion[JointConfig]):
         draws = generator(seed, "joint")
         labels = starting_labels(update, problem.space, draws)
         report = _Differences(progress)
+        feasibility = estimate_feasibility(observed[0], update.facts.n_rows, noise, row_kind(update, encoder))
         if noise == 0:
             found = solve(problem, labels, self.config, draws, derive_seed(seed, "joint"), report)
         else:
-            visible = None if len(observed) > 1 else _visible(problem, update, noise, draws)
-            found = solve_noised(problem, labels, self.config, draws, derive_seed(seed, "joint"), report, visible)
-        feasibility = estimate_feasibility(observed[0], update.facts.n_rows, noise, row_kind(update, encoder))
+            guess = Guess.of(problem, update, seed)
+            if is_hopeless(problem, labels, generator(seed, "believed")):
+                report(1.0)
+                return guess.reconstruction(problem, labels, feasibility)
+            visible = None
+            if len(observed) == 1:
+                visible = rows_that_stand_out(problem, update, error_variances(observed[0], noise), draws)
+            found = solve_noised(
+                problem, labels, self.config, draws, derive_seed(seed, "joint"), report, visible, guess.cells
+            )
+            if found.is_guess_better:
+                return guess.reconstruction(problem, labels, feasibility)
         errors = [error_variances(o, s) for o, s in zip(observed, noises, strict=True)] if noise else None
         estimate_error = noise_error(observed[0], encoder) if self.config.noise is None else 0.0
         rows = certified_rows(problem, update, found, feasibility, observed, errors, estimate_error)
@@ -132,12 +144,25 @@ def _certifying(problem: JointProblem, update: ClientUpdate) -> tuple[RowNetwork
     return network, tuple(names.index(name) for name in names_of_layers(update, network))
 
 
-def _visible(problem: JointProblem, update: ClientUpdate, noise: float, draws: torch.Generator) -> JointRows:
-    """Rows that stand out of the noise, see `visible_rows`."""
+def rows_that_stand_out(
+    problem: JointProblem, update: ClientUpdate, variances: Sequence[Tensor], draws: torch.Generator
+) -> JointRows:
+    """Rows that stand out of a gradient's error, see `visible_rows`.
+
+    Args:
+        problem: whose target is that gradient.
+        update: for its network.
+        variances: of the error of every layer's elements ``[out, in + 1]``.
+        draws: a CPU generator.
+    """
     network, tested = _certifying(problem, update)
     observed = tuple(problem.target[layer] for layer in tested)
-    variance = error_variances(observed, noise)[network.searched]
-    return visible_rows(Residual.of(network, observed, problem.n_rows), problem.space, variance, draws)
+    return visible_rows(
+        Residual.of(network, observed, problem.n_rows),
+        problem.space,
+        variances[tested[network.searched]],
+        draws,
+    )
 
 
 def certified_rows(

@@ -1,10 +1,12 @@
 """How probable a cell is before the gradient is seen: what decides where noise leaves several rows equally likely."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from lightleak.attacks.gradient_inversion.tables.row_domain import RowDomain, Tie
 from lightleak.data.encoder import TableEncoder
@@ -53,23 +55,75 @@ class CellPrior:
             numbers.append(-share.log().to(space.unit))
         return cls(tuple(-s.log() for s in shares), tuple(values), tuple(numbers))
 
+    def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Random rows: codes ``[n, K]`` and numbers ``[n, F]``.
+
+        Args:
+            n: rows.
+            generator: a CPU generator.
+        """
+        numbers = [self.draw_number(q, n, generator) for q in range(len(self.values))]
+        codes = [_drawn(each, n, generator) for each in self.categories]
+        device = (*self.categories, *self.values)[0].device
+        return (
+            torch.stack(codes, -1) if codes else torch.empty(n, 0, dtype=torch.long, device=device),
+            torch.stack(numbers, -1) if numbers else torch.empty(n, 0, dtype=torch.float64, device=device),
+        )
+
+    def draw_number(self, index: int, n: int, generator: torch.Generator) -> Tensor:
+        """Random values ``[n]`` of one of the free numbers."""
+        return self.values[index][_drawn(self.numbers[index], n, generator)]
+
+    @cached_property
+    def _every(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All categories' penalties ``[C]``, the column of each ``[C]``, and where every column begins ``[K]``."""
+        device = self.categories[0].device
+        sizes = torch.tensor([len(table) for table in self.categories], device=device)
+        columns = torch.arange(len(sizes), device=device).repeat_interleave(sizes)
+        return torch.cat(self.categories), columns, sizes.cumsum(0) - sizes
+
+    @cached_property
+    def _edges(self) -> tuple[Tensor, Tensor]:
+        """Where the value next to a number changes ``[F, v - 1]`` and penalties ``[F, v]``, filled up to one length."""
+        most = max(len(values) for values in self.values)
+        edges = [pad((v[1:] + v[:-1]) / 2, (0, most - len(v)), value=torch.inf) for v in self.values]
+        penalties = [pad(p, (0, most - len(p))) for p in self.numbers]
+        return torch.stack(edges), torch.stack(penalties)
+
+    def _of_numbers(self, numbers: Tensor) -> Tensor:
+        """Penalties of numbers ``[F, m]``; a number counts as the value next to it."""
+        edges, penalties = self._edges
+        return penalties.gather(1, torch.searchsorted(edges, numbers.contiguous()))
+
     def penalties(self, codes: Tensor, numbers: Tensor) -> Tensor:
         """Minus log prior ``[...]`` of rows ``[..., K]`` and ``[..., F]``; a number counts as the value next to it."""
         total = numbers.new_zeros(codes.shape[:-1])
-        for k, table in enumerate(self.categories):
-            total = total + table[codes[..., k]]
-        for q, (values, penalties) in enumerate(zip(self.values, self.numbers, strict=True)):
-            total = total + penalties[nearest(values, numbers[..., q])]
+        if self.categories:
+            every, _, begin = self._every
+            total = total + every[begin + codes].sum(-1)
+        if self.values:
+            total = total + self._of_numbers(numbers.flatten(0, -2).T).sum(0).view_as(total)
         return total
 
+    def penalties_around(self, codes: Tensor, numbers: Tensor, tried: Tensor) -> Tensor:
+        """`penalties` of a row ``[K]``, ``[F]`` and of all that differ from it in one cell, as `RowTables.around`."""
+        own = numbers.new_zeros(1)
+        changes = []
+        if self.categories:
+            every, columns, begin = self._every
+            present = every[begin + codes]
+            own = own + present.sum()
+            changes.append(every - present[columns])
+        if self.values:
+            of_numbers = self._of_numbers(torch.cat([numbers.unsqueeze(-1), tried], 1))
+            own = own + of_numbers[:, 0].sum()
+            changes.append((of_numbers[:, 1:] - of_numbers[:, :1]).flatten())
+        return torch.cat([own, *(own + change for change in changes)])
 
-def nearest(values: Tensor, numbers: Tensor) -> Tensor:
-    """Index of the value ``[v]``, ascending, next to each of the numbers.
 
-    >>> nearest(torch.tensor([0.0, 1.0, 4.0]), torch.tensor([-3.0, 0.6, 2.4, 9.0]))
-    tensor([0, 1, 1, 2])
-    """
-    return torch.bucketize(numbers.contiguous(), (values[1:] + values[:-1]) / 2)
+def _drawn(penalties: Tensor, n: int, generator: torch.Generator) -> Tensor:
+    """Indices ``[n]`` by their shares, of which ``penalties`` are minus the logarithms."""
+    return torch.multinomial((-penalties).exp().cpu(), n, True, generator=generator).to(penalties.device)
 
 
 def ties_of_marginals(encoder: TableEncoder, marginals: Marginals) -> dict[int, Tie]:

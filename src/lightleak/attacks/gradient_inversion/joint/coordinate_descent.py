@@ -84,15 +84,14 @@ def _sweep(
     tried = number_moves(problem.space, numbers, generator, moves)
     changed = 0
     for i in torch.randperm(len(codes), generator=generator).tolist():
-        some_codes, some_numbers = neighbors(problem.space, codes[i], numbers[i], tried[i])
-        terms = problem.terms(some_codes, some_numbers, dtype)
+        terms = problem.terms_around(codes[i], numbers[i], tried[i], dtype)
         own = terms.row(0)
         coefficients = terms.coefficients(problem.n_rows)
         label = int(labels[i])
         without = add_term(applied, own, coefficients[:1, label], kernels)
         energy = energies(terms, coefficients, without, kernels)
         if problem.prior is not None:
-            penalty = problem.penalties(some_codes, some_numbers).to(dtype)
+            penalty = problem.penalties_around(codes[i], numbers[i], tried[i]).to(dtype)
             energy = energy + problem.prior_weight * penalty.unsqueeze(1)
         if not labels_free:
             energy = energy[:, label : label + 1]
@@ -105,7 +104,8 @@ def _sweep(
         kept = energy[0, label if labels_free else 0]
         if not float(energy.flatten()[best]) < float(kept - LEAST_GAIN * kept.abs()):
             continue
-        codes[i], numbers[i], labels[i] = some_codes[choice], some_numbers[choice], to
+        codes[i], numbers[i] = neighbor(problem.space, codes[i], numbers[i], tried[i], choice)
+        labels[i] = to
         applied = add_term(without, terms.row(choice), -coefficients[choice : choice + 1, to], kernels)
         changed += 1
     return JointRows(codes, numbers, labels), changed
@@ -152,23 +152,14 @@ def number_moves(space: RowDomain, numbers: Tensor, generator: torch.Generator, 
     return torch.maximum(torch.minimum(values, upper), lower)
 
 
-def neighbors(space: RowDomain, codes: Tensor, numbers: Tensor, tried: Tensor) -> tuple[Tensor, Tensor]:
-    """A row ``[K]``, ``[F]`` itself and all that differ from it in one cell.
-
-    Args:
-        space: its categories are all tried.
-        codes: ``[K]``.
-        numbers: ``[F]``.
-        tried: values to try for every number ``[F, m]``.
-    """
-    categories, free, values = sum(space.sizes), *tried.shape
-    total = 1 + categories + free * values
-    all_codes, all_numbers = codes.repeat(total, 1), numbers.repeat(total, 1)
-    at = 1
+def neighbor(space: RowDomain, codes: Tensor, numbers: Tensor, tried: Tensor, index: int) -> tuple[Tensor, Tensor]:
+    """One of the rows that `RowTables.around` measures: a row itself at 0, or one that differs from it in one cell."""
+    codes, numbers, index = codes.clone(), numbers.clone(), index - 1
     for k, size in enumerate(space.sizes):
-        all_codes[at : at + size, k] = torch.arange(size, device=codes.device)
-        at += size
-    for q in range(free):
-        all_numbers[at : at + values, q] = tried[q]
-        at += values
-    return all_codes, all_numbers
+        if 0 <= index < size:
+            codes[k] = index
+        index -= size
+    if index >= 0:
+        q, at = divmod(index, tried.shape[1])
+        numbers[q] = tried[q, at]
+    return codes, numbers

@@ -10,6 +10,7 @@ from lightleak.attacks.gradient_inversion.config import EngineConfig
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
 from lightleak.attacks.gradient_inversion.joint.continuous import Widths, optimize, prior_start, stage_config
 from lightleak.attacks.gradient_inversion.joint.coordinate_descent import descend
+from lightleak.attacks.gradient_inversion.joint.decision import Cells, is_no_better
 from lightleak.attacks.gradient_inversion.joint.integers import round_integers
 from lightleak.attacks.gradient_inversion.joint.kernels import Kernels
 from lightleak.attacks.gradient_inversion.joint.labels import labels_without
@@ -76,11 +77,13 @@ class Solution:
         rows: the batch.
         value: relative distance, under the problem's kernels, of what the rows explain.
         ensemble: rows of every start, matched to ``rows``; empty where starts are not pooled.
+        is_guess_better: a guess without the update is expected to have as many cells right.
     """
 
     rows: JointRows
     value: float
     ensemble: tuple[JointRows, ...] = ()
+    is_guess_better: bool = False
 
     @property
     def solved(self) -> bool:
@@ -128,6 +131,7 @@ def solve_noised(
     seed: int,
     report: Report,
     visible: JointRows | None = None,
+    guess: Cells | None = None,
 ) -> Solution:
     """The most probable rows behind a noised gradient: several starts descend the posterior, are pooled, and go on.
 
@@ -135,6 +139,7 @@ def solve_noised(
     Rounds follow as long as they gain: the true rows' posterior is often above that of the pooled ones, and then
     search is what lacks, not information. Where the noise is weak, every other start goes by a whitened distance, and
     rows that leave more than noise are refined by it as without noise.
+    A guess that is expected to have as many cells right as the first start's rows ends the search.
 
     Args:
         problem: with plain kernels and a prior, whose weight is twice the noise's variance.
@@ -144,10 +149,17 @@ def solve_noised(
         seed: root of the starts.
         report: called with the work done.
         visible: rows that are known already, see `visible_rows`; at most n.
+        guess: rows that were guessed without the update.
     """
-    widths, whitened = Widths.of(problem), _whitened(problem)
+    widths, white = Widths.of(problem), whitened(problem)
     if visible is None or not len(visible.labels):
-        found = _started(problem, labels, config, draws, seed, report)
+        found = _started(problem, white, labels, config, draws, seed, report, widths, range(1))
+        if guess is not None and white is None and is_no_better(problem, found[0], guess, draws):
+            report(1.0)
+            return Solution(found[0], problem.value(found[0]), tuple(found), is_guess_better=True)
+        if white is None or not _is_explained(problem, found[0]):
+            rest = range(1, config.noised_restarts)
+            found += _started(problem, white, labels, config, draws, seed, report, widths, rest)
     else:
         found = _beside(problem, labels, config, draws, seed, report, visible)
     objectives = [problem.objective(rows) for rows in found]
@@ -160,16 +172,46 @@ def solve_noised(
             rows = min([rows, _settled(problem, _cooled(problem, tried, draws), draws)], key=problem.objective)
         if problem.objective(rows) > before - LEAST_NATS * problem.prior_weight:
             break
-    if config.noised_rounds and not _is_explained(problem, rows):
-        by, solved = (problem, SOLVED) if whitened is None else (whitened.problem, whitened.noise)
-        effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
-        tried, _ = refine(by, rows, effort, widths, draws, derive_seed(seed, "reopened"))
-        rows = min([rows, _settled(problem, tried, draws)], key=problem.objective)
+    if config.noised_rounds:
+        rows = _refined(problem, white, rows, config, widths, draws, seed)
     if visible is not None and len(visible.labels) and not _is_explained(problem, rows):
         rows = found[0]  # what leaves more than noise is no reason to give up rows that stand out of it
     report(1.0)
     _, ensemble = pooled(problem.space, [rows, *found], 0)
     return Solution(rows, problem.value(rows), tuple(ensemble))
+
+
+def gone_on(problem: JointProblem, rows: JointRows, config: JointConfig, draws: torch.Generator, seed: int) -> Solution:
+    """Go on from rows that explained nearly the same noised gradient.
+
+    Args:
+        problem: see `solve_noised`.
+        rows: where to start.
+        config: the settings.
+        draws: a CPU generator, for moves.
+        seed: root of fresh starts of doubtful rows.
+    """
+    rows = min([rows, _settled(problem, rows, draws)], key=problem.objective)
+    found = _refined(problem, whitened(problem), rows, config, Widths.of(problem), draws, seed)
+    return Solution(found, problem.value(found), (found, rows))
+
+
+def _refined(
+    problem: JointProblem,
+    white: "Whitened | None",
+    rows: JointRows,
+    config: JointConfig,
+    widths: Widths,
+    draws: torch.Generator,
+    seed: int,
+) -> JointRows:
+    """Rows that leave more than the noise, refined as without noise: by a whitened distance where it is weak."""
+    if _is_explained(problem, rows):
+        return rows
+    by, solved = (problem, SOLVED) if white is None else (white.problem, white.noise)
+    effort = Effort(config.rounds, config.round_steps, config.reopenings, solved=solved)
+    tried, _ = refine(by, rows, effort, widths, draws, derive_seed(seed, "reopened"))
+    return min([rows, _settled(problem, tried, draws)], key=problem.objective)
 
 
 def _beside(
@@ -193,31 +235,42 @@ def _beside(
 
 
 def _started(
-    problem: JointProblem, labels: Tensor, config: JointConfig, draws: torch.Generator, seed: int, report: Report
+    problem: JointProblem,
+    white: "Whitened | None",
+    labels: Tensor,
+    config: JointConfig,
+    draws: torch.Generator,
+    seed: int,
+    report: Report,
+    widths: Widths,
+    restarts: range,
 ) -> list[JointRows]:
     """Batches from draws of the prior; every other one goes by a whitened distance where the noise is weak."""
-    widths, whitened = Widths.of(problem), _whitened(problem)
+    plain = _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
+    starts = [prior_start(problem.space, problem.n_rows, seed, restart) for restart in restarts]
+    if white is None and starts:
+        moved_rows = optimize(problem, torch.stack(starts), labels, plain, widths)
     found: list[JointRows] = []
-    for restart in range(config.noised_restarts):
-        start = prior_start(problem.space, problem.n_rows, seed, restart).unsqueeze(0)
-        if whitened is None or restart % 2:
-            first = _fresh(config.noised_steps, NOISED_WIDTH, NOISED_WIDTH_END)
-            rows = optimize(problem, start, labels, first, widths)[0]
+    for restart, start in zip(restarts, starts, strict=True):
+        if white is None:
+            rows = moved_rows[len(found)]
+        elif restart % 2:
+            rows = optimize(problem, start.unsqueeze(0), labels, plain, widths)[0]
         else:
             first = _fresh(WHITENED_LONGER * config.noised_steps, WIDTH, WIDTH_END)
-            rows = optimize(whitened.problem, start, labels, first, widths)[0]
-            rows = descend(whitened.problem, rows, NOISED_SWEEPS, draws)
+            rows = optimize(white.problem, start.unsqueeze(0), labels, first, widths)[0]
+            rows = descend(white.problem, rows, NOISED_SWEEPS, draws)
         for temperature in TEMPERATURES:
             rows = descend(problem, rows, 1, draws, temperature=temperature * problem.prior_weight)
         found.append(descend(problem, rows, NOISED_SWEEPS, draws))
         report((restart + 1) / (config.noised_restarts + 1))
-        if whitened is not None and _is_explained(problem, found[-1]):
+        if white is not None and _is_explained(problem, found[-1]):
             break
     return found
 
 
 @dataclass(frozen=True)
-class _Whitened:
+class Whitened:
     """A noised problem by a whitened distance, which shows what distinguishes rows.
 
     Attributes:
@@ -229,7 +282,7 @@ class _Whitened:
     noise: float
 
 
-def _whitened(problem: JointProblem) -> _Whitened | None:
+def whitened(problem: JointProblem) -> Whitened | None:
     """None where the noise would hide what the distance shows, and for several releases."""
     if problem.nodes.apart:
         return None
@@ -238,7 +291,7 @@ def _whitened(problem: JointProblem) -> _Whitened | None:
         white = replace(problem, kernels=kernels, prior=None)
         noise = kernels.of_noise([layer.shape for layer in problem.target]) * problem.prior_weight / 2
         if noise <= MOST_NOISE * white.target_value:
-            return _Whitened(white, noise / white.target_value)
+            return Whitened(white, noise / white.target_value)
     return None
 
 

@@ -57,11 +57,15 @@ def error_variances(gradient: Sequence[Tensor], noise: float) -> tuple[Tensor, .
         noise: deviation of even noise.
     """
     found = []
-    for layer in gradient:
-        rounding = (FLOAT32 * layer.norm()) ** 2 / layer.numel()
+    for layer, rounding in zip(gradient, rounding_variances(gradient), strict=True):
         spacing = _spacing(layer)
         found.append(rounding + (torch.full_like(layer, noise**2) if spacing is None else spacing.square() / 12))
     return tuple(found)
+
+
+def rounding_variances(gradient: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Variance of an element's rounding, a scalar for every layer of a float32 gradient."""
+    return tuple((FLOAT32 * layer.norm()) ** 2 / layer.numel() for layer in gradient)
 
 
 FLOAT32 = 1e-6

@@ -76,6 +76,12 @@ class JointProblem:
         nodes, rows, first = self._in(dtype)
         return nodes.terms(rows.of(codes, numbers), torch.stack([table.of(codes, numbers) for table in first]))
 
+    def terms_around(self, codes: Tensor, numbers: Tensor, tried: Tensor, dtype: torch.dtype) -> Terms:
+        """Terms of a row ``[K]``, ``[F]`` and of all that differ from it in one cell; see `RowTables.around`."""
+        nodes, rows, first = self._in(dtype)
+        preactivations = torch.stack([table.around(codes, numbers, tried) for table in first])
+        return nodes.terms(rows.around(codes, numbers, tried), preactivations)
+
     def residual(self, rows: JointRows) -> Gradient:
         """The target minus what the rows explain, float64."""
         terms = self.terms(rows.codes, rows.numbers)
@@ -96,6 +102,12 @@ class JointProblem:
         if self.prior is None:
             return numbers.new_zeros(codes.shape[:-1])
         return self.prior.penalties(codes, numbers)
+
+    def penalties_around(self, codes: Tensor, numbers: Tensor, tried: Tensor) -> Tensor:
+        """`penalties` of the rows of `terms_around`."""
+        if self.prior is None:
+            return numbers.new_zeros(1 + sum(self.space.sizes) + tried.numel())
+        return self.prior.penalties_around(codes, numbers, tried)
 
     def without(self, rows: JointRows) -> "JointProblem":
         """The problem of the batch's other rows, at least one: what these leave, as a mean over the others."""

@@ -5,6 +5,9 @@ What a client sent is exact. What it left out is zero in the update, but not in 
 least as large. So elements that are not known are filled in with what the rows found so far give them, within these
 bounds, and the rows are found again: an alternating minimization of the distance to the elements sent and to the
 intervals of the others.
+
+Where only a few elements are unknown, a gradient's low rank gives those that were cut off (`completion`), and what was
+left out for being small is weak noise: then rows are found as `exact_joint` finds them under noise.
 """
 
 from dataclasses import dataclass, replace
@@ -20,13 +23,18 @@ from lightleak.attacks.gradient_inversion.joint.attack import (
     JointInversion,
     certified_rows,
     pose,
+    rows_that_stand_out,
 )
+from lightleak.attacks.gradient_inversion.joint.capacity import believed_rows
+from lightleak.attacks.gradient_inversion.joint.completion import SMALL_WEIGHT, completed, one_hot_basis
 from lightleak.attacks.gradient_inversion.joint.config import JointConfig
-from lightleak.attacks.gradient_inversion.joint.course import Report, Solution, solve_noised
+from lightleak.attacks.gradient_inversion.joint.course import Report, Solution, gone_on, solve_noised, whitened
+from lightleak.attacks.gradient_inversion.joint.gauss_newton import gauss_newton
 from lightleak.attacks.gradient_inversion.joint.kernels import Gradient
-from lightleak.attacks.gradient_inversion.joint.labels import starting_labels
-from lightleak.attacks.gradient_inversion.joint.noise import ROUNDING
-from lightleak.attacks.gradient_inversion.joint.problem import JointProblem
+from lightleak.attacks.gradient_inversion.joint.labels import labels_without, starting_labels
+from lightleak.attacks.gradient_inversion.joint.noise import ROUNDING, rounding_variances
+from lightleak.attacks.gradient_inversion.joint.problem import JointProblem, JointRows
+from lightleak.attacks.gradient_inversion.joint.refinement import SOLVED
 from lightleak.attacks.gradient_inversion.network.chain import observed_gradient
 from lightleak.core.errors import ObservationError
 from lightleak.core.observations import ClientUpdate
@@ -64,6 +72,11 @@ class PrunedConfig(JointConfig):
         super().__post_init__()
         self.at_least(1, "fills")
 
+    @property
+    def as_under_noise(self) -> "PrunedConfig":
+        """Starts and rounds of joint inversion, where what is not known is weak noise."""
+        return replace(self, noised_restarts=JointConfig.noised_restarts, noised_rounds=JointConfig.noised_rounds)
+
 
 @dataclass(frozen=True)
 class Pruned:
@@ -71,24 +84,34 @@ class Pruned:
 
     Attributes:
         sent: the gradient as it was sent ``[out, in + 1]`` per layer, zero where elements were left out.
+        variance: of what was sent about the gradient, element by element.
         lowest: least value that an element of the gradient may have; the element itself where it was sent whole.
         highest: largest value.
-        deviation: root mean square over all elements of how far they may be from what was sent.
+        open: elements that were cut off at a largest size and do not follow from the others, bool.
     """
 
     sent: Gradient
+    variance: Gradient
     lowest: Gradient
     highest: Gradient
-    deviation: float
+    open: Gradient
+
+    @property
+    def deviation(self) -> float:
+        """Root mean square over elements of how far they may be from what was sent; a few open ones do not count."""
+        every, is_open = torch.cat([v.flatten() for v in self.variance]), torch.cat([o.flatten() for o in self.open])
+        if is_open.double().mean() < FEW:
+            every = every[~is_open]
+        return float(every.mean() ** 0.5)
 
     @classmethod
     def of(cls, sent: Gradient, left_out: LeftOut) -> "Pruned":
-        """Read off the values what was left out: zeros, and the largest size, where several units have it.
+        """Read off the values what was left out: zeros, and the largest size, where elements may have been cut off.
 
         A tensor of zeros was not sent at all. Weights and biases were pruned each on their own.
         """
-        lowest, highest, squares = [], [], 0.0
-        cut_at = _cut_at(sent)
+        lowest, highest, variance = [], [], []
+        cut_at = max(layer.abs().max() for layer in sent)
         for layer in sent:
             size, unknown = layer.abs(), layer.clone().zero_()
             bound = torch.full_like(layer, torch.inf)
@@ -99,11 +122,59 @@ class Pruned:
             is_out, is_cut = layer == 0, size == cut_at
             typical = layer.square().mean().sqrt()
             unknown = torch.where(is_out, torch.where(bound.isinf(), typical, UNIFORM * bound), 0.0)
-            squares += float((unknown.square() + torch.where(is_cut, size, 0.0).square()).sum())
+            variance.append(unknown.square() + torch.where(is_cut, size, 0.0).square())
             lowest.append(torch.where(is_out, -bound, torch.where(is_cut & (layer < 0), -torch.inf, layer)))
             highest.append(torch.where(is_out, bound, torch.where(is_cut & (layer > 0), torch.inf, layer)))
-        elements = sum(layer.numel() for layer in sent)
-        return cls(sent, tuple(lowest), tuple(highest), (squares / elements) ** 0.5)
+        bounds = zip(lowest, highest, strict=True)
+        return cls(
+            sent, tuple(variance), tuple(lowest), tuple(highest), tuple(a.isinf() | b.isinf() for a, b in bounds)
+        )
+
+    def completed(self, n_rows: int, encoder: TableEncoder) -> "Pruned":
+        """With elements of the last hidden layer that were cut off as they follow from the rest; see `completion`.
+
+        Where too little is known nothing changes. Rows are looked for by that layer; they then explain the others.
+
+        Args:
+            n_rows: behind the gradient.
+            encoder: of its rows.
+        """
+        sent, variances, still_open = [], [], []
+        for number, (layer, variance, is_open) in enumerate(zip(self.sent, self.variance, self.open, strict=True)):
+            found = None
+            if bool(is_open.any()) and number == len(self.sent) - 2:
+                weights = torch.where(variance > 0, SMALL_WEIGHT, 1.0).to(layer).masked_fill(is_open, 0.0)
+                basis = None if number else one_hot_basis(encoder)
+                found = completed(layer, weights, n_rows, basis)
+            if found is not None:
+                is_known = weights == 1
+                follows = is_open & (is_known.sum(1, keepdim=True) >= n_rows) & (is_known.sum(0) >= n_rows)
+                rest = variance[~is_open & (variance > 0)]
+                left = rest.mean() if len(rest) else (ROUNDING * layer.square().mean().sqrt()) ** 2
+                layer, variance = torch.where(follows, found, layer), torch.where(follows, COMPLETED * left, variance)
+                is_open = is_open & ~follows
+            sent.append(layer)
+            variances.append(variance)
+            still_open.append(is_open)
+        filled = replace(self, sent=tuple(sent), variance=tuple(variances), open=tuple(still_open))
+        return replace(filled, sent=self.filled(filled.sent))
+
+    def opened(self, problem: JointProblem, visible: JointRows, labels: Tensor, generator: torch.Generator) -> Gradient:
+        """What was sent, with open elements as known rows explain them, and believed ones in place of the others.
+
+        Args:
+            problem: with a prior.
+            visible: rows that are known.
+            labels: of all rows ``[n]``.
+            generator: a CPU generator.
+        """
+        rows, missing = visible, problem.n_rows - len(visible.labels)
+        if missing:
+            left = labels_without(labels, visible.labels)
+            rows = rows.and_also(believed_rows(problem, left, missing, generator))
+        terms = problem.terms(rows.codes, rows.numbers)
+        filled = self.filled(terms.gradient(terms.of_labels(rows.labels, problem.n_rows)))
+        return tuple(torch.where(o, f, s) for o, f, s in zip(self.open, filled, self.sent, strict=True))
 
     def filled(self, explained: Gradient) -> Gradient:
         """The gradient with what is not known of its elements as rows explain them."""
@@ -111,18 +182,11 @@ class Pruned:
         return tuple(own.clamp(low, high) for own, low, high in each)
 
 
-def _cut_at(sent: Gradient) -> float:
-    """Size at which elements were cut off; infinity if none was.
+FEW = 0.05
+"""Part of the elements that may be open without being counted as noise: what the others tell finds them."""
 
-    The largest size of an element is of one unit alone, or of two classes whose errors are opposite.
-    """
-    largest = max(layer.abs().max() for layer in sent)
-    units = sum(int((layer.abs() == largest).any(1).sum()) for layer in sent)
-    return float(largest) if units > MOST_ALIKE else torch.inf
-
-
-MOST_ALIKE = 2
-"""Units that may have the largest size of an element without its having been cut off."""
+COMPLETED = 4.0
+"""Variance of an element that follows from the others, in that of the elements that were left out for being small."""
 
 
 def _mean_square(layers: list[Tensor]) -> float:
@@ -153,17 +217,31 @@ class PrunedInversion(JointInversion):
     ) -> CertifiedRows:
         """See `CertifyingInversion.invert`."""
         pruned = Pruned.of(observed_gradient(update, encoder.shift.device), self.config.left_out)
+        pruned = pruned.completed(update.facts.n_rows, encoder)
         target, noise = pruned.sent, pruned.deviation if self.config.noise is None else self.config.noise
         least = ROUNDING * _mean_square(list(pruned.sent))
         best: tuple[float, JointProblem, Solution] | None = None
-        rounds = self.config.fills + 1
+        rounds, is_weak = self.config.fills + 1, False
         for fill in range(rounds):
             problem = pose(update, encoder, target, max(noise, least), self.config)
-            draws = generator(seed, "pruned", fill)
+            draws, own = generator(seed, "pruned", fill), derive_seed(seed, "pruned", fill)
             labels = starting_labels(update, problem.space, draws) if best is None else best[2].rows.labels
-            found = solve_noised(
-                problem, labels, self.config, draws, derive_seed(seed, "pruned", fill), _part(progress, rounds)
-            )
+            report = _part(progress, rounds)
+            if best is None:
+                errors = tuple(v + r for v, r in zip(pruned.variance, rounding_variances(target), strict=True))
+                visible = rows_that_stand_out(problem, update, errors, draws)
+                is_weak = whitened(problem) is not None or len(visible.labels) >= VISIBLE * problem.n_rows
+                if is_weak:
+                    problem = replace(problem, target=pruned.opened(problem, visible, labels, draws))
+                    config = self.config.as_under_noise
+                    problem, found = _beside(pruned, problem, visible, labels, config, draws, own, report)
+                else:
+                    found = solve_noised(problem, labels, self.config, draws, own, report)
+            elif best is not None and is_weak:
+                found = gone_on(problem, best[2].rows, self.config, draws, own)
+                report(1.0)
+            else:
+                found = solve_noised(problem, labels, self.config, draws, own, report)
             explained = tuple(t - r for t, r in zip(problem.target, problem.residual(found.rows), strict=True))
             target = pruned.filled(explained)
             noise = _mean_square([t - e for t, e in zip(target, explained, strict=True)])
@@ -171,11 +249,56 @@ class PrunedInversion(JointInversion):
             is_same = best is not None and torch.equal(best[2].rows.codes, found.rows.codes)
             if best is None or is_better:
                 best = noise, replace(problem, target=target), found
-            if noise <= least or is_same:
+            if noise <= least or is_same or (is_weak and (fill > 0 or noise <= pruned.deviation)):
                 break
         assert best is not None  # there is a round at least
+        if progress is not None and fill + 1 < rounds:
+            progress(1 - (fill + 1) / rounds)
         feasibility = estimate_feasibility(best[1].target, update.facts.n_rows, best[0], row_kind(update, encoder))
         return certified_rows(best[1], update, best[2], feasibility)
+
+
+VISIBLE = 0.25
+"""Part of the rows that must stand out for the others to be solved beside them where noise is not weak."""
+
+
+def _beside(
+    pruned: Pruned,
+    problem: JointProblem,
+    visible: JointRows,
+    labels: Tensor,
+    config: PrunedConfig,
+    draws: torch.Generator,
+    seed: int,
+    report: Report,
+) -> tuple[JointProblem, Solution]:
+    """Rows that stand out, the others solved by themselves, and numbers fitted to what is known of the gradient."""
+    rows, missing = visible, problem.n_rows - len(visible.labels)
+    if missing:
+        left = labels_without(labels, visible.labels)
+        others = problem.without(visible) if len(visible.labels) else problem
+        if missing < len(visible.labels):
+            config = replace(config, noised_rounds=0)  # a few rows need no more than their starts
+        rows = visible.and_also(solve_noised(others, left, config, draws, seed, report).rows)
+    problem, rows = _refit(pruned, problem, rows)
+    report(1.0)
+    # As members of an ensemble rows are not certified: elements that they themselves filled in would count as sent.
+    return problem, Solution(rows, problem.value(rows), (rows, rows))
+
+
+def _refit(pruned: Pruned, problem: JointProblem, rows: JointRows) -> tuple[JointProblem, JointRows]:
+    """Fit the numbers of rows of which nothing else is open, and what is not known of the gradient, in turns."""
+    for _ in range(REFITS):
+        explained = tuple(t - r for t, r in zip(problem.target, problem.residual(rows), strict=True))
+        problem = replace(problem, target=pruned.filled(explained))
+        rows, value = gauss_newton(problem, rows, NEWTON_STEPS)
+        if value < SOLVED:
+            break
+    return problem, rows
+
+
+REFITS, NEWTON_STEPS = 10, 4
+"""Turns at most, and Gauss-Newton steps of each."""
 
 
 def _part(progress: Progress | None, parts: int) -> Report:

@@ -59,6 +59,34 @@ class RowTables:
             value = value + table[codes[..., k]]
         return value
 
+    @cached_property
+    def _every(self) -> tuple[Tensor, Tensor, Tensor]:
+        """All categories' values ``[C, h]``, the column of each ``[C]``, and where every column begins ``[K]``."""
+        sizes = torch.tensor([len(table) for table in self.categories], device=self.base.device)
+        columns = torch.arange(len(sizes), device=self.base.device).repeat_interleave(sizes)
+        return torch.cat(self.categories), columns, sizes.cumsum(0) - sizes
+
+    def around(self, codes: Tensor, numbers: Tensor, tried: Tensor) -> Tensor:
+        """The function at a row ``[K]``, ``[F]`` and at all that differ from it in one cell ``[1 + C + F m, h]``.
+
+        Each of them costs one addition: first the row itself, then every category of every column, then the numbers.
+
+        Args:
+            codes: of the row.
+            numbers: likewise.
+            tried: values to try for every number ``[F, m]``.
+        """
+        own = self.of(codes, numbers)
+        each = [own.unsqueeze(0)]
+        if self.categories:
+            every, columns, begin = self._every
+            changed = every + (own - every[begin + codes])[columns]
+            changed[begin + codes] = own  # without rounding: a search must see that nothing changed
+            each.append(changed)
+        steps = (tried - numbers.unsqueeze(-1)).to(own.dtype)
+        each.append((own + steps.unsqueeze(-1) * self.numbers.unsqueeze(1)).flatten(0, 1))
+        return torch.cat(each)
+
 
 @dataclass(frozen=True)
 class RowDomain:
