@@ -383,7 +383,9 @@ def load_people(folder: Path | str) -> "pd.DataFrame":
         raise UsageError(f"{file}: expected a table of people, got {error}") from error
     if missing := [name for name in CSV_COLUMNS if name not in found.columns and name not in LATER]:
         raise UsageError(f"{file}: columns {missing} are missing")
-    return found.assign(**{name: found[name].astype("Int64") if name in found else pd.NA for name in LATER})
+    for name in LATER:
+        found[name] = found[name].astype("Int64") if name in found else pd.Series(pd.NA, found.index, dtype="Int64")
+    return found
 
 
 @dataclass(frozen=True)
