@@ -95,6 +95,11 @@ def test_a_file_of_an_earlier_version_does_not_say_how_many_share_a_row(tmp_path
     assert load_people(tmp_path)["sharing"].isna().all()
 
 
+def test_how_many_share_a_row_is_missing_where_the_table_is_not_known(tmp_path: Path) -> None:
+    people(unique=None, sharing=None).to_csv(tmp_path / CSV_FILE, index=False)
+    assert load_people(tmp_path)["sharing"].isna().all()
+
+
 def test_a_run_without_people_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"capture\.coverage"):
         load_people(tmp_path)

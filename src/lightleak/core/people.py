@@ -376,15 +376,15 @@ def load_people(folder: Path | str) -> "pd.DataFrame":
             "counts alone)"
         )
     try:
-        numbers: dict[Any, Any] = {"first_seen": "Int64", "first_proven": "Int64"}
+        numbers: dict[Any, Any] = {"first_seen": "Int64", "first_proven": "Int64", "sharing": "Int64"}
         empty = {name: [""] for name in numbers}  # a category may be called NA
         found = pd.read_csv(file, dtype={**numbers, "label": str}, keep_default_na=False, na_values=empty)
     except ValueError as error:
         raise UsageError(f"{file}: expected a table of people, got {error}") from error
     if missing := [name for name in CSV_COLUMNS if name not in found.columns and name not in LATER]:
         raise UsageError(f"{file}: columns {missing} are missing")
-    for name in LATER:
-        found[name] = found[name].astype("Int64") if name in found else pd.Series(pd.NA, found.index, dtype="Int64")
+    for name in LATER - set(found):
+        found[name] = pd.Series(pd.NA, found.index, dtype="Int64")
     return found
 
 

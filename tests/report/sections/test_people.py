@@ -201,6 +201,14 @@ def test_risks_that_were_not_measured_have_no_number() -> None:
     assert found["Inference"].baseline.mean == 0.75 and found["Inference"].meaning == "a person's sex"
 
 
+def test_the_next_command_attacks_a_sample_of_the_epoch_without_proof(covered, page_of) -> None:
+    folder = covered(replace(ALL, attack="exact"))
+    raw = json.loads((folder / "results.json").read_text())
+    raw["rows"] = [row | {"attack": "exact"} for row in raw["rows"] if row["attack"] == "tableak"]
+    (folder / "results.json").write_text(json.dumps(raw))
+    assert "--attacks.audit_max '{}' --capture.sample.audit_max 20 --output covered-noise" in page_of(folder).text
+
+
 def test_a_defense_is_judged_by_people(covered, outline, tmp_path: Path) -> None:
     safer = replace(ALL, proven=12, proven_numbers=12, recovered=0, not_recovered=708)
     first, second = covered(ALL), covered(safer, name="noisy")
