@@ -84,12 +84,14 @@ def _read(line: Mapping[str, str]) -> Person | None:
     try:
         first, sharing = line.get("first_proven") or None, line.get("sharing") or None
         return Person(
-            line["person"],
-            line["row"],
-            line["verdict"],
-            *(int(line[name]) for name in ("seen", "proven", "recovered")),
-            None if first is None else int(float(first)) + 1,
-            None if sharing is None else int(float(sharing)),
+            person=line["person"],
+            row=line["row"],
+            verdict=line["verdict"],
+            seen=int(line["seen"]),
+            proven=int(line["proven"]),
+            recovered=int(line["recovered"]),
+            first=None if first is None else int(float(first)) + 1,
+            sharing=None if sharing is None else int(float(sharing)),
         )
     except (KeyError, ValueError):
         return None
