@@ -10,12 +10,14 @@ from lightleak.core.errors import UsageError
 from lightleak.core.people import (
     CSV_COLUMNS,
     CSV_FILE,
+    Group,
     Links,
     Means,
     People,
     Point,
     Rate,
     Risk,
+    Sharing,
     changed_people,
     compare_people,
     load_people,
@@ -40,6 +42,7 @@ def people(**changes: Any) -> pd.DataFrame:
             "recovered": 1,
             "verdict": ["proven", "recovered", "proven", "not recovered"],
             "unique": [True, True, True, False],
+            "sharing": [0, 0, 0, 3],
         }
     )
     return frame.assign(**changes)
@@ -61,7 +64,9 @@ def test_a_record_survives_its_file() -> None:
         unit="round",
         curve=(Point(1, 4, 2, 1),),
         singling_out=Risk(Rate.of(2, 4), Rate.of(0, 3), None),
-        links=Links(2, 1, 1),
+        sharing=(Sharing(0, 3, 3), Sharing(1, 1, 0)),
+        groups=(Group("sex", "F", 4, 2, 0.1, 0.9, 1, (Point(1, 4, 2, 1),)),),
+        links=Links(2, 1, 1, 0, 1),
         means=Means(2, (0, 1), 1.0, None, 5),
     )
     assert read_people({"people": [write_record(written)]}, "results.json") == (written,)
@@ -83,6 +88,16 @@ def test_a_table_of_people_is_read_as_it_was_written(tmp_path: Path) -> None:
     read = load_people(tmp_path)
     pd.testing.assert_frame_equal(read, people(), check_dtype=False)
     assert read["first_proven"].isna().tolist() == [False, True, False, False]
+
+
+def test_a_file_of_an_earlier_version_does_not_say_how_many_share_a_row(tmp_path: Path) -> None:
+    people().drop(columns="sharing").to_csv(tmp_path / CSV_FILE, index=False)
+    assert load_people(tmp_path)["sharing"].isna().all()
+
+
+def test_how_many_share_a_row_is_missing_where_the_table_is_not_known(tmp_path: Path) -> None:
+    people(unique=None, sharing=None).to_csv(tmp_path / CSV_FILE, index=False)
+    assert load_people(tmp_path)["sharing"].isna().all()
 
 
 def test_a_run_without_people_says_what_is_missing(tmp_path: Path) -> None:

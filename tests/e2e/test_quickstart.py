@@ -18,6 +18,7 @@ from rich.console import Console
 from lightleak.cli import main
 from lightleak.experiments.load import load_config
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.took import TOOK
 
 PATIENCE = 300  # seconds until a process that hangs is given up; a busy machine is slow
 LESS = {
@@ -89,7 +90,7 @@ def group_is_gone(group: int) -> bool:
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in TOOK} for row in rows]
 
 
 def test_interrupted_in_training_and_in_attacks_it_ends_where_it_would_have_ended(

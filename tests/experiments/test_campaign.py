@@ -22,6 +22,7 @@ from lightleak.experiments.kinds.updates.kind import stored_units
 from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.took import TOOK
 from lightleak.experiments.unit import Unit, run_pack, scored, unit_file, unscored, without_nan
 
 CPU = torch.device("cpu")
@@ -29,7 +30,7 @@ CPU = torch.device("cpu")
 
 def rows_of(folder: Path, attack: str) -> list[dict[str, Any]]:
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows if row["attack"] == attack]
+    return [{k: v for k, v in row.items() if k not in TOOK} for row in rows if row["attack"] == attack]
 
 
 @pytest.fixture(scope="module")

@@ -28,6 +28,7 @@ from lightleak.core.ranks import detect_ranks
 from lightleak.experiments import launch, training
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.experiment import prepare_experiment
+from lightleak.experiments.took import TOOK
 from lightleak.experiments.training import make_trainer, prepare_training, train, trains_together
 from lightleak.protocols.fedsgd import require_replay
 from lightleak.targets.classifier import TabularClassifier
@@ -112,7 +113,7 @@ def write(config: AuditConfig, file: Path, **trainer: Any) -> None:
 
 def rows_of(root: Path) -> list[dict[str, Any]]:
     rows = json.loads((root / "run" / "results.json").read_text())["rows"]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in TOOK} for row in rows]
 
 
 @pytest.fixture(scope="module")

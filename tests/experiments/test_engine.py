@@ -28,6 +28,7 @@ from lightleak.experiments.folder import HOLDER_FILE, LOCK_FILE, opened_folder
 from lightleak.experiments.pack import Knowledge, Parcels, contents, run_in, unpack
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import RunConfig
+from lightleak.experiments.took import TOOK
 from lightleak.targets import own
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -151,7 +152,7 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in TOOK} for row in rows]
 
 
 def reconstructions(folder: Path) -> dict[str, bytes]:

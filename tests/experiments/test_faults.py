@@ -15,6 +15,7 @@ from rich.console import Console
 from lightleak.core.errors import UsageError
 from lightleak.experiments.folder import opened_folder
 from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.took import TOOK
 from lightleak.targets.checkpoints import LastCheckpoint
 
 LAST = Path("checkpoints") / "last.ckpt"
@@ -22,7 +23,7 @@ LAST = Path("checkpoints") / "last.ckpt"
 
 def rows(folder: Path) -> list[dict[str, Any]]:
     found = json.loads((folder / "results.json").read_text())["rows"]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in found]
+    return [{key: value for key, value in row.items() if key not in TOOK} for row in found]
 
 
 def reconstructions(folder: Path) -> dict[str, str]:

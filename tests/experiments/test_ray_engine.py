@@ -22,6 +22,7 @@ from lightleak.experiments.campaign import PackError, run_packs
 from lightleak.experiments.engine import open_engine
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.settings import RunConfig
+from lightleak.experiments.took import TOOK
 
 TOYS = Path(__file__).with_name("toy_packs.py")
 
@@ -147,7 +148,7 @@ def test_rows_are_equal_although_a_node_dies(
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:
     rows = json.loads((folder / "results.json").read_text())["rows"]
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in TOOK} for row in rows]
 
 
 def test_ctrl_c_stops_the_tasks_within_seconds(tmp_path: Path, cluster: Cluster, tiny: Any) -> None:

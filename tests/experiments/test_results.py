@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from lightleak.core.people import People, Rate, Risk
+from lightleak.core.records import write_record
 from lightleak.experiments.kinds.updates.summary import update_tables
 from lightleak.experiments.results import write_results
 from lightleak.experiments.terminal import print_results
@@ -148,3 +150,14 @@ def test_equal_values_prove_no_certainty(tmp_path: Path, share: float, says: str
     rows = [row(cell_accuracy=share, batch_index=index) for index in range(3)]
     (line,) = (line for line in printed(write_results(tmp_path, rows)) if says in line)
     assert f"{share:.1%}" in line
+
+
+def test_people_have_a_table_of_their_own(tmp_path: Path) -> None:
+    people = People(
+        "exact", 30162, 30132, 30000, 30, 0, True, 30132, 0, 30162, "step", singling_out=Risk(Rate.of(9, 10))
+    )
+    results = write_results(tmp_path, [row(attack="exact")]) | {"people": [write_record(people)]}
+    lines = printed(results)
+    assert lines[-3].startswith("people: training rows in some attacked update; wrong: proofs that fit nobody")
+    assert " ".join(lines[-1].split()) == "exact 30162 30132 99.9 to 99.9% 0 30 90.0% - -"
+    assert max(map(len, lines[-2:])) <= 80

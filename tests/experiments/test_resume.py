@@ -17,12 +17,13 @@ from lightleak.core.errors import UsageError
 from lightleak.experiments import campaign, training
 from lightleak.experiments.config import AuditConfig
 from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.took import TOOK
 from lightleak.experiments.unit import run_pack
 from lightleak.targets.classifier import TabularClassifier
 
 
 def without_seconds(results: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in results["rows"]]
+    return [{key: value for key, value in row.items() if key not in TOOK} for row in results["rows"]]
 
 
 def contents(folder: Path) -> dict[str, str]:

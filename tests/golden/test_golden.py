@@ -24,7 +24,7 @@ from lightleak.cli import main
 HERE = Path(__file__).parent
 RECORD = os.environ.get("LIGHTLEAK_RECORD_GOLDEN")
 MADE_ON = {"torch": torch.__version__, "cpu": torch.backends.cpu.get_cpu_capability()}
-TIMES = re.compile(r"seconds|^(worker|command)$")
+TIMES = re.compile(r"seconds|^(peak_memory|worker|command)$")
 """Keys whose values are times, or say who did the work."""
 LOOSE = {"rel": 0.1, "abs": 0.1}
 """Another torch or processor rounds otherwise, and some attacks follow the sign of a gradient."""

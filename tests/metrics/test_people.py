@@ -11,7 +11,7 @@ import torch
 
 from lightleak.core.certificate import Certificate, Feasibility, RowStatus
 from lightleak.core.ground_truth import GroundTruth
-from lightleak.core.people import CSV_COLUMNS, Links, Point
+from lightleak.core.people import CSV_COLUMNS, Links, Point, Rate, Sharing
 from lightleak.core.reconstruction import Reconstruction
 from lightleak.core.threat_model import ThreatModel
 from lightleak.data.encoder import TableEncoder
@@ -20,7 +20,7 @@ from lightleak.data.schema import Column, TableSchema
 from lightleak.data.table import DatasetCard, Table
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Proposed
-from lightleak.metrics.people.revealed import CURVE_POINTS, people_of, table_of
+from lightleak.metrics.people.revealed import CURVE_POINTS, GROUP_POINTS, people_of, table_of
 from lightleak.metrics.people.rows import Population, RowIndex
 from lightleak.metrics.score import match
 
@@ -193,6 +193,7 @@ def test_every_person_gets_the_strongest_verdict(training: list[Proposed], popul
     assert table["seen"].tolist() == [1, 2, 2, 2, 2]
     assert table["recovered"].to_dict() == {0: 1, 1: 1, 2: 2, 3: 1, 4: 1}
     assert table["unique"].to_dict() == {0: False, 1: False, 2: True, 3: False, 4: True}
+    assert table["sharing"].to_dict() == {0: 2, 1: 2, 2: 0, 3: 1, 4: 0}  # the equals of 0 and 1: each other, a test row
     assert table["label"].to_dict() == {0: "no", 1: "no", 2: "yes", 3: "no", 4: "yes"}
     assert table["sensitive.age"].tolist() == ["20", "20", "40", "60", "80"]
     assert set(CSV_COLUMNS) <= {*table.columns, "person"}
@@ -218,6 +219,26 @@ def test_groups_are_the_categories_of_sensitive_columns(training: list[Proposed]
     groups = people_of("x", training, population, "step").groups
     assert [(one.column, one.category, one.n, one.proven) for one in groups] == [("sex", "F", 3, 2), ("sex", "M", 2, 2)]
     assert sum(one.recovered or 0 for one in groups) == people_of("x", training, population, "step").recovered
+
+
+def test_the_curve_of_a_group_is_its_part_of_the_whole_curve(training: list[Proposed], population: Population) -> None:
+    people = people_of("x", training, population, "step")
+    female, male = (one.curve for one in people.groups)
+    assert female == (Point(1, 1, 1, 0), Point(2, 3, 1, 0), Point(3, 3, 1, 1), Point(4, 3, 2, 1))
+    assert male == (Point(1, 1, 1, 0), Point(2, 2, 1, 0), Point(3, 2, 1, 0), Point(4, 2, 2, 0))
+    assert all((one.curve[-1].proven, one.curve[-1].recovered) == (one.proven, one.recovered) for one in people.groups)
+    long = [replace(training[0], step=step) for step in range(3 * GROUP_POINTS)]
+    assert len(people_of("x", long, population, "step").groups[0].curve) == GROUP_POINTS
+
+
+def test_how_many_others_share_a_row(training: list[Proposed], population: Population) -> None:
+    people = people_of("x", training[:1], population, "step")
+    assert people.sharing == (Sharing(0, 1, 1), Sharing(2, 1, 1))
+    assert people_of("x", training, population, "step").sharing == (
+        Sharing(0, 2, 2),
+        Sharing(1, 1, 1),
+        Sharing(2, 2, 2),
+    )
 
 
 def test_who_has_an_equal_is_not_singled_out(training: list[Proposed], population: Population) -> None:
@@ -256,7 +277,8 @@ def test_a_secret_is_read_off_rows_without_proof_where_there_is_no_other(
 def test_links_are_right_only_within_a_person(training: list[Proposed], population: Population) -> None:
     people = people_of("x", training, population, "step")
     # Proven in both epochs: 2. Equal and proven in different epochs: 0 and 1.
-    assert people.links == Links(possible=4, correct=1, wrong=1)
+    assert people.links == Links(4, 1, 1, 0, 0)
+    assert (people.links.found, people.links.mistaken) == (Rate.of(1, 4), Rate.of(1, 2))
     assert people.linkage is not None and people.linkage.attack is not None and people.linkage.baseline is not None
     assert (people.linkage.attack.share, people.linkage.attack.n) == (1 / 4, 4)
     assert people.linkage.control is not None
@@ -268,7 +290,22 @@ def test_a_link_with_a_wrong_proof_is_wrong(encoder: TableEncoder, population: P
     row = changed(3, age=90, job="a")
     updates = [proposed(encoder, [3], row, ["certified"], epoch=epoch, step=epoch) for epoch in (0, 1)]
     people = people_of("x", updates, population, "round")
-    assert people.links == Links(possible=1, correct=0, wrong=1) and people.wrong == 2
+    assert people.links == Links(1, 0, 1, 0, 0) and people.wrong == 2
+
+
+def test_rows_of_two_clients_of_one_round_are_linked(encoder: TableEncoder, population: Population) -> None:
+    def update(people: list[int], epoch: int = 0) -> Proposed:
+        return proposed(encoder, people, SENT.iloc[people], ["certified"] * len(people), epoch=epoch, step=epoch)
+
+    # Person 2 is held by both clients of the round, 0 and 1 are equal, one at each client.
+    one_round = people_of("x", [update([0, 2]), update([1, 2])], population, "round")
+    assert one_round.links == Links(1, 1, 1, 1, 1)
+    assert one_round.linkage is not None and one_round.linkage.attack == Rate.of(1, 1)
+    two_rounds = people_of("x", [update([0, 2]), update([1, 2]), update([0, 3], epoch=1)], population, "round")
+    # Possible are the two rows of 2 in a round, and of 0 over rounds; wrong: 0 with 1 in the round and across.
+    assert two_rounds.links == Links(2, 2, 2, 1, 1)
+    apart = people_of("x", [update([0]), update([1])], population, "round")
+    assert apart.linkage is None and apart.links == Links(0, 0, 1, 0, 1) and apart.links.found is None
 
 
 def test_without_the_table_only_what_updates_show_is_measured(training: list[Proposed], population: Population) -> None:

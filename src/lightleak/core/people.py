@@ -42,6 +42,7 @@ CSV_COLUMNS = (
     "recovered",
     "verdict",
     "unique",
+    "sharing",
 )
 """Columns of `CSV_FILE`; the table's sensitive columns stand between ``label`` and ``seen``, as ``sensitive.NAME``.
 
@@ -51,8 +52,11 @@ not known, ``person`` is the number that the capture gives, or else a digest of 
 updates are one person, and ``row`` is ``CAPTURE:NUMBER``, where the row occurs first. ``seen``, ``proven``
 and ``recovered`` count updates; ``first_seen`` and ``first_proven`` are steps or rounds (from 0; empty where it never
 was); ``verdict`` is one of `Verdict`; ``unique`` says whether no other row of the table, training or test, equals it in
-every column and the label (empty where the table is not known).
+every column and the label, and ``sharing`` how many rows do (both empty where the table is not known).
 """
+
+LATER = {"sharing"}
+"""Columns of `CSV_COLUMNS` that files of earlier versions lack."""
 
 Verdict = Literal["proven", "recovered", "not recovered"]
 """The strongest that some update gave: certified and right; right in every column but not certified; neither."""
@@ -95,9 +99,10 @@ class Risk:
         attack: success of the attack on the people in the updates. Singling out: people of whom a proven row (its
             categories, label and certified numbers), or a row without proof (numbers within the tolerance), fits nobody
             else in the table; of an attack without certificates, proposed rows that fit exactly one person. Linkage: of
-            the people in updates of several epochs or rounds, those of whom two proven rows were linked, and none with
-            a row of somebody else. Inference: people whose secret column was named rightly by who knows all their other
-            columns and the label, and reads the secret off a row that agrees with these: a proven one, else another.
+            the people in several updates that can be linked (`Links`), those of whom two proven rows were linked, and
+            none with a row of somebody else. Inference: people whose secret column was named rightly by who knows all
+            their other columns and the label, and reads the secret off a row that agrees with these: a proven one, else
+            another.
         control: success of the same attack on people of the test rows, who were in no update. Singling out: rows that
             fit exactly one of them. Linkage: proven rows that would be linked to one of them. Inference: as for the
             attack.
@@ -120,47 +125,35 @@ class Risk:
 
 @dataclass(frozen=True)
 class Links:
-    """Pairs of proven rows of different rounds that the attacker takes for one person, as they are equal.
+    """Pairs of proven rows that the attacker takes for one person, as they are equal.
+
+    The rows are of different epochs, in which a training uses every row once; under FedAvg of different updates: of
+    different rounds, or of two clients in one round.
 
     Attributes:
-        possible: pairs of updates of different rounds that one person was in, over all people.
+        possible: pairs of such updates that one person was in, over all people.
         correct: linked pairs of rows of one person.
         wrong: linked pairs of rows of two people with equal values.
+        clients_correct: of the correct ones, those of two clients in one round; None in results of earlier versions,
+            which did not link within a round.
+        clients_wrong: of the wrong ones, likewise.
     """
 
     possible: int = json_field(low=0)
     correct: int = json_field(low=0)
     wrong: int = json_field(low=0)
-
-
-@dataclass(frozen=True)
-class Group:
-    """People with one category of a sensitive column.
-
-    Attributes:
-        column: the column.
-        category: its category.
-        n: people of that category in the updates.
-        proven: how many of them were proven at least once.
-        low: lower end of Wilson's 95% interval of their share.
-        high: upper end.
-        recovered: how many others were recovered without proof; None in results of earlier versions.
-    """
-
-    column: str
-    category: str
-    n: int = json_field(low=1)
-    proven: int = json_field(low=0)
-    low: float = json_field(low=0, high=1)
-    high: float = json_field(low=0, high=1)
-    recovered: int | None = json_field(low=0, default=None)
+    clients_correct: int | None = json_field(low=0, default=None)
+    clients_wrong: int | None = json_field(low=0, default=None)
 
     @property
-    def exposed(self) -> Rate:
-        """Share that is proven, or, where that is known, recovered without proof."""
-        found = Rate.of(self.proven + (self.recovered or 0), self.n)
-        assert found is not None  # a group has at least one person
-        return found
+    def found(self) -> Rate | None:
+        """Share of the possible pairs that were linked; None where there are none."""
+        return Rate.of(self.correct, self.possible)
+
+    @property
+    def mistaken(self) -> Rate | None:
+        """Share of the linked pairs that are of two people; None where nothing was linked."""
+        return Rate.of(self.wrong, self.correct + self.wrong)
 
 
 @dataclass(frozen=True)
@@ -178,6 +171,53 @@ class Point:
     seen: int = json_field(low=0)
     proven: int = json_field(low=0)
     recovered: int = json_field(low=0)
+
+
+@dataclass(frozen=True)
+class Group:
+    """People with one category of a sensitive column.
+
+    Attributes:
+        column: the column.
+        category: its category.
+        n: people of that category in the updates.
+        proven: how many of them were proven at least once.
+        low: lower end of Wilson's 95% interval of their share.
+        high: upper end.
+        recovered: how many others were recovered without proof; None in results of earlier versions.
+        curve: the same over the training, `People.curve` of this group thinned out.
+    """
+
+    column: str
+    category: str
+    n: int = json_field(low=1)
+    proven: int = json_field(low=0)
+    low: float = json_field(low=0, high=1)
+    high: float = json_field(low=0, high=1)
+    recovered: int | None = json_field(low=0, default=None)
+    curve: tuple[Point, ...] = ()
+
+    @property
+    def exposed(self) -> Rate:
+        """Share that is proven, or, where that is known, recovered without proof."""
+        found = Rate.of(self.proven + (self.recovered or 0), self.n)
+        assert found is not None  # a group has at least one person
+        return found
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """People whose row equally many other rows of the table, training or test, equal in every column and the label.
+
+    Attributes:
+        others: how many other rows do.
+        people: people of whom that is true.
+        exposed: of these, proven or recovered without proof.
+    """
+
+    others: int = json_field(low=0)
+    people: int = json_field(low=1)
+    exposed: int = json_field(low=0)
 
 
 @dataclass(frozen=True)
@@ -220,11 +260,12 @@ class People:
         wrong_cells: of the wrong, rows that are wrong in a category or the label; the others are off in a number.
         rows: rows behind the updates, people counted as often as they were in one.
         unique: people whose row no other row of the table, training or test, equals; None where the table is not known.
+        sharing: in how far people share their row with others, from unique ones on; empty where the table is not known.
         unit: what a point of the curve counts.
         curve: people over the training, at most 200 points, the last one at its end.
         groups: people by category of each categorical sensitive column.
         singling_out: the first risk; None where the table is not known.
-        linkage: the second; None where no person was in updates of two rounds.
+        linkage: the second; None where no person was in two updates that can be linked (see `Links`).
         links: the pairs behind it.
         inference: the third; None without a categorical sensitive column.
         means: what the attack took.
@@ -244,6 +285,7 @@ class People:
     unit: Literal["step", "round"] = json_field()
     wrong_cells: int = json_field(low=0, default=0)
     unique: int | None = json_field(low=0, default=None)
+    sharing: tuple[Sharing, ...] = ()
     curve: tuple[Point, ...] = ()
     groups: tuple[Group, ...] = ()
     singling_out: Risk | None = None
@@ -334,13 +376,15 @@ def load_people(folder: Path | str) -> "pd.DataFrame":
             "counts alone)"
         )
     try:
-        numbers: dict[Any, Any] = {"first_seen": "Int64", "first_proven": "Int64"}
+        numbers: dict[Any, Any] = {"first_seen": "Int64", "first_proven": "Int64", "sharing": "Int64"}
         empty = {name: [""] for name in numbers}  # a category may be called NA
         found = pd.read_csv(file, dtype={**numbers, "label": str}, keep_default_na=False, na_values=empty)
     except ValueError as error:
         raise UsageError(f"{file}: expected a table of people, got {error}") from error
-    if missing := [name for name in CSV_COLUMNS if name not in found.columns]:
+    if missing := [name for name in CSV_COLUMNS if name not in found.columns and name not in LATER]:
         raise UsageError(f"{file}: columns {missing} are missing")
+    for name in LATER - set(found):
+        found[name] = pd.Series(pd.NA, found.index, dtype="Int64")
     return found
 
 

@@ -64,6 +64,8 @@ class Row:
         defense_strength: the number that varies the defense.
         epoch: of the training in which the observation was made; under FedAvg the round.
         seconds: wall time of the attack.
+        cpu_seconds: its processor time.
+        peak_memory: most bytes that the attacking process held.
         threat_model: what the attacker was assumed to know and do, in one or two sentences.
         threat: the same as data.
         options: settings of the attack.
@@ -91,6 +93,8 @@ class Row:
     defense_strength: float | None = None
     epoch: int | None = None
     seconds: float | None = None
+    cpu_seconds: float | None = None
+    peak_memory: int | None = None
     threat_model: str | None = None
     threat: Threat | None = None
     options: Mapping[str, Any] = field(default_factory=dict)

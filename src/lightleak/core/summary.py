@@ -15,9 +15,12 @@ Z95 = 1.96
 N = TypeVar("N")
 
 FACTS = frozenset(
-    {"seed", "seed_index", "batch_index", "batch_size", "planned_batch_size", "epoch", "step", "schema_version"}
+    {
+        *("seed", "seed_index", "batch_index", "batch_size", "planned_batch_size", "epoch", "step", "schema_version"),
+        *("cpu_seconds", "peak_memory"),
+    }
 )
-"""Numbers of a row that say what was attacked; their mean has no meaning."""
+"""Numbers of a row that are no metrics: what was attacked, and what that took."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import re
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +16,6 @@ import torch
 
 from lightleak.attacks import ATTACKS, UpdateAttack
 from lightleak.core.csv_text import csv_text
-from lightleak.core.devices import resident_bytes
 from lightleak.core.errors import LightLeakError
 from lightleak.core.ground_truth import GroundTruth
 from lightleak.core.observations import ClientUpdate
@@ -26,6 +24,7 @@ from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole as write_whole
 from lightleak.data.encoder import TableEncoder
 from lightleak.experiments.observed import Observed as Observed
+from lightleak.experiments.took import Took
 from lightleak.metrics.certificate import certificate_facts, certified_accuracy
 from lightleak.metrics.matched_batch import MatchedBatch
 from lightleak.metrics.people.evidence import Proposed
@@ -198,21 +197,20 @@ def run_pack(
     attack, cost = pack[0].make_attack(), pack[0].cost
     seeds = [derive_seed(unit.seed, unit.attack, unit.stream or unit.id) for unit in pack]
     updates = [update for update, _ in observed]
-    began = time.process_time()
     try:
         called = attack.on_card(device)  # what one call takes does not depend on what is free there
-        found = called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
+        with Took() as took:
+            found = called.run_many(updates, seeds, device, lambda fraction: report(fraction * cost))
     except torch.OutOfMemoryError as error:
         raise LightLeakError(
             f"{attack.name} on {len(pack)} updates ran out of memory on {device}: if other programs use it, wait for "
             "them; otherwise remove packs.json from the run folder, so that a number that fits is found again, or set "
             "memory_mb of the attack"
         ) from error
-    cpu_seconds = (time.process_time() - began) / len(pack)
     present = finished_files(folder)
     for unit, (update, truth), reconstruction in zip(pack, observed, found, strict=True):
         if unit_file(folder, unit.id).name not in present:
-            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept, cpu_seconds)
+            keep_result(unit, update, truth, reconstruction, attack.options(), folder, kept, took.facts(len(pack)))
 
 
 def keep_result(
@@ -223,7 +221,7 @@ def keep_result(
     options: dict[str, Any],
     folder: Path,
     kept: Kept,
-    cpu_seconds: float = math.nan,
+    took: Mapping[str, Any] | None = None,
 ) -> None:
     """Write the row of a finished unit, and what is kept of its cells.
 
@@ -235,7 +233,7 @@ def keep_result(
         options: settings of the attack.
         folder: the run folder.
         kept: what is kept of each cell.
-        cpu_seconds: processor time of the attack, where it is known.
+        took: ``cpu_seconds`` and ``peak_memory`` of the attack, where they are known.
     """
     encoder = TableEncoder.of(update)
     threat = reconstruction.threat_model.threat(encoder.includes_attacked)
@@ -246,6 +244,7 @@ def keep_result(
     row |= {} if truth is None else certified_accuracy(reconstruction, truth, encoder, batch)
     row |= {
         "seconds": reconstruction.seconds,
+        **(took or {}),
         "loss": reconstruction.loss,
         "threat_model": threat.describe(),
         "threat": threat.to_dict(),
@@ -260,10 +259,10 @@ def keep_result(
         write_whole(folder / file, csv_text(cells, raw=kept == "raw"))
         row["reconstruction"] = str(file)
     if unit.keeps_people and truth is not None and batch is not None:
-        took = {"cpu_seconds": cpu_seconds, "peak_memory": resident_bytes("VmHWM") or 0}
+        spent = {"peak_memory": 0} | {name: value for name, value in (took or {}).items() if value is not None}
         # A server that records what clients send knows rounds alone: all its steps are 0.
         when = {"epoch": update.facts.epoch, "step": max(update.facts.step, update.facts.epoch)}
-        proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **took)
+        proposed = Proposed.of(reconstruction, truth, encoder, batch, **when, **spent)
         write_whole(people_file(folder, unit.id), proposed.to_bytes())
     write_whole(unit_file(folder, unit.id), json.dumps(without_nan(row)))
 

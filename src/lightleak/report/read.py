@@ -13,7 +13,7 @@ import yaml
 
 from lightleak.core.csv_text import without_escape
 from lightleak.core.errors import UsageError
-from lightleak.core.people import People, read_people
+from lightleak.core.people import CSV_FILE, People, read_people
 from lightleak.core.records import read_record
 from lightleak.core.results import FILE_NAME, Row, kind_name, read_file, read_rows
 from lightleak.core.yaml_text import read_yaml
@@ -78,6 +78,14 @@ class Run:
     def people(self) -> tuple[People, ...]:
         """What each attack revealed of every person; none where no whole epoch or round was captured."""
         return read_people(self.raw, str(self.path / FILE_NAME))
+
+    @cached_property
+    def persons(self) -> tuple[Mapping[str, str], ...]:
+        """The lines of ``people.csv``; none where a redacted run, or one without people, has no such file."""
+        file = self.path / CSV_FILE
+        restored = str if self.settings.get("raw_csv") else without_escape
+        lines = _read_csv(file) if self.people and file.is_file() else []
+        return tuple({name: restored(value or "") for name, value in line.items() if name} for line in lines)
 
     def of(self, kind: type[T]) -> tuple[T, ...]:
         """The rows, all of that class."""

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from lightleak.core.people import Group, Means, People, Point, Rate, Risk
+from lightleak.core.people import Group, Links, Means, People, Point, Rate, Risk, Sharing
 from lightleak.core.records import write_record
 from lightleak.report import build_report
 from lightleak.report.page import Page, render
 from lightleak.report.read import load_run
+from lightleak.report.sections.exposed import MOST_PEOPLE, most_exposed
 from lightleak.report.sections.people import FEWEST, people_section, risk_lines, strongest, worst_group
 
 
@@ -95,6 +96,63 @@ def test_the_section_lists_every_attack_with_its_wrong_proofs_and_means(covered,
     assert ["female", "220", "99.1 96.7 to 99.8"] in rows
 
 
+def test_each_risk_has_its_control_baseline_interval_and_sample_size(covered, outline) -> None:
+    text = outline(render(Page("", "", [people_section([load_run(covered(ALL))])]))).text
+    assert "Singling out a recovered record that fits nobody else 94.4 92.5 to 95.9 n = 720 0 0.0 to 1.9 n =" in text
+    assert "Linkage two proven records of one person not measured not measured not measured" in text
+
+
+def test_links_and_shared_rows_are_counted(covered, outline) -> None:
+    shared = (Sharing(0, 715, 690), Sharing(1, 4, 4), Sharing(6, 1, 1))
+    linked = replace(ALL, links=Links(700, 650, 50, 3, 9), sharing=shared)
+    text = outline(render(Page("", "", [people_section([load_run(covered(linked))])]))).text
+    assert "715 of 720 people share their record with nobody in the table; 4 with 1 other, 1 with 6 others." in text
+    assert "Of 700 pairs of records of one person, the attacker links 650 as equal (92.9 of 100; 95%" in text
+    assert "50 of 700 links are wrong (7.1 of 100; 5.5 to 9.3); of two clients in one round: 3 right, 9 wrong." in text
+
+
+def test_the_share_of_each_group_is_drawn_over_the_training_with_intervals(covered, outline) -> None:
+    curve = (Point(0, 0, 0, 0), Point(12, 110, 108, 0), Point(23, 220, 218, 0))
+    female, male = (replace(one, curve=curve) for one in ALL.groups)
+    few = replace(group("unknown", FEWEST - 1, 3), curve=curve)
+    drawn = render(Page("", "", [people_section([load_run(covered(replace(ALL, groups=(female, male, few))))])]))
+    assert "Share of each group of sex that is proven or recovered so far, with 95% intervals" in drawn
+    assert "female (220): 49.1% (95% interval 42.6 to 55.7)" in drawn
+    assert "male (500)" in drawn and "unknown (19)" not in drawn
+
+
+PERSONS = """attack,person,row,label,seen,proven,first_seen,first_proven,recovered,verdict,unique,sharing
+audit_max,0,p0,no,2,2,0,0,2,proven,False,3
+audit_max,1,p1,no,2,1,0,5,2,proven,True,0
+audit_max,2,p2,no,2,0,0,,2,recovered,True,0
+audit_max,3,p3,no,2,0,0,,0,not recovered,True,0
+audit_max,4,p4,no,2,2,0,1,2,proven,True,0
+tableak,4,p4,no,2,0,0,,2,recovered,True,0
+"""
+
+
+def test_the_most_exposed_people_are_listed_unless_redacted(covered, outline) -> None:
+    folder = covered(ALL)
+    (folder / "people.csv").write_text(PERSONS)
+    shown, n_alike = most_exposed(load_run(folder), ALL)
+    assert [one.person for one in shown] == ["4", "1", "0", "2"] and n_alike == 1
+    page = outline(build_report(folder).read_text())
+    assert ["4 row p4", "proven", "2 of 2 messages", "2", "2 of 2 messages", "0"] in page.rows
+    assert "This file contains private data" in page.text
+    redacted = outline(build_report(folder, redact=True).read_text())
+    assert "p4" not in redacted.text and "Most exposed people" not in redacted.text
+
+
+def test_of_equally_exposed_people_the_first_are_shown_and_all_counted(covered, outline) -> None:
+    folder = covered(ALL)
+    head, line = PERSONS.splitlines()[0], "audit_max,{0},p{0},no,1,1,0,0,1,proven,True,0"
+    (folder / "people.csv").write_text("\n".join([head, *(line.format(i) for i in range(12)), "audit_max,x"]))
+    shown, n_alike = most_exposed(load_run(folder), ALL)
+    assert (len(shown), n_alike) == (MOST_PEOPLE, 12)
+    text = outline(build_report(folder).read_text()).text
+    assert "12 people are as exposed as the first; 10 of them are shown." in text
+
+
 def test_without_people_there_is_no_such_section(make_run) -> None:
     run = load_run(make_run())
     assert strongest(run) is None and people_section([run]) is None
@@ -141,6 +199,14 @@ def test_risks_that_were_not_measured_have_no_number() -> None:
     found = {line.name: line for line in risk_lines(ALL)}
     assert found["Linkage"].attack is None
     assert found["Inference"].baseline.mean == 0.75 and found["Inference"].meaning == "a person's sex"
+
+
+def test_the_next_command_attacks_a_sample_of_the_epoch_without_proof(covered, page_of) -> None:
+    folder = covered(replace(ALL, attack="exact"))
+    raw = json.loads((folder / "results.json").read_text())
+    raw["rows"] = [row | {"attack": "exact"} for row in raw["rows"] if row["attack"] == "tableak"]
+    (folder / "results.json").write_text(json.dumps(raw))
+    assert "--attacks.audit_max '{}' --capture.sample.audit_max 20 --output covered-noise" in page_of(folder).text
 
 
 def test_a_defense_is_judged_by_people(covered, outline, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from typing import get_args
@@ -68,6 +69,8 @@ def test_every_fact_of_a_threat_model_has_words(words, names) -> None:
 def test_means_say_who_with_what_knowledge_in_what_time(outline) -> None:
     guess = UpdateRow(attack="random", seconds=0.5, threat=Threat("server", (), ("marginals",)))
     older = UpdateRow(attack="tableak", threat_model="Knows all.")
+    timed = outline(drawn(replace(EXACT, cpu_seconds=1.5, peak_memory=734_003_200), guess)).rows
+    assert [row[2:] for row in timed if len(row) == 5][-2:] == [["2.00 s", "1.50 s", "0.7 GB"], ["0.50 s", "–", "–"]]
     rows = outline(drawn(EXACT, EXACT, guess, older)).rows
     assert [
         "Whoever runs the server or breaks into it. No participant has to help. It sees what each participant sends."
@@ -85,7 +88,11 @@ def test_the_checklist_answers_what_a_run_can_and_leaves_the_rest_to_the_control
     by_fact = {one.answer: found[one.asks] for one in questions if one.answer}
     assert by_fact["epsilon"] == "epsilon 3; delta 1e-05" and by_fact["linkage"] == "98 of 100"
     assert by_fact["membership_inference"] == NOT_TESTED and by_fact["groups"] == UNKNOWN
-    assert by_fact["cost"].startswith("2.00 s of one core")
+    assert by_fact["cost"] == "2.00 s of wall time for all 1 attacks together"
+    timed = replace(EXACT, cpu_seconds=1.5, peak_memory=734_003_200)
+    (asks,) = (one.asks for one in questions if one.answer == "cost")
+    words = "1.50 s of processor time for all 1 attacks together, and at most 0.7 GB of memory"
+    assert exported(drawn(timed))[asks] == words
     assert {found[one.asks] for one in questions if one.answer is None} == {CONTROLLER}
 
 

@@ -13,6 +13,7 @@ import torch
 from lightleak.attacks import ATTACKS
 from lightleak.core.errors import UsageError
 from lightleak.experiments.clients import FreshClients
+from lightleak.experiments.took import TOOK
 from lightleak.reproductions.paper.values import PaperCell, PaperTable, load_paper_table
 from lightleak.reproductions.reproduce import reproductions
 from lightleak.reproductions.reproduction import Outcome, Work, run_stages
@@ -104,7 +105,7 @@ def test_an_interrupted_table_resumes(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(kept) == 1
     _, rows, _ = run(folder)
     assert kept[0] in rows and len(trained) == 4 + 1 + 3 * 4
-    assert [row | {"seconds": 0} for row in rows] == [row | {"seconds": 0} for row in whole]
+    assert [row | dict.fromkeys(TOOK, 0) for row in rows] == [row | dict.fromkeys(TOOK, 0) for row in whole]
 
 
 def test_gradients_are_those_of_the_clean_table_with_noise() -> None:

@@ -138,6 +138,11 @@ class Evidence:
         is_recovered = np.isin(self.people, self.ids[self.recovered])
         self.verdicts = np.select([is_proven, is_recovered], ["proven", "recovered"], "not recovered").astype(object)
 
+    @property
+    def rows_of_epochs(self) -> Ints:
+        """``[n, 2]``, person and epoch of every row behind an update."""
+        return np.column_stack([self.ids, self.epoch_of_ids])
+
     def places(self, ids: Ints) -> Ints:
         """Where people stand in `people`."""
         return np.searchsorted(self.people, ids)

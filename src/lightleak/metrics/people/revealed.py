@@ -10,14 +10,17 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from lightleak.core.people import Group, Means, People, Point, Rate
+from lightleak.core.people import Group, Means, People, Point, Rate, Sharing
 from lightleak.metrics.certificate import NO_CLAIM, WRONG
 from lightleak.metrics.people.evidence import Evidence, Proposed
 from lightleak.metrics.people.risks import inference, linkage, singling_out
-from lightleak.metrics.people.rows import Floats, Ints, Population
+from lightleak.metrics.people.rows import Bools, Floats, Ints, Population
 
 CURVE_POINTS = 200
 """Points of a curve at most."""
+
+GROUP_POINTS = 20
+"""Of a group's curve, of which there may be a hundred."""
 
 
 def people_of(
@@ -38,7 +41,7 @@ def people_of(
     """
     evidence = Evidence(sorted(updates, key=lambda one: one.step), population)
     proven, recovered = evidence.verdicts == "proven", evidence.verdicts == "recovered"
-    linked, links = linkage(evidence)
+    linked, links = linkage(evidence, by_client=unit == "round")
     return People(
         attack=attack,
         n=len(evidence.people),
@@ -51,7 +54,8 @@ def people_of(
         wrong=int((evidence.person == WRONG).sum()),
         wrong_cells=sum(one.wrong_cells for one in updates),
         rows=len(evidence.ids),
-        unique=int(population.is_unique[evidence.people].sum()) if population.marginals else None,
+        unique=int((population.sharing[evidence.people] == 0).sum()) if population.marginals else None,
+        sharing=_sharing(evidence) if population.marginals else (),
         unit=unit,
         curve=_curve(evidence),
         groups=_groups(evidence),
@@ -81,22 +85,27 @@ def table_of(attack: str, updates: Sequence[Proposed], population: Population) -
             "first_proven": evidence.first(evidence.proofs_of, evidence.proof_step),
             "recovered": evidence.times(evidence.ids[evidence.recovered]),
             "verdict": evidence.verdicts,
-            "unique": population.is_unique[ids] if population.marginals else None,
+            "unique": population.sharing[ids] == 0 if population.marginals else None,
+            "sharing": population.sharing[ids] if population.marginals else None,
         }
     )
 
 
 def _curve(evidence: Evidence) -> tuple[Point, ...]:
+    return _course(evidence, np.ones(len(evidence.people), dtype=bool), CURVE_POINTS)
+
+
+def _course(evidence: Evidence, of: Bools, most: int) -> tuple[Point, ...]:
+    """What was revealed of some of the people over the steps, in `most` points at most."""
     steps = np.unique(evidence.step_of_ids)
-    if len(steps) > CURVE_POINTS:
-        steps = steps[np.linspace(0, len(steps) - 1, CURVE_POINTS).round().astype(int)]
+    if len(steps) > most:
+        steps = steps[np.linspace(0, len(steps) - 1, most).round().astype(int)]
 
-    def until(ids: Ints, at: Ints) -> Floats:
-        first = evidence.first(ids, at).to_numpy("float64", na_value=np.inf)
-        return first
+    def since(ids: Ints, at: Ints) -> Floats:
+        return evidence.first(ids, at).to_numpy("float64", na_value=np.inf)[of]
 
-    seen, proven = until(evidence.ids, evidence.step_of_ids), until(evidence.proofs_of, evidence.proof_step)
-    recovered = until(evidence.ids[evidence.recovered], evidence.step_of_ids[evidence.recovered])
+    seen, proven = since(evidence.ids, evidence.step_of_ids), since(evidence.proofs_of, evidence.proof_step)
+    recovered = since(evidence.ids[evidence.recovered], evidence.step_of_ids[evidence.recovered])
     return tuple(
         Point(
             int(step) + 1,
@@ -114,11 +123,22 @@ def _groups(evidence: Evidence) -> tuple[Group, ...]:
     for name in schema.secrets:
         cells = np.array(population.text(name, evidence.people), dtype=object)
         for category, n in sorted(Counter(cells).items(), key=lambda pair: -pair[1]):
-            verdicts = Counter(evidence.verdicts[cells == category])
+            of = cells == category
+            verdicts = Counter(evidence.verdicts[of])
             rate = Rate.of(verdicts["proven"], n)
             assert rate is not None  # a category that was counted has people
-            found.append(Group(name, category, n, verdicts["proven"], rate.low, rate.high, verdicts["recovered"]))
+            curve = _course(evidence, of, GROUP_POINTS)
+            found.append(
+                Group(name, category, n, verdicts["proven"], rate.low, rate.high, verdicts["recovered"], curve)
+            )
     return tuple(found)
+
+
+def _sharing(evidence: Evidence) -> tuple[Sharing, ...]:
+    others = evidence.population.sharing[evidence.people]
+    exposed = evidence.verdicts != "not recovered"
+    found = zip(*np.unique(others, return_counts=True), strict=True)
+    return tuple(Sharing(int(n), int(people), int(exposed[others == n].sum())) for n, people in found)
 
 
 def _means(updates: Sequence[Proposed]) -> Means:

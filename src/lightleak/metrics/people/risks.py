@@ -63,12 +63,18 @@ def _only(index: RowIndex, rows: Rows, within: float | Bools) -> Ints:
     return np.array(found, dtype=np.int64)
 
 
-def linkage(evidence: Evidence) -> tuple[Risk | None, Links | None]:
-    """Linking rows of one person across epochs; None without certificates, or where nobody is seen twice."""
-    seen = np.unique(np.column_stack([evidence.ids, evidence.epoch_of_ids]), axis=0)
+def linkage(evidence: Evidence, by_client: bool = False) -> tuple[Risk | None, Links | None]:
+    """Linking rows of one person across epochs; None without certificates, or where nothing can be linked.
+
+    Args:
+        evidence: of all updates.
+        by_client: each update of a round is of another client, and rows of two clients are linked, too.
+    """
+    occasion = evidence.update if by_client else evidence.epoch_of_ids
+    seen = np.unique(np.column_stack([evidence.ids, occasion]), axis=0)
     people, times = np.unique(seen[:, 0], return_counts=True)
     repeated = people[times > 1]
-    if not evidence.has_certificates or not len(repeated):
+    if not evidence.has_certificates or not (len(repeated) or by_client):
         return None, None
     claims = evidence.person != NO_CLAIM
     # A row that was certified wrongly is nobody's: every link with it is wrong.
@@ -79,20 +85,26 @@ def linkage(evidence: Evidence) -> tuple[Risk | None, Links | None]:
     of_row, of_other = np.split(
         np.unique(np.concatenate(values), axis=0, return_inverse=True)[1].reshape(-1), [len(person)]
     )
-    claimed = np.unique(np.column_stack([of_row, evidence.epoch_of_ids[claims], person]), axis=0)
+    columns = [of_row, occasion[claims], person, evidence.epoch_of_ids[claims]]
+    claimed = np.unique(np.column_stack(columns), axis=0)
 
     def alike(*columns: int) -> Ints:
         """How many of the claims agree with each in these columns."""
         of, number = np.unique(claimed[:, columns], axis=0, return_inverse=True, return_counts=True)[1:]
         return np.asarray(number[of.reshape(-1)])
 
-    value, epoch, whose = 0, 1, 2
+    value, when, whose, epoch = range(4)
     right = alike(value, whose) - 1
-    wrong = alike(value) - alike(value, epoch) - right
-    links = Links(int((times * (times - 1)).sum()) // 2, int(right.sum()) // 2, int(wrong.sum()) // 2)
+    wrong = alike(value) - alike(value, when) - right
+    of_clients = alike(value, whose, epoch) - 1
+    mistaken = alike(value, epoch) - alike(value, when) - of_clients
+    pairs = [int((times * (times - 1)).sum()), *(int(one.sum()) for one in (right, wrong, of_clients, mistaken))]
+    links = Links(*(number // 2 for number in pairs))
+    if not len(repeated):
+        return None, links
     linked = np.setdiff1d(claimed[right > 0, whose], claimed[wrong > 0, whose])
     strangers = np.unique(person[np.isin(of_row, of_other) & (person >= 0)])
-    of_a_round = len(seen) / len(np.unique(seen[:, 1]))
+    of_a_round = len(np.unique(evidence.rows_of_epochs, axis=0)) / len(np.unique(evidence.epoch_of_ids))
     risk = Risk(
         Rate.of(len(np.intersect1d(repeated, linked)), len(repeated)),
         Rate.of(len(strangers), len(np.unique(evidence.proofs_of))) if len(others) else None,

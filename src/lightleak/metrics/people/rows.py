@@ -107,13 +107,13 @@ class Population:
         return Rows.together([self.sent, self.others])
 
     @cached_property
-    def is_unique(self) -> Bools:
-        """By person: no other row of the table is equal in every column and the label."""
+    def sharing(self) -> Ints:
+        """By person: how many other rows of the table are equal in every column and the label."""
         both = self.everyone
         _, of, times = np.unique(
             np.column_stack([both.categories, both.numbers]), axis=0, return_inverse=True, return_counts=True
         )
-        return np.asarray(times[of.reshape(-1)] == 1)[: len(self.sent)]
+        return np.asarray(times[of.reshape(-1)] - 1)[: len(self.sent)]
 
     def text(self, column: str, ids: Ints) -> list[str]:
         """Cells of a feature or of the label of those people, as text."""

@@ -99,11 +99,11 @@ def page(runs: Sequence[Run], redact: bool) -> Page:
     return Page(
         title=title_of(runs, "Leakage report"),
         subject=subject_of(runs),
-        private=words("private", redact) if batch else "",
+        private=words("private", redact) if batch or any(run.persons for run in runs) else "",
         sections=[
             summary_section(runs, best),
             risk_section(runs),
-            people_section(runs),
+            people_section(runs, redact),
             change_section(runs, unit),
             evidence_section(runs, rows, found, answers=answers, unit=unit[0], reading=(reading(runs),)),
             _subject(runs, main, groups),

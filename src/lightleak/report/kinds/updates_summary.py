@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from lightleak.core.people import People
+from lightleak.core.results import NONE
 from lightleak.core.threat_model import Aim
-from lightleak.report.budget import budget, fewer
+from lightleak.report.budget import BASELINES, budget, fewer
 from lightleak.report.charts import EstimateRow, bar_chart, series_style
 from lightleak.report.format import joined, listed, of_hundred, points, with_interval
 from lightleak.report.intervals import Estimate
@@ -22,6 +23,9 @@ from lightleak.report.sections.tested import Findings, untested
 
 MOST_BARS = 6
 """Bars of the picture; with more, each run has one, for its worst situation."""
+
+OPTIMIZES, SAMPLE = "audit_max", 20
+"""Attack that also recovers rows without proof, and updates of an epoch that it is run on, at half a minute each."""
 
 MOST_NAMED = 3
 """Columns that are named in a sentence."""
@@ -43,9 +47,10 @@ def summary_section(runs: Sequence[Run], best: UpdateGroup | None = None) -> Sec
         return first_page((words("nothing", unknown),), (), not_tested)
     reference, people = found[0], strongest(found[0].run)
     shown = _shown(found)
+    compared = budget(rows).is_weak, _best(found), _people_of(found), _further(reference.run)
     facts = [
         ("Most exposed", _worst_of(people) if people else words("worst", reference.worst, _columns(best))),
-        ("What would help", words("help", found, shown, budget(rows).is_weak, _best(found), _people_of(found))),
+        ("What would help", words("help", found, shown, *compared)),
         ("Limits", words("limits", budget(rows).caution, any(_is_bound(one) for one in (reference, *shown)), unknown)),
     ]
     if people:
@@ -98,6 +103,15 @@ def findings(runs: Sequence[Run]) -> tuple[Findings, dict[str, str]]:
         "utility": "; ".join(f"{one.title}: {with_interval(one.cost, points)} points" for one in found if one.cost),
     }
     return results, {name: answer for name, answer in known.items() if answer}
+
+
+def _further(run: Run) -> str:
+    """Flags of a run that is to be compared with one of `PROOFS` alone, from which nothing would follow under noise."""
+    attacks = {row.attack for row in run.rows} - {NONE, *BASELINES}
+    if attacks != {"exact"}:
+        return ""
+    sample = f" --capture.sample.{OPTIMIZES} {SAMPLE}" if any(one.is_whole for one in run.people) else ""
+    return f" --attacks.{OPTIMIZES} '{{}}'{sample}"
 
 
 def is_weakened(exposure: Exposure) -> bool:

@@ -77,9 +77,25 @@ def means_table(rows: Iterable[Row], unit: str, title: Callable[[Any], str]) -> 
         Column("Has to know", _knowledge, css="words"),
         Column("Departs from procedure", _deeds, optional=True, css="words"),
         Column(f"Time for one {unit}", lambda same: duration(estimate(row.seconds for row in same))),
+        Column("Processor time", lambda same: duration(estimate(row.cpu_seconds for row in same)), optional=True),
+        Column("Memory", lambda same: memory_words(most_memory(same)), optional=True),
     ]
     groups = [(role, by_key(same, _assumed(title)).values()) for role, same in by_role.items()]
     return table_of("Means of each attack", columns, groups, css="stack means") if attacks else None
+
+
+def most_memory(rows: Iterable[Row]) -> int | None:
+    """Return most bytes that an attacking process held; None where that was not measured."""
+    return max((row.peak_memory for row in rows if row.peak_memory), default=None)
+
+
+def memory_words(size: float | None) -> str:
+    """Return an amount of memory.
+
+    >>> memory_words(734_003_200), memory_words(None)
+    ('0.7 GB', '–')
+    """
+    return DASH if size is None else f"{size / 1e9:.1f} GB"
 
 
 def roles(rows: Iterable[Row], names: Mapping[Any, str] = WHO) -> str:

@@ -3,17 +3,33 @@
 from collections.abc import Sequence
 
 from lightleak.core.people import Group, People, Rate, Risk
-from lightleak.report.charts import BASELINE_STYLE, SHARES, VALIDATION_STYLE, legend_mark, series_style
+from lightleak.report.charts import (
+    BASELINE_STYLE,
+    SHARES,
+    VALIDATION_STYLE,
+    Series,
+    legend_mark,
+    line_figure,
+    series_style,
+)
 from lightleak.report.format import DASH, attack_title, count, counted, duration, joined, of_hundred
 from lightleak.report.intervals import Estimate
-from lightleak.report.page import Block, Cell, Column, Figure, Heading, Legend, Section, Table, fill, table_of
+from lightleak.report.page import Block, Cell, Column, Figure, Heading, Legend, Section, Table, figures, fill, table_of
 from lightleak.report.plot.axis import axis
 from lightleak.report.plot.chart import Line, Plot, Rule, draw
 from lightleak.report.read import Run
+from lightleak.report.sections.exposed import exposed_blocks
+from lightleak.report.sections.means import memory_words
 from lightleak.report.sections.summary import RiskLine, interval_cell
 
 FEWEST = 20
 """People of a group from which it can be the most exposed one: of fewer, any share may be chance."""
+
+MOST_GROUPS = 5
+"""Groups of one column whose curves are drawn; the table has all of them."""
+
+_AT = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+"""Where a group's curve has marks: more whiskers than these cannot be told apart."""
 
 PROVEN, RECOVERED = series_style(0), series_style(1)
 
@@ -29,15 +45,24 @@ def strongest(run: Run) -> People | None:
     return max(sampled, key=lambda one: one.exposed.share, default=best)
 
 
-def people_section(runs: Sequence[Run]) -> Section | None:
-    """Draw what every attack revealed of every person, and the groups; None where that was not measured."""
+def people_section(runs: Sequence[Run], redact: bool = False) -> Section | None:
+    """Draw what every attack revealed of every person, the risks and the groups; None where that was not measured.
+
+    Args:
+        runs: the runs of the report.
+        redact: name nobody: leave out the most exposed people.
+    """
     measured = [(run, one) for run in runs for one in run.people]
     if not measured:
         return None
     blocks: list[Block] = [fill("people", "words", [one for _, one in measured]), _attacks_table(runs)]
     for run, one in measured:
         parts: list[Block] = [] if one.is_whole else [people_figure(one)]  # the first page shows that of whole epochs
-        parts += [_groups_table(one)] if one.groups else []
+        parts.append(_risks_table(one))
+        if one.has_certificates or one.recovered:
+            parts.append(fill("people", "linked", one))
+            parts += [] if redact else exposed_blocks(run, one)
+            parts += [_groups_table(one), *_groups_figures(one)] if one.groups else []
         blocks += [Heading(_title(run, one, runs)), *parts] if parts else []
     whole = any(one.is_whole for _, one in measured)
     title = "Every person" if whole else "The people behind the captured updates"
@@ -58,6 +83,8 @@ def people_figure(people: People) -> Figure:
         for _, style, values in lines
     ]
     guess = people.singling_out.baseline if people.singling_out else None
+    exposed = [point.proven if people.has_certificates else point.proven + point.recovered for point in points]
+    layers.insert(0, _band([(point.round, some, n) for point, some in zip(points, exposed, strict=True)]))
     rules = [Rule(guess.share, "guess faint", along="y")] if guess else []
     unit = "steps of the training" if people.unit == "step" else "rounds of the training"
     plot = Plot(
@@ -72,6 +99,19 @@ def people_figure(people: People) -> Figure:
     entries = [(legend_mark(style), words) for words, style, _ in reversed(lines)]
     entries += [(legend_mark(BASELINE_STYLE), "guessing without an update")] if guess else []
     return Figure(draw(plot), legend=Legend(tuple(entries)))
+
+
+def _band(points: Sequence[tuple[float, int, int]]) -> Line:
+    """The 95% intervals along a curve of (round, people exposed, people)."""
+    rates = [(x, _so_far(some, n)) for x, some, n in points]
+    edge = [(x, rate.high) for x, rate in rates] + [(x, rate.low) for x, rate in reversed(rates)]
+    return Line(edge, "curve-band", is_area=True)
+
+
+def _so_far(some: int, n: int) -> Rate:
+    rate = Rate.of(min(some, n), n)
+    assert rate is not None  # n is at least 1
+    return rate
 
 
 def risk_lines(people: People) -> list[RiskLine]:
@@ -126,6 +166,47 @@ def _part(people: People, n: int) -> Cell:
     return Cell(count(n), (f"{of_hundred(n / people.n)} of 100",))
 
 
+def _risks_table(people: People) -> Table:
+    columns: list[Column[RiskLine]] = [
+        Column("Risk, of 100", lambda line: Cell(line.name, (line.meaning,))),
+        Column("By attack", lambda line: _measured(line.attack)),
+        Column("Control: not in the training", lambda line: _measured(line.control)),
+        Column("Baseline: no update", lambda line: _measured(line.baseline)),
+    ]
+    return table_of("The three risks, with sample sizes", columns, [("", risk_lines(people))], css="risk stack")
+
+
+def _measured(value: Estimate | None) -> Cell:
+    """A share with its interval and the number of trials."""
+    if value is None:
+        return Cell("not measured")
+    cell = interval_cell(value, of_hundred)
+    return Cell(cell.text, (*cell.small, f"n = {count(value.n)}"))
+
+
+def _groups_figures(people: People) -> tuple[Block, ...]:
+    """Draw how the share exposed grows in each group of at least `FEWEST` people, the largest of each column."""
+    drawn = []
+    for name in dict.fromkeys(group.column for group in people.groups):
+        groups = [group for group in people.groups if group.column == name and group.n >= FEWEST and group.curve]
+        if groups and people.proven + people.recovered:
+            drawn.append(_group_figure(name, groups[:MOST_GROUPS], people.unit))
+    return figures(drawn)
+
+
+def _group_figure(name: str, groups: Sequence[Group], unit: str) -> Figure:
+    end = max(group.curve[-1].round for group in groups)
+    series = []
+    for index, group in enumerate(groups):
+        points = [group.curve[i] for i in sorted({round(at * (len(group.curve) - 1)) for at in _AT})]
+        rates = [(point.round / end, _so_far(point.proven + point.recovered, group.n)) for point in points]
+        known = tuple((x, Estimate(rate.share, rate.n, rate.low, rate.high)) for x, rate in rates)
+        series.append(Series(f"{group.category} ({count(group.n)})", known, series_style(index)))
+    ticks = [(value / end, words) for value, words in axis([0, end], ends="exact", whole=True).ticks]
+    said = f"Share of each group of {name} that is proven or recovered so far, with 95% intervals"
+    return line_figure(said, series, ticks, f"{unit}s of the training", name)
+
+
 def _groups_table(people: People) -> Table:
     columns: list[Column[Group]] = [
         Column("Group", lambda group: group.category),
@@ -144,12 +225,3 @@ def _groups_table(people: People) -> Table:
 
 def _share(group: Group) -> Estimate:
     return Estimate(group.proven / group.n, group.n, group.low, group.high)
-
-
-def memory_words(size: float | None) -> str:
-    """Return an amount of memory.
-
-    >>> memory_words(734_003_200), memory_words(None)
-    ('0.7 GB', '–')
-    """
-    return DASH if size is None else f"{size / 1e9:.1f} GB"

@@ -18,7 +18,7 @@ from lightleak.report.budget import budget
 from lightleak.report.format import attack_title, capital, defense_title, duration
 from lightleak.report.page import Block, Cell, Column, Details, Section, Table, fill, table_of
 from lightleak.report.read import Run
-from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, roles
+from lightleak.report.sections.means import KNOWS, SEES, facts_of, means_table, memory_words, most_memory, roles
 
 FILE_NAME = "checklist.json"
 NOT_TESTED = "Not tested"
@@ -96,7 +96,7 @@ def evidence_section(
     """
     statuses = {aim: _status(aim, rows, found) for aim in AIMS}
     means = means_table(rows, unit, title)
-    blocks: list[Block] = [means, fill("sections", "means", _memory(runs), budget(rows).sentence)] if means else []
+    blocks: list[Block] = [means, fill("sections", "means", budget(rows).sentence)] if means else []
     blocks.append(_tested_table(statuses))
     if reading:
         blocks.append(Details("How to read the figures, and what they do not show", tuple(reading)))
@@ -104,11 +104,6 @@ def evidence_section(
     known |= answers or {}
     blocks += _folded_checklist(known)
     return Section("tested", "By whom, with what means, and what was tested", blocks)
-
-
-def _memory(runs: Sequence[Run]) -> int | None:
-    """Most bytes that an attacking process held, where that was measured."""
-    return max((size for run in runs for one in run.people if (size := one.means.peak_memory)), default=None)
 
 
 def _status(aim: Aim, rows: Sequence[Row], found: Findings) -> str:
@@ -153,19 +148,18 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
     attacks = [row for row in rows if aims_of(row.attack)]
     numbers = {
         name: sorted({value for row in rows if (value := getattr(row, name, None)) is not None})
-        for name in ("epsilon", "delta", "release_epsilon", "seed", "seconds")
+        for name in ("epsilon", "delta")
     }
     defenses = dict.fromkeys(defense_title(row.defense, row.defense_strength) for row in rows if not row.is_undefended)
     versions = dict.fromkeys(
         f"LightLeak {version}" for run in runs if (version := (run.environment.get("packages") or {}).get("lightleak"))
     )
-    spent = sum(row.seconds or 0.0 for row in attacks)
     epsilon = "; ".join(f"epsilon {value:.3g}" for value in numbers["epsilon"])
     found = {
         "who": capital(roles(attacks)),
         "sees": capital(facts_of(attacks, "sees", SEES)),
         "knows": capital(facts_of(attacks, "knows", KNOWS)),
-        "cost": f"{duration(spent)} of one core for all {len(attacks)} attacks together" if spent else "",
+        "cost": _cost(attacks),
         "defense": ("; ".join(defenses) or "No defense") if rows else "",
         "defense_tested": f"Attacked under {'; '.join(defenses)}" if defenses and attacks else "",
         "budget": budget(rows).sentence,
@@ -176,3 +170,15 @@ def _answers(runs: Sequence[Run], rows: Sequence[Row]) -> dict[str, str]:
         "privacy_unit": "One record. A person with several records is protected less" if epsilon else "",
     }
     return {name: words for name, words in found.items() if words}
+
+
+def _cost(attacks: Sequence[Row]) -> str:
+    """Time and memory of all attacks together: processor time where every row has it, else wall time."""
+    known = [row.cpu_seconds for row in attacks if row.cpu_seconds is not None]
+    spent = sum(known if len(known) == len(attacks) else (row.seconds or 0.0 for row in attacks))
+    if not spent:
+        return ""
+    kind = "processor time" if len(known) == len(attacks) else "wall time"
+    memory = most_memory(attacks)
+    room = f", and at most {memory_words(memory)} of memory" if memory else ""
+    return f"{duration(spent)} of {kind} for all {len(attacks)} attacks together{room}"

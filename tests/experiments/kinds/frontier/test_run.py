@@ -25,6 +25,7 @@ from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
+from lightleak.experiments.took import TOOK
 
 CPU = torch.device("cpu")
 POINTS = ("none", "gaussian_noise-0.01", "gaussian_noise-10.0", "sign", "dp_sgd-1.0")
@@ -39,7 +40,7 @@ def rows_of(folder):
 
 
 def comparable(rows):
-    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+    return [{key: value for key, value in row.items() if key not in TOOK} for row in rows]
 
 
 def test_every_point_is_trained_and_attacked(finished) -> None:

@@ -31,10 +31,11 @@ from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
 from lightleak.experiments.run import run_audit
 from lightleak.experiments.terminal import print_results
+from lightleak.experiments.took import TOOK
 from lightleak.metrics.inversion.score import MEASURES
 
 SILENT = Console(quiet=True)
-UNTIMED = ("seconds", "fit_seconds", "training_seconds")
+UNTIMED = (*TOOK, "fit_seconds", "training_seconds")
 
 
 @pytest.fixture(scope="module")

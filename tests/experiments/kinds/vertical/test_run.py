@@ -17,6 +17,7 @@ from lightleak.experiments.kinds.vertical import job as job_module
 from lightleak.experiments.kinds.vertical.job import Job, plan_jobs
 from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.run import run_audit
+from lightleak.experiments.took import TOOK
 
 
 def rows_of(folder):
@@ -24,7 +25,7 @@ def rows_of(folder):
 
 
 def comparable(rows):
-    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
+    return [{key: value for key, value in row.items() if key not in (*TOOK, "training_seconds")} for row in rows]
 
 
 def test_every_attack_on_every_training_has_a_row(finished, small):

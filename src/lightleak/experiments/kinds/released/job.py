@@ -35,6 +35,7 @@ from lightleak.experiments.kinds.released.reference import PublicReference, comp
 from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
+from lightleak.experiments.took import Took
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 from lightleak.targets import NetworkSpec
@@ -158,7 +159,9 @@ class AttackPack(Pack):
     ) -> Iterator[dict[str, Any]]:
         unit, seed, label = self._unit(search, k), derive_seed(self.seed, "evaluation", k), subject.label
         labels = torch.tensor(list(fitted.classes)).repeat_interleave(self.config.samples.rows_per_class(search))
-        samples, names, judge = fitted.generate(labels, seed, search), label.categories, subject.judge
+        with Took() as took:
+            samples = fitted.generate(labels, seed, search)
+        names, judge = label.categories, subject.judge
         scores = None if judge is None else judge.score(samples, derive_seed(seed, "memorisation"))
         statistics, quality = None, {}
         if judge is not None and self.capture is None and search == "random":
@@ -175,7 +178,7 @@ class AttackPack(Pack):
             if not redact:
                 write_rows(folder, unit, samples, label, self.config.raw_csv)
         public = compared_with_public(reference, fitted, samples, judge, seed)
-        yield overall_row(unit, facts, k, samples, scores, statistics, public) | quality
+        yield overall_row(unit, facts, k, samples, scores, statistics, public) | quality | took.facts()
         yield from class_rows(unit, facts, k, samples, names, scores)
 
     def _subject(self, folder: Path) -> Subject:

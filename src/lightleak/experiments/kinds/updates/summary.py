@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from lightleak.core.people import People, Rate, read_people
 from lightleak.core.summary import summarize_rows
 from lightleak.experiments.terminal import Column, Lines, mean_of, percent
 from lightleak.report.intervals import bounded
@@ -48,6 +49,27 @@ def update_tables(results: Mapping[str, Any]) -> Iterator[Lines]:
     names = [name for name in lines[0] if name not in shared and (certifies or name != "proven")]
     columns = [Column(name, is_number=name not in TEXTS) for name in names]
     yield Lines(["; ".join(said)], columns, [[line[name] for name in names] for line in lines])
+    if people := read_people(results, "people"):
+        yield _people_table(people)
+
+
+def _people_table(people: Sequence[People]) -> Lines:
+    """A line for each attack: how many people it exposes, and the three risks."""
+    said = "people: training rows in some attacked update; wrong: proofs that fit nobody; recovered: without proof; "
+    said += "single, link, infer: people singled out, linked, and of whom a sensitive column is named"
+    names = ("attack", "people", "proven", "95% interval", "wrong", "recovered", "single", "link", "infer")
+    columns = [Column(name, is_number=name != "attack") for name in names]
+    return Lines([said], columns, [[one.attack, *_people_cells(one)] for one in people])
+
+
+def _people_cells(one: People) -> list[str]:
+    proven, rate = ("-", "-") if not one.has_certificates else (str(one.proven), _ends(one.proven_rate))
+    risks = [percent(risk.attack.share if risk.attack else None, "%") for risk in one.risks.values()]
+    return [str(one.n), proven, rate, str(one.wrong), str(one.recovered), *risks]
+
+
+def _ends(rate: Rate) -> str:
+    return f"{100 * rate.low:.1f} to {100 * rate.high:.1f}%"
 
 
 def _groups(results: Mapping[str, Any]) -> Sequence[dict[str, Any]]:

@@ -31,6 +31,7 @@ from lightleak.experiments.kinds.vertical.config import VerticalConfig
 from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
 from lightleak.experiments.pack import Pack
+from lightleak.experiments.took import Took
 from lightleak.experiments.training import one_training
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
@@ -107,11 +108,12 @@ class Job(Pack):
                 if adversary != seen.adversary:
                     continue
                 attack = attack_named(label, config.attacks[label])
-                found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
+                with Took() as took:
+                    found = attack.run(seen, derive_seed(self.seed, label, str(self.wanted), adversary), device)
                 unit = self._unit(label, adversary, seen.facts.epoch)
                 # Rows of one attack differ in its label, or in how it took part in the training.
                 variant = done.augmentation.describe() if label == attack.name else label
-                names = {"label": label, "variant": variant}
+                names = {"label": label, "variant": variant, **took.facts()}
                 row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | names
                 write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
         shutil.rmtree(spill, ignore_errors=True)

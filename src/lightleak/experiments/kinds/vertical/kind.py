@@ -30,6 +30,7 @@ from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
+from lightleak.experiments.took import Took
 from lightleak.experiments.training import check_trainer
 from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
 from lightleak.targets.trainer import quiet_lightning
@@ -180,7 +181,9 @@ class CapturePack(Pack):
         seen, truth = load_capture(folder / "capture")
         attack, root = attack_named(self.label, self.config.attacks[self.label]), self.config.seeds[0]
         seed = derive_seed(root, self.label, seen.auxiliary.property_name, seen.adversary)
-        row = estimate_row(self.ids[0], attack, attack.run(seen, seed, device), seen, truth)
+        with Took() as took:
+            found = attack.run(seen, seed, device)
+        row = estimate_row(self.ids[0], attack, found, seen, truth) | took.facts()
         facts = {"label": self.label, "variant": self.label, "defense": None, "seed": root}
         facts |= {"dataset": self.config.data.title, "capture": self.name}
         write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | facts)))

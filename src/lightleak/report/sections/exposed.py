@@ -1,0 +1,97 @@
+"""The most exposed people of a training, for the owner of its table alone."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lightleak.core.people import People
+from lightleak.report.format import DASH, counted
+from lightleak.report.page import Block, Cell, Column, fill, table_of
+from lightleak.report.read import Run
+
+MOST_PEOPLE = 10
+"""People that are listed; the file of the run folder has all of them."""
+
+_VERDICTS = ("proven", "recovered")
+
+
+@dataclass(frozen=True)
+class Person:
+    """One person's risk.
+
+    Attributes:
+        person: number in the training part of the table.
+        row: label in the source; empty where that is not known.
+        verdict: the strongest that some update gave.
+        seen: updates with the record.
+        proven: of these, updates that proved it.
+        recovered: of these, updates from which every column came back, with proof or without.
+        first: step or round of the first proof, from 1; None where there is none.
+        sharing: other rows of the table that are equal; None where that is not known.
+    """
+
+    person: str
+    row: str
+    verdict: str
+    seen: int
+    proven: int
+    recovered: int
+    first: int | None
+    sharing: int | None
+
+    @property
+    def risk(self) -> tuple[float, ...]:
+        """What people are ordered by, from most exposed on: verdict, unique or not, how often, how early."""
+        n_others = float("inf") if self.sharing is None else self.sharing
+        share = (self.proven if self.verdict == "proven" else self.recovered) / max(self.seen, 1)
+        return _VERDICTS.index(self.verdict), n_others, -share
+
+    @property
+    def _order(self) -> tuple[object, ...]:
+        return (*self.risk, -self.proven, float("inf") if self.first is None else self.first)
+
+
+def most_exposed(run: Run, people: People) -> tuple[list[Person], int]:
+    """Return the most exposed people, and how many there are of the risk of the first."""
+    read = (_read(line) for line in run.persons if line.get("attack") == people.attack)
+    found = sorted((one for one in read if one and one.verdict in _VERDICTS), key=lambda one: one._order)
+    return found[:MOST_PEOPLE], sum(one.risk == found[0].risk for one in found) if found else 0
+
+
+def exposed_blocks(run: Run, people: People) -> tuple[Block, ...]:
+    """Draw the most exposed people; nothing where nobody is exposed, or the run is redacted."""
+    shown, n_alike = most_exposed(run, people)
+    if not shown:
+        return ()
+    of, proves = ("message" if people.unit == "step" else "update"), people.has_certificates
+    columns: list[Column[Person]] = [
+        Column("Person", lambda one: Cell(one.person, (f"row {one.row}",) if one.row else ())),
+        Column("Verdict", lambda one: one.verdict),
+        Column("Proven in", lambda one: f"{one.proven} of {counted(one.seen, of)}" if proves else DASH, optional=True),
+        Column(f"First proven, {people.unit}", lambda one: _number(one.first), optional=True),
+        Column("Recovered in", lambda one: f"{one.recovered} of {counted(one.seen, of)}"),
+        Column("Others with the same row", lambda one: _number(one.sharing), optional=True),
+    ]
+    table = table_of("Most exposed people", columns, [("", shown)], css="risk stack")
+    return table, fill("people", "exposed", len(shown), n_alike)
+
+
+def _number(value: int | None) -> str:
+    return DASH if value is None else str(value)
+
+
+def _read(line: Mapping[str, str]) -> Person | None:
+    """A line of the file; None where it cannot be read."""
+    try:
+        first, sharing = line.get("first_proven") or None, line.get("sharing") or None
+        return Person(
+            person=line["person"],
+            row=line["row"],
+            verdict=line["verdict"],
+            seen=int(line["seen"]),
+            proven=int(line["proven"]),
+            recovered=int(line["recovered"]),
+            first=None if first is None else int(float(first)) + 1,
+            sharing=None if sharing is None else int(float(sharing)),
+        )
+    except (KeyError, ValueError):
+        return None
