@@ -17,6 +17,7 @@ import lightning
 import torch
 
 from lightleak.core.errors import LightLeakError
+from lightleak.core.records import to_json
 from lightleak.core.summary import Summary, summarize
 from lightleak.experiments.campaign import run_packs
 from lightleak.experiments.engine import Engine, LocalEngine
@@ -24,7 +25,7 @@ from lightleak.experiments.kinds.vertical.kind import VerticalKind
 from lightleak.experiments.pack import Pack, Shared
 from lightleak.experiments.results import write_results
 from lightleak.experiments.training import one_training
-from lightleak.experiments.unit import finished_files, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import finished_files, unit_file, write_whole
 from lightleak.reproductions.comparison import FEWEST, Compared
 from lightleak.reproductions.paper.settings import measurements, note
 from lightleak.reproductions.paper.values import PaperCell, PaperTable
@@ -125,7 +126,7 @@ class Work(Pack):
         present = finished_files(folder)
         for id, content in zip(self.ids, contents, strict=True):
             if unit_file(folder, id).name not in present:
-                write_whole(unit_file(folder, id), json.dumps(without_nan(content)))
+                write_whole(unit_file(folder, id), json.dumps(to_json(content)))
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,8 @@ class Reproduction(Shared, ABC):
     """What the progress bar counts."""
     columns: ClassVar[Mapping[str, str]] = {}
     """Column of ``results.json`` behind a metric, where it has another name."""
+    matched: ClassVar[Mapping[str, str]] = {}
+    """Columns of ``results.json`` that must equal a coordinate of a cell, with its name: see `where`."""
     per: ClassVar[str | None] = None
     """See `lightleak.core.summary.summarize_rows`."""
     one_at_a_time: ClassVar[bool] = False
@@ -259,9 +262,9 @@ class Reproduction(Shared, ABC):
         """Return all rows of ``results.json``, given those of the stages."""
         return rows
 
-    @abstractmethod
     def where(self, cell: PaperCell) -> Mapping[str, Any] | None:
         """Return the keys and values that identify the rows behind a cell; None where nothing is run for it."""
+        return {column: getattr(cell, coordinate) for column, coordinate in self.matched.items()}
 
     def column(self, cell: PaperCell) -> str:
         """Return the key of ``results.json`` that holds the cell's number."""

@@ -24,7 +24,7 @@ def test_the_config_file_is_the_setting_of_the_reproduction(name: str) -> None:
 
 def test_settings_are_those_of_table_4_3() -> None:
     # Private classes and features as printed; settings 0 to 3 attack the MLP, setting 4 GANDALF.
-    assert {name: (one["classes"], one["features"]) for name, one in SETTINGS.items()} == {
+    assert {name: (one["task.private_classes"], one["task.features"]) for name, one in SETTINGS.items()} == {
         "0": (100, 50), "1": (50, 50), "2": (20, 50), "3": (20, 100), "4": (20, 50)
     }  # fmt: skip
     assert [name for name in SETTINGS if setting(name).target.network == "gandalf"] == ["4"]

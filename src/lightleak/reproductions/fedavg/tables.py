@@ -59,7 +59,7 @@ def stand_in_notes(preset: FedAvgPreset) -> list[str]:
     """Return the note on images that replace the paper's, where they do."""
     if not preset.is_stand_in:
         return []
-    is_digits, (height, width) = preset.dataset == "digits", preset.shape[1:]
+    is_digits, (_, height, width) = preset.dataset == "digits", preset.network["shape"]
     images = "scikit-learn's digits" if is_digits else preset.dataset.upper()
     size = {"height": height, "width": width, "classes": preset.n_classes}
     text = note("fedavg", "stand_in", images=images, original=preset.stands_for, **size)
@@ -245,10 +245,6 @@ class ImageLabels(ImageTable):
         """Every update of every setting."""
         settings = dict.fromkeys(map(self.client_setting, self.run))
         return [label_work(own, s, index) for s in settings for own in self.clients for index in range(self.updates)]
-
-    def column(self, cell: PaperCell) -> str:
-        """See `Reproduction.column`."""
-        return "label_errors"
 
     def rows_setting(self, cell: PaperCell) -> str:
         """See `ImageTable.rows_setting`."""

@@ -151,7 +151,7 @@ class PaperTable:
         description: what a figure draws.
         notes: deviations inside the paper and settings that it leaves unsaid.
         drawn: the points that a figure draws, as cells without a printed value.
-        run: the class that measures the cells, such as ``tableak.fedsgd.GradientAttacks``; None where there is none.
+        run: the class that measures the cells, such as ``tableak.fedsgd.GradientAttacks``.
         options: settings of that class.
         ours: notes on how our values are measured.
         differing: why cells differ from ours, as far as is known, or what was tried to find out.
@@ -173,7 +173,7 @@ class PaperTable:
     description: str | None = None
     notes: str | None = None
     drawn: tuple[PaperCell, ...] = ()
-    run: str | None = None
+    run: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     ours: tuple[str, ...] = ()
     differing: tuple[str, ...] = ()

@@ -75,7 +75,7 @@ class VerticalFacts(FactTable):
 
     @staticmethod
     def _with_property(cell: PaperCell) -> PaperCell:
-        return cell if cell.property_name else replace(cell, property_name=DATASETS[str(cell.dataset)].property)
+        return cell if cell.property_name else replace(cell, property_name=DATASETS[str(cell.dataset)].get("property"))
 
 
 class Correlations(SplitTrainings):

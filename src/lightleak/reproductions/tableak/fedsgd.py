@@ -354,6 +354,7 @@ class RestartSpread(Reproduction):
 
     noun = "batches"
     most = BATCHES
+    matched: ClassVar[Mapping[str, str]] = {"dataset": "dataset"}
 
     def packs(self, folder: Path, device: torch.device) -> Sequence[Work]:
         """One attack per table, seed and batch."""
@@ -388,10 +389,6 @@ class RestartSpread(Reproduction):
     def ensemble_size(self) -> int:
         """Restarts of an ensemble, as the cells say."""
         return max(cell.restarts or 1 for cell in self.table.drawn)
-
-    def where(self, cell: PaperCell) -> Row:
-        """Every batch of the cell's table."""
-        return {"dataset": cell.dataset}
 
     def column(self, cell: PaperCell) -> str:
         """See `Reproduction.column`."""

@@ -26,12 +26,13 @@ from lightleak.attacks.model_inversion.image_inversion import (
 from lightleak.attacks.model_inversion.inversion_loss import cross_entropy
 from lightleak.attacks.model_inversion.pseudo_labels import PseudoLabels, pseudo_label
 from lightleak.core.former_names import REGISTERED
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed, generator
 from lightleak.data.images import ImageTask, LabeledImages, to_pixels
 from lightleak.experiments.kinds.released.judge import fact_sheet
 from lightleak.experiments.kinds.released.kind import gather_entries
 from lightleak.experiments.kinds.released.rows import ALL, thinned
-from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.experiments.unit import write_whole
 from lightleak.metrics.inversion.attack_accuracy import accuracy_of_counts, class_counts
 from lightleak.metrics.inversion.image_distances import frechet_distance, knn_distance
 from lightleak.report.sections.pictures import FILE_NAME, picture_row, pictures_json
@@ -180,7 +181,7 @@ class ImageAttack:
             **{f"{role}_scores": fact_sheet(scores) for role, scores in models.items()},
         }
         shown = chosen.classes[: self.study.shown]
-        write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(entry)))
+        write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(entry)))
         pictures = {"classes": [names[index] for index in shown], "rows": judge.pictures(samples, shown)}
         write_whole(folder / "pictures" / f"{unit}.json", json.dumps(pictures))
         return row
