@@ -45,11 +45,7 @@ def held_out_tree(tree: Mapping[str, Any], n: int) -> dict[str, Any]:
 
 
 def compare(
-    objective: ObjectiveConfig,
-    pair: Mapping[int, Mapping[str, Any]],
-    n: int,
-    folder: Path,
-    workers: int,
+    objective: ObjectiveConfig, pair: Mapping[int, Mapping[str, Any]], n: int, folder: Path, workers: int
 ) -> dict[str, Any] | None:
     """Run the default and the best once more and return the ``held_out`` entry of results.json.
 

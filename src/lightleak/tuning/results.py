@@ -14,10 +14,11 @@ import numpy as np
 import pandas as pd
 import yaml
 
+from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
 from lightleak.experiments.results import RESULTS_FILE, SCHEMA_VERSION
 from lightleak.experiments.settings import plain
-from lightleak.experiments.unit import without_nan, write_whole
+from lightleak.experiments.unit import write_whole
 from lightleak.tuning.budget import with_measured_steps
 from lightleak.tuning.parameter import is_number
 from lightleak.tuning.study import DEFAULT, ERROR, RESUMED, WORKER, Study
@@ -134,7 +135,7 @@ def write_study(study: Study, held_out: Mapping[str, Any] | None, words: Mapping
     """
     settings = study.config.study
     rows = [UNKNOWN | row.to_dict() for row in trial_rows(study)]
-    results: dict[str, Any] = without_nan(
+    results: dict[str, Any] = to_json(
         {
             "schema_version": SCHEMA_VERSION,
             "rows": rows,

@@ -184,7 +184,7 @@ class Study:
             # A new sampler for every trial: a resumed study continues as if it had never stopped. Trial 0 is queued.
             study, number = self.config.study, len(self.trials) if left is None else max(1, left.number)
             seed = derive_seed(study.seed, "sampler", number)
-            self.optuna.sampler = build_sampler(study.sampler, seed, len(study.objectives))
+            self.optuna.sampler = build_sampler(study.sampler, seed)
             trial = self.optuna.ask() if left is None else Trial(self.optuna, left._trial_id)
             self._begun[trial.number] = trial
             values = self.config.space.suggest(trial)
