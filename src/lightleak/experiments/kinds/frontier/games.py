@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -187,16 +187,12 @@ class GameSet(Pack):
     config: FrontierConfig
     index: int
     experiment: Experiment
+    cost: ClassVar[float] = COST
 
     @property
     def ids(self) -> Sequence[str]:
         """Its one unit."""
         return [f"game-{self.index:03d}"]
-
-    @property
-    def cost(self) -> float:
-        """The same for every set."""
-        return COST
 
     def run(self, folder: Path, device: torch.device, report: Callable[[float], None]) -> None:
         """Play on the CPU, and keep what was won."""

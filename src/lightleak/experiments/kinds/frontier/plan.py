@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from lightleak.core.records import to_json
 from lightleak.experiments.campaign import UpdatePack, find_sizes, plan_packs
 from lightleak.experiments.experiment import Experiment, target_name
 from lightleak.experiments.federation_config import NO_DEFENSE
@@ -20,7 +21,7 @@ from lightleak.experiments.kinds.updates.plan import plan_units
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.row_facts import PRIVACY, release_facts
 from lightleak.experiments.training import one_training, prepare_training
-from lightleak.experiments.unit import Unit, kept_cells, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import Unit, kept_cells, unit_file, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
 
 
@@ -109,7 +110,7 @@ class TrainingJob(Pack):
         row = {"unit": self.ids[0], **self._facts(), "accuracy": test["test/accuracy"], "auroc": test["test/auroc"]}
         privacy = prepared.facts()
         row |= {name: privacy[name] for name in PRIVACY if name in privacy}
-        write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | {"seconds": seconds})))
+        write_whole(unit_file(folder, self.ids[0]), json.dumps(to_json(row | {"seconds": seconds})))
 
     def _facts(self) -> dict[str, Any]:
         return {
@@ -129,7 +130,7 @@ def common_facts(config: FrontierConfig, experiment: Experiment) -> dict[str, An
         "dataset": experiment.table.card.name,
         "target": target_name(experiment.spec),
         "protocol": config.protocol.name,
-        "batch_size": config.initial.batch_size * config.protocol.aggregate,
+        "batch_size": config.initial.batch_sizes[0] * config.protocol.aggregate,
         "training": training_words(config),
         "label_setting": config.labels,
     }

@@ -13,6 +13,7 @@ from lightleak.attacks.model_inversion import INVERSION_ATTACKS, FittedInversion
 from lightleak.core.class_samples import ClassSamples
 from lightleak.core.csv_text import csv_text
 from lightleak.core.errors import ObservationError, UsageError
+from lightleak.core.records import to_json
 from lightleak.core.released_model import ReleasedModel
 from lightleak.core.seeds import derive_seed
 from lightleak.data.column import Column
@@ -35,7 +36,7 @@ from lightleak.experiments.kinds.released.reference import PublicReference, comp
 from lightleak.experiments.kinds.released.rows import Facts, class_rows, entry, facts_of, overall_row
 from lightleak.experiments.observed import named_captures
 from lightleak.experiments.pack import Pack
-from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.metrics.inversion.sdmetrics_scores import sdmetrics_scores
 from lightleak.targets import NetworkSpec
 from lightleak.targets.spec import is_differentiable
@@ -142,7 +143,7 @@ class AttackPack(Pack):
                     write_whole(file, json.dumps([]))  # a baseline that searches nothing
                 elif not file.is_file():
                     rows = list(self._evaluate(fitted, subject, reference, facts, search, k, folder))
-                    write_whole(file, json.dumps(without_nan(rows)))
+                    write_whole(file, json.dumps(to_json(rows)))
                 report(1.0)
         shutil.rmtree(place, ignore_errors=True)
 
@@ -171,7 +172,7 @@ class AttackPack(Pack):
         if k == 0:
             redact = bool(self.config.redact)
             found = entry(facts, samples, names, fitted, scores, statistics, judge, subject.task, redact)
-            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(without_nan(found)))
+            write_whole(folder / "inversion" / f"{unit}.json", json.dumps(to_json(found)))
             if not redact:
                 write_rows(folder, unit, samples, label, self.config.raw_csv)
         public = compared_with_public(reference, fitted, samples, judge, seed)

@@ -13,7 +13,6 @@ import lightning
 import pandas as pd
 import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -31,7 +30,7 @@ from lightleak.experiments.unit import unit_file, write_whole
 from lightleak.experiments.whole_epochs import SeedEveryEpoch
 from lightleak.targets import NETWORKS, NetworkSpec, build_network
 from lightleak.targets.boosted_trees import fit_boosted_trees
-from lightleak.targets.checkpoints import LastCheckpoint
+from lightleak.targets.checkpoints import LastCheckpoint, load_weights, save_weights
 from lightleak.targets.classifier import TabularClassifier
 
 
@@ -126,8 +125,7 @@ class ModelPack(Pack):
         place.mkdir(parents=True, exist_ok=True)
         network, epochs, seconds = train_model(self, world, place, device, report)
         scores = _scores(network, world, self.role, device, epochs, seconds)
-        state = {name: value.detach().cpu().contiguous() for name, value in network.state_dict().items()}
-        save_file(state, place / "weights.safetensors")
+        save_weights(network, place / "weights.safetensors")
         write_whole(unit_file(folder, self.ids[0]), json.dumps(asdict(scores)))
         shutil.rmtree(place / "checkpoints", ignore_errors=True)
 
@@ -140,8 +138,7 @@ def model_folder(folder: Path, role: Role, seed: int) -> Path:
 def load_model(folder: Path, world: World, role: Role, seed: int) -> nn.Module:
     """A finished model, in eval mode."""
     network = build_network(world.target if role == "target" else world.evaluation, seed=0)
-    network.load_state_dict(load_file(model_folder(folder, role, seed) / "weights.safetensors"))
-    return network.requires_grad_(False).eval()
+    return load_weights(network, model_folder(folder, role, seed) / "weights.safetensors")
 
 
 def load_judge(folder: Path, world: World, seed: int) -> Judge:
@@ -190,10 +187,7 @@ def train_model(
     callbacks: list[Callback] = [
         SeedEveryEpoch(derive_seed(seed, "epochs")),
         EarlyStopping(
-            "train/loss",
-            min_delta=settings.min_delta,
-            patience=settings.patience,
-            check_on_train_epoch_end=True,
+            "train/loss", min_delta=settings.min_delta, patience=settings.patience, check_on_train_epoch_end=True
         ),
         clock,
         checkpoint,

@@ -8,11 +8,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.parties import ADVERSARIES, Adversary
 from lightleak.data.property import Property
 from lightleak.experiments.config import TableSource
-from lightleak.experiments.settings import (
-    RunConfig,
-    labeled_settings,
-    write_out_seeds,
-)
+from lightleak.experiments.settings import RunConfig, labeled_settings, write_out_seeds
 from lightleak.targets.optimizers import OptimizerConfig
 
 OWN_COLUMNS = "aia_raw_adjusted"

@@ -21,6 +21,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults, VerticalFacts
 from lightleak.core.parties import Adversary, Kind
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import DAMAGED, set_aside
 from lightleak.data.property import Property
@@ -32,7 +33,7 @@ from lightleak.experiments.kinds.vertical.rows import estimate_row, norm_entries
 from lightleak.experiments.kinds.vertical.world import World, draw_auxiliary, prepare_world
 from lightleak.experiments.pack import Pack
 from lightleak.experiments.training import one_training
-from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.targets.split import SplitClassifier, SplitSpec
 
 Report = Callable[[float], None]
@@ -113,7 +114,7 @@ class Job(Pack):
                 variant = done.augmentation.describe() if label == attack.name else label
                 names = {"label": label, "variant": variant}
                 row = estimate_row(unit, attack, found, seen, done.truth, defense) | facts | names
-                write_whole(unit_file(folder, unit), json.dumps(without_nan(row)))
+                write_whole(unit_file(folder, unit), json.dumps(to_json(row)))
         shutil.rmtree(spill, ignore_errors=True)
 
     def train(self, device: torch.device, report: Report, spill: Path | None = None) -> "Trained":
@@ -211,7 +212,7 @@ class Job(Pack):
     def _keep_norms(self, folder: Path, seen: IntermediateResults, truth: PropertyTruth, facts: dict[str, Any]) -> None:
         common = {key: facts[key] for key in ("dataset", "defense", "seed")} | {"variant": self.who}
         entries = [entry | common for entry in norm_entries(seen, truth)]
-        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(without_nan(entries)))
+        write_whole(self._norm_file(folder, seen.facts.epoch), json.dumps(to_json(entries)))
 
     def _norm_file(self, folder: Path, epoch: int) -> Path:
         return folder / "norms" / f"{self._name}-e{epoch:03d}.json"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from rich.console import Console
@@ -17,6 +17,7 @@ from lightleak.core.errors import ObservationError, UsageError
 from lightleak.core.ground_truth import PropertyTruth
 from lightleak.core.intermediate_results import AuxiliaryData, IntermediateResults
 from lightleak.core.parties import VISIBLE, Adversary
+from lightleak.core.records import to_json
 from lightleak.core.seeds import derive_seed
 from lightleak.data.property import Property
 from lightleak.experiments.engine import Engine
@@ -31,7 +32,7 @@ from lightleak.experiments.pack import Pack
 from lightleak.experiments.probe import Estimate, Probed, RunPlan, measure_pack
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
-from lightleak.experiments.unit import file_name, unit_file, without_nan, write_whole
+from lightleak.experiments.unit import file_name, unit_file, write_whole
 from lightleak.targets.trainer import quiet_lightning
 
 
@@ -67,10 +68,10 @@ class VerticalKind(Kind[VerticalConfig, None]):
             job.forget_damaged(folder)
         yield Stage(jobs, "attacks in split trainings")
 
-    def captured(self, config: VerticalConfig, root: Path, pass_over: bool = False) -> Captured:
+    def captured(self, config: VerticalConfig, root: Path) -> Captured:
         """See `Kind.captured`."""
         packs = capture_packs(config, root)
-        return Captured(lambda folder, device: [Stage(packs, "attacks")])
+        return Captured(lambda folder, engine: [Stage(packs, "attacks")])
 
     def plan(self, checked: Checked[VerticalConfig, None], device: torch.device) -> RunPlan:
         """See `Kind.plan`."""
@@ -160,16 +161,12 @@ class CapturePack(Pack):
     label: str
     name: str
     path: Path
+    cost: ClassVar[float] = 1.0
 
     @property
     def ids(self) -> Sequence[str]:
         """Its one unit."""
         return [file_name(f"{self.label}-{self.name}")]
-
-    @property
-    def cost(self) -> float:
-        """Counts as one."""
-        return 1.0
 
     def inputs(self, folder: Path) -> Mapping[str, Path]:
         """See `Pack.inputs`."""
@@ -183,7 +180,7 @@ class CapturePack(Pack):
         row = estimate_row(self.ids[0], attack, attack.run(seen, seed, device), seen, truth)
         facts = {"label": self.label, "variant": self.label, "defense": None, "seed": root}
         facts |= {"dataset": self.config.data.title, "capture": self.name}
-        write_whole(unit_file(folder, self.ids[0]), json.dumps(without_nan(row | facts)))
+        write_whole(unit_file(folder, self.ids[0]), json.dumps(to_json(row | facts)))
         report(self.cost)
 
 
