@@ -26,7 +26,7 @@ from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.experiments.training import client_defense
 from lightleak.protocols.fedsgd import client_update
 from lightleak.protocols.replay import deviation, replay
@@ -219,7 +219,7 @@ def test_private_training_goes_on_to_the_same_bits(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(TabularClassifier, "training_step", stops)
         run_audit(tiny(**PRIVATE, attacks=["random"]), folder, console=silent)
-    resume_audit(folder, console=silent)
+    run_audit(resumed_config(folder), folder, console=silent)
     assert (folder / "training.json").read_text() == (private / "training.json").read_text()
     for path in (path.relative_to(private) for path in private.glob("captures/*/*/*.safetensors")):
         first, second = load_file(private / path), load_file(folder / path)

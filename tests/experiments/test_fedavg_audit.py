@@ -26,7 +26,7 @@ from lightleak.experiments.kinds.updates.plan import load_capture
 from lightleak.experiments.load import load_config
 from lightleak.experiments.offline import attack_captures
 from lightleak.experiments.plan_text import describe_plan
-from lightleak.experiments.run import resume_audit, run_audit
+from lightleak.experiments.run import resumed_config, run_audit
 from lightleak.experiments.training import client_rows, federated_data, federation
 from lightleak.protocols import fedavg
 from lightleak.protocols.federation import FederatedAveraging
@@ -134,7 +134,7 @@ def test_training_goes_on_to_the_same_bits(
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(FederatedAveraging, "training_step", stops)
         run_audit(_dropout(tiny_fedavg), folder, console=silent)
-    resume_audit(folder, console=silent)
+    run_audit(resumed_config(folder), folder, console=silent)
     without = [[{k: v for k, v in row.items() if k != "seconds"} for row in rows_of(one)] for one in (folder, run)]
     assert without[0] == without[1]
     captures = {path.relative_to(run) for path in run.glob("captures/*/*/*.safetensors")}

@@ -128,11 +128,6 @@ def run_stages(
     return results
 
 
-def resume_audit(folder: Path, command: Sequence[str] = (), console: Console | None = None) -> dict[str, Any]:
-    """Finish the run in ``folder``; errors as for `run_audit`."""
-    return run_audit(resumed_config(folder), folder, command, console)
-
-
 def resumed_config(folder: Path, changes: Mapping[str, Any] | None = None) -> Any:
     """Return the config of the audit in ``folder``.
 

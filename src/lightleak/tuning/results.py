@@ -12,12 +12,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from lightleak.core.records import to_json
 from lightleak.core.results import TrialRow
 from lightleak.experiments.results import RESULTS_FILE, SCHEMA_VERSION
-from lightleak.experiments.settings import plain
 from lightleak.experiments.unit import write_whole
 from lightleak.tuning.budget import with_measured_steps
 from lightleak.tuning.parameter import is_number
@@ -157,11 +155,6 @@ def write_study(study: Study, held_out: Mapping[str, Any] | None, words: Mapping
     write_whole(study.folder / RESULTS_FILE, json.dumps(results, indent=1))
     _write_table(study.folder / "trials.parquet", rows)
     return results
-
-
-def write_best(file: Path, config: Any) -> None:
-    """Write an audit's config for ``lightleak audit``."""
-    write_whole(file, yaml.safe_dump(plain(config.to_dict()), sort_keys=False))
 
 
 def _write_table(file: Path, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -37,7 +37,6 @@ from lightleak.tuning.results import (
     tree_of,
     trial_row,
     trial_rows,
-    write_best,
     write_study,
 )
 from lightleak.tuning.study import DEFAULT, Study, served
@@ -180,9 +179,8 @@ def _hold_out(study: Study, workers: int) -> dict[str, Any] | None:
     if best is None:
         return None
     settings, folder = study.config.study, study.folder / HELD_OUT
-    write_best(
-        study.folder / BEST_FILE, parse_config({**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0})
-    )
+    config = parse_config({**held_out_tree(tree_of(study, best), settings.held_out), "workers": 0})
+    write_whole(study.folder / BEST_FILE, yaml.safe_dump(config.to_dict(), sort_keys=False))
     default = default_trial(study)
     if default is None or default.number == best.number or not settings.held_out:
         return None

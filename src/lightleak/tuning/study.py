@@ -179,7 +179,8 @@ class Study:
 
         while True:
             left = self._left_unfinished()
-            if left is None and self._n_begun >= self.config.study.trials:
+            begun = sum(trial.state.name != "WAITING" for trial in self.trials)
+            if left is None and begun >= self.config.study.trials:
                 return None
             # A new sampler for every trial: a resumed study continues as if it had never stopped. Trial 0 is queued.
             study, number = self.config.study, len(self.trials) if left is None else max(1, left.number)
@@ -214,10 +215,6 @@ class Study:
         for frozen in self.trials:
             if frozen.state.name == "RUNNING" and frozen.number in self._begun:
                 self._begun[frozen.number].set_user_attr(RETRIES, 0)
-
-    @property
-    def _n_begun(self) -> int:
-        return sum(trial.state.name != "WAITING" for trial in self.trials)
 
     def _left_unfinished(self) -> Any | None:
         """Return the first running trial of an earlier driver; those that killed too many are ended."""

@@ -304,21 +304,19 @@ def layers_of(preset: FedAvgPreset, second_kernel: int) -> dict[str, Mapping[str
     found: dict[str, Mapping[str, int]] = {}
     spec = replace(preset.spec, options={**preset.spec.options, "second_kernel": second_kernel})
     for module in build_network(spec, seed=0).modules():
-        kind = {nn.Conv2d: "conv", nn.AvgPool2d: "pool", nn.Linear: "linear"}.get(type(module))
-        if kind is not None:
+        if type(module) in LAYERS:
+            kind, sizes = LAYERS[type(module)]
             number = sum(name.startswith(kind) for name in found) + 1
-            found[f"{kind}{number}"] = _sizes(module)
+            found[f"{kind}{number}"] = {name: _one(getattr(module, name)) for name in sizes}
     return found
 
 
-def _sizes(module: nn.Module) -> dict[str, int]:
-    if isinstance(module, nn.Linear):
-        return {"in_features": module.in_features, "out_features": module.out_features}
-    if isinstance(module, nn.Conv2d):
-        sides = {"kernel_size": module.kernel_size[0], "stride": module.stride[0], "padding": int(module.padding[0])}
-        return {"in_channels": module.in_channels, "out_channels": module.out_channels, **sides}
-    assert isinstance(module, nn.AvgPool2d)  # the caller passes no other
-    return {"kernel_size": _one(module.kernel_size), "stride": _one(module.stride)}
+LAYERS: Mapping[type[nn.Module], tuple[str, tuple[str, ...]]] = {
+    nn.Conv2d: ("conv", ("in_channels", "out_channels", "kernel_size", "stride", "padding")),
+    nn.AvgPool2d: ("pool", ("kernel_size", "stride")),
+    nn.Linear: ("linear", ("in_features", "out_features")),
+}
+"""Layers as Table 5 names them, with the sizes that it prints."""
 
 
 def _one(size: Any) -> int:

@@ -16,10 +16,11 @@ from lightleak.experiments.experiment import Experiment, prepare_experiment, tar
 from lightleak.experiments.kind import Checked, Kind, Rows, Stage
 from lightleak.experiments.kinds.frontier.config import FrontierConfig
 from lightleak.experiments.kinds.frontier.games import game_packs, write_games
-from lightleak.experiments.kinds.frontier.plan import TrainingJob, attack_units, frontier_packs, training_words
+from lightleak.experiments.kinds.frontier.plan import attack_units, frontier_packs, training_words
 from lightleak.experiments.kinds.frontier.points import Point
 from lightleak.experiments.kinds.frontier.summary import frontier_tables, write_frontier
 from lightleak.experiments.kinds.updates.plan import check_served
+from lightleak.experiments.pack import Task
 from lightleak.experiments.probe import Cost, Estimate, Probed, RunPlan, estimate, probe_training
 from lightleak.experiments.terminal import Lines
 from lightleak.experiments.training import check_trainer
@@ -71,7 +72,7 @@ class FrontierKind(Kind[FrontierConfig, Experiment]):
         """See `Kind.plan`."""
         config, experiment = checked.config, checked.world
         packs = frontier_packs(config, experiment, device)
-        trainings = sum(isinstance(pack, TrainingJob) for pack in packs)
+        trainings = sum(isinstance(pack, Task) for pack in packs)
         attacks = sum(len(pack.ids) for pack in packs) - trainings
         table = experiment.table
         lines = {

@@ -283,15 +283,8 @@ def observation_of(
     results: Mapping[Kind, Tensor],
 ) -> IntermediateResults:
     """What an adversary holds after an epoch: what was exchanged, its own columns and, as the active party, labels."""
-    own = world.rows_of(ids, world.arrangement.adversary)
-    labels = world.labels_of(ids) if adversary == "C1" else None
-    return IntermediateResults(adversary, ids, results, auxiliary, facts_of(config, world, epoch), own, labels)
-
-
-def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
-    """What every party knows of a training."""
     at = world.arrangement
-    return VerticalFacts(
+    facts = VerticalFacts(
         n_parties=len(at.columns),
         adversary_party=at.adversary,
         victim_party=at.victim,
@@ -301,6 +294,8 @@ def facts_of(config: VerticalConfig, world: World, epoch: int) -> VerticalFacts:
         batch_size=config.training.batch_size,
         n_classes=world.n_classes,
     )
+    labels = world.labels_of(ids) if adversary == "C1" else None
+    return IntermediateResults(adversary, ids, results, auxiliary, facts, world.rows_of(ids, at.adversary), labels)
 
 
 def attack_named(label: str, options: Mapping[str, Any]) -> PropertyAttack:
