@@ -4,7 +4,6 @@ A config is a YAML file; any key can be changed on the command line (``--trainin
 of the wrong type are refused with their place.
 """
 
-import math
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, Field, asdict, dataclass, fields, is_dataclass, replace
@@ -109,7 +108,7 @@ def build_settings(kind: type[T], tree: Mapping[str, Any], source: str) -> T:
     Raises:
         UsageError: a key is unknown or missing, or a value has the wrong type or range.
     """
-    _require_ranges(tree)
+    _require_limits(tree)
     built: T = _built(kind, None, tree, "", source)
     return built
 
@@ -134,7 +133,7 @@ def _built(kind: Any, usual: Any, tree: Mapping[str, Any], prefix: str, source: 
             values[name] = _built(hints[name], known_values, section, f"{place}.", source)
         elif default is MISSING:
             raise UsageError(f"{source}: {place} is required")
-    _require_ranges({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
+    _require_limits({name: list(value) for name, value in values.items() if isinstance(value, tuple)}, prefix)
     return kind(**values) if usual is None else replace(usual, **values)
 
 
@@ -359,55 +358,42 @@ def plain(value: Any) -> Any:
     return [plain(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
-def at_least(name: str, value: int, least: int) -> None:
-    """Raise `UsageError` for a number below ``least``."""
-    if value < least:
-        raise UsageError(f"{name} must be at least {least}, got {value}")
-
-
-_SEEDS = ("seed", "seeds", "split_seed")
-"""Settings that hold a seed, or seeds, in whatever section they stand."""
-
-
 _REPEATED = "batches clients clients_per_round epochs evaluations held_out local_epochs max_epochs per_class per_epoch"
 _REPEATED += " restarts rounds searched_per_class tpe_per_class trees trials tries chains most_chains noised_restarts"
 _REPEATED += " noised_rounds"
 _WIDTHS = "bottom_hidden decoder_hidden discriminator_dim generator_dim hidden latent_dim output_width top_hidden width"
 _STEPS = "iterations steps round_steps noised_steps noised_round_steps"
-_LARGEST = {
-    **dict.fromkeys(_REPEATED.split(), 100_000),
-    **dict.fromkeys(_WIDTHS.split(), 100_000),
-    **dict.fromkeys(_STEPS.split(), 10_000_000),
-    **dict.fromkeys(("n_discrete", "n_continuous"), 10_000),
-    **dict.fromkeys(("n_rows", "batch_size", "batch_sizes", "local_batch_size"), 10_000_000),
-    "workers": 10_000,
+LIMITS: dict[str, Bounds] = {
+    **dict.fromkeys(("seed", "seeds", "split_seed"), Bounds(ge=0)),
+    **dict.fromkeys(_REPEATED.split(), Bounds(le=100_000)),
+    **dict.fromkeys(_WIDTHS.split(), Bounds(le=100_000)),
+    **dict.fromkeys(_STEPS.split(), Bounds(le=10_000_000)),
+    **dict.fromkeys(("n_discrete", "n_continuous"), Bounds(le=10_000)),
+    **dict.fromkeys(("n_rows", "batch_size", "batch_sizes", "local_batch_size"), Bounds(le=10_000_000)),
+    "workers": Bounds(ge=0, le=10_000),
 }
-"""Upper limits, wherever a setting of that name stands: beyond them a run would not end or not fit into memory."""
+"""Limits wherever a setting of that name stands: beyond them a run would not end or not fit into memory, and no
+generator takes a seed below 0."""
 
 
-def _require_ranges(tree: Mapping[str, Any], prefix: str = "") -> None:
-    """Raise `UsageError` for a seed below 0, which no generator takes, and for numbers beyond `_LARGEST`."""
-    for name, value in tree.items():
-        if isinstance(value, Mapping):
-            _require_ranges(value, f"{prefix}{name}.")
-            continue
-        for one in value if isinstance(value, list) else [value]:
-            if name in _SEEDS and isinstance(one, int):
-                at_least(f"{prefix}{name}", one, 0)
-            at_most(f"{prefix}{name}", one)
+def require_limits(name: str, value: Any) -> None:
+    """Raise `UsageError` for a number beyond the `LIMITS` of the last word of a dotted name.
 
-
-def at_most(name: str, value: Any, largest: float | None = None) -> None:
-    """Raise `UsageError` for a number above ``largest``, by default the limit of the last word of a dotted name.
-
-    >>> at_most("training.epochs", 10**12)
+    >>> require_limits("training.epochs", 10**12)
     Traceback (most recent call last):
     lightleak.core.errors.UsageError: training.epochs must be at most 100000, got 1000000000000
     """
     words = [word for word in name.strip("-").replace("-", "_").split(".") if not word.isdigit()]
-    limit = largest if largest is not None else _LARGEST.get("".join(words[-1:]), math.inf)
-    if isinstance(value, int | float) and value > limit:
-        raise UsageError(f"{name} must be at most {limit}, got {value}")
+    if words and words[-1] in LIMITS:
+        require_within(LIMITS[words[-1]], name, value)
+
+
+def _require_limits(tree: Mapping[str, Any], prefix: str = "") -> None:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            _require_limits(value, f"{prefix}{name}.")
+        else:
+            require_limits(f"{prefix}{name}", value)
 
 
 def _set(tree: dict[str, Any], dotted: str, value: Any) -> None:

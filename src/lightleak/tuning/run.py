@@ -26,7 +26,7 @@ from lightleak.experiments.load import parse_config
 from lightleak.experiments.pack import Finished
 from lightleak.experiments.redaction import ATTACKABLE, redact_run
 from lightleak.experiments.run import CONFIG_FILE, PLACE
-from lightleak.experiments.settings import at_least, at_most, read_settings, read_yaml
+from lightleak.experiments.settings import read_settings, read_yaml, require_limits
 from lightleak.experiments.unit import write_whole
 from lightleak.report import build_report
 from lightleak.tuning.config import SECTION, TuneConfig
@@ -61,8 +61,7 @@ def run_tune(
         UsageError: the folder holds something else or is in use, or the default trial cannot be run; before any work.
         KeyboardInterrupt: finished trials are kept and written.
     """
-    at_least("--workers", workers, 0)
-    at_most("--workers", workers)
+    require_limits("--workers", workers)
     if not detect_ranks().leads:
         return {}
     console, held_out = console or Console(), None

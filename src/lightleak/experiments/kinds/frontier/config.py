@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from lightleak.core.bounds import Section, bounded
+from lightleak.core.bounds import Bounds, Section, bounded, require_within
 from lightleak.core.errors import UsageError
 from lightleak.core.former_names import note_once
 from lightleak.core.seeds import derive_seed
@@ -17,7 +17,7 @@ from lightleak.experiments.config import (
 )
 from lightleak.experiments.federation_config import LabelMethod, ProtocolConfig
 from lightleak.experiments.kinds.frontier.points import Curve, Point
-from lightleak.experiments.settings import MOST_SEEDS, RunConfig, at_least, write_out_labels
+from lightleak.experiments.settings import MOST_SEEDS, RunConfig, write_out_labels
 
 BASELINE = "random"
 """What leakage is measured against; it is always run."""
@@ -94,11 +94,10 @@ class FrontierConfig(RunConfig):
 
     def check(self) -> None:
         """Refuse a defense that cannot be made, and a training without epochs."""
-        if self.protocol.is_fedavg:
-            at_least("protocol.rounds", self.protocol.rounds, 1)
-        else:
-            at_least("training.epochs", self.training.epochs, 1)
-        at_least("initial.batches", self.initial.batches, 1)
+        at = self.protocol
+        rounds = ("protocol.rounds", at.rounds) if at.is_fedavg else ("training.epochs", self.training.epochs)
+        for name, value in (rounds, ("initial.batches", self.initial.batches)):
+            require_within(Bounds(ge=1), name, value)
         if len(self.initial.batch_sizes) != 1:  # leakage at several is several frontiers
             sizes = list(self.initial.batch_sizes)
             raise UsageError(f"initial.batch_sizes of a frontier must be one number, got {sizes}")
