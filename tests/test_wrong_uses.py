@@ -92,7 +92,7 @@ WRONG_USES: list[tuple[str, str, str]] = [
     ("audit latin.yaml", "latin.yaml", "YAML in UTF-8"),
     ("audit repeated.yaml", "key 'data' stands on line 1 and again on line 3", "leave one of them out"),
     (f"{AUDIT} --data '{{name: fair, name: adult}}'", "--data: key 'name'", "leave one of them out"),
-    (f"{AUDIT} --attacks [random,tableak,random]", "got 'random' 2 times", "attacks must name each once"),
+    (f"{AUDIT} --attacks [random,tableak,random]", "got 'random' 2 times", "attacks must have distinct names"),
     (f"{AUDIT} --seed -1", "got -1", "seed must be at least 0"),
     (f"{AUDIT} --data.split_seed -1", "got -1", "data.split_seed must be at least 0"),
     (f"{AUDIT} --trainng.epochs 3", "unknown setting 'trainng'", "did you mean 'training'"),

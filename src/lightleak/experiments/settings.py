@@ -195,7 +195,7 @@ class RunConfig(Section):
     """Base of the config of a kind of audit: read from YAML or plain values, and written back.
 
     Attributes:
-        named: sections that are a name, names as a list or separated by commas, or a mapping of names to settings.
+        named: sections that `named_settings` reads.
         device: auto, cpu, cuda or cuda:N.
         workers: trainings and attacks run at once on a CPU, one process and one thread each; 0 takes one per core. A
             script that calls `lightleak.experiments.run.run_audit` with more than one must guard the call by
@@ -259,27 +259,49 @@ def setting_key(name: str) -> str:
 
 
 def named_settings(section: str, value: Any) -> dict[str, Any]:
-    """One name, names as a list or separated by commas, or a mapping of names to settings, as the mapping.
+    """Attacks or defenses as a mapping of labels to settings.
+
+    Args:
+        section: ``attacks`` or ``defenses``.
+        value: names as a list or separated by commas; entries ``{name: NAME, options: {...}}``, in a list or by label;
+            or the mapping. An entry of a list gets the label that it names, or its name. Where the label is not the
+            name, the setting ``attack`` or ``defense`` holds it.
 
     >>> named_settings("attacks", ["random", "tableak"]) == named_settings("attacks", "random,tableak")
     True
+    >>> named_settings("defenses", ["none", {"name": "withdraw", "options": {"ratio": 0.5}}])
+    {'none': {}, 'withdraw': {'defense': 'withdraw', 'ratio': 0.5}}
 
     Raises:
-        UsageError: something else, or a name twice.
+        UsageError: something else, or a label twice.
     """
-    names = [name.strip() for name in value.split(",")] if isinstance(value, str) else value
-    if isinstance(names, list) and all(isinstance(name, str) for name in names):
-        names = [current_name(name) for name in names]
-        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-            raise UsageError(f"{section} must name each once, got {twice[0]!r} {names.count(twice[0])} times")
-        return {name: {} for name in names}
-    if names is not None and not isinstance(names, dict):
+    if isinstance(value, str):
+        value = [name.strip() for name in value.split(",")]
+    elif isinstance(value, dict) and isinstance(value.get("name"), str):
+        value = [value]
+    if isinstance(value, list) and all(isinstance(entry, str | dict) for entry in value):
+        entries = [{"name": current_name(entry)} if isinstance(entry, str) else entry for entry in value]
+        labels = [str(entry.get("label") or entry.get("name")) for entry in entries]
+        if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
+            number = labels.count(twice[0])
+            raise UsageError(f"{section} must have distinct names or labels, got {twice[0]!r} {number} times")
+        value = dict(zip(labels, entries, strict=True))
+    if value is not None and not isinstance(value, dict):
         raise UsageError(f"{section} must be names, or a mapping of names to settings, got {value!r}")
-    found = {name: {} if options is None else options for name, options in (names or {}).items()}
+    key = section.removesuffix("s")
+    found = {name: {} if entry is None else _flat_entry(name, entry, key) for name, entry in (value or {}).items()}
     for name, options in found.items():
         if not isinstance(options, dict):
             raise UsageError(f"{section}.{name} must be a mapping of settings, got {options!r}")
     return found
+
+
+def _flat_entry(label: str, entry: Any, key: str) -> Any:
+    if not isinstance(entry, dict) or "name" not in entry:
+        return entry
+    settings = {name: value for name, value in entry.items() if name not in ("name", "label", "options")}
+    named = {} if entry["name"] == label and not (settings or entry.get("options")) else {key: entry["name"]}
+    return named | settings | (entry.get("options") or {})
 
 
 def drop_empty(tree: dict[str, Any], but: Collection[str] = ()) -> None:
@@ -306,38 +328,6 @@ def write_out_seeds(tree: dict[str, Any]) -> None:
         tree["seeds"] = [first + i if isinstance(first, int) else first for i in range(number)]
     elif "seed" in tree:
         tree["seeds"] = [tree.pop("seed")]
-
-
-def labeled_settings(section: str, value: Any, key: str) -> Any:
-    """Entries ``{name: NAME, options: {...}}``, in a list or by label, as a mapping of labels to settings with ``key``.
-
-    An entry of a list gets the label that it names, or its name. Other forms are returned unchanged.
-
-    >>> labeled_settings("defenses", ["none", {"name": "withdraw", "options": {"ratio": 0.5}}], "defense")
-    {'none': {}, 'withdraw': {'defense': 'withdraw', 'ratio': 0.5}}
-
-    Raises:
-        UsageError: two entries with the same label.
-    """
-    if isinstance(value, dict) and isinstance(value.get("name"), str):
-        value = [value]
-    if isinstance(value, list) and any(isinstance(entry, dict) for entry in value):
-        entries = [entry if isinstance(entry, dict) else {"name": entry} for entry in value]
-        labels = [str(entry.get("label") or entry.get("name")) for entry in entries]
-        if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
-            raise UsageError(f"{section} must have distinct names, got {twice[0]!r} twice; give one of them a label")
-        value = dict(zip(labels, entries, strict=True))
-    if not isinstance(value, dict):
-        return value
-    return {label: _flat_entry(label, entry, key) for label, entry in value.items()}
-
-
-def _flat_entry(label: str, entry: Any, key: str) -> Any:
-    if not isinstance(entry, dict) or "name" not in entry:
-        return entry
-    settings = {name: value for name, value in entry.items() if name not in ("name", "label", "options")}
-    named = {} if entry["name"] == label and not (settings or entry.get("options")) else {key: entry["name"]}
-    return named | settings | (entry.get("options") or {})
 
 
 def plain(value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Optuna's samplers, which choose the next settings, and pruners, which stop trials early, as data."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -102,6 +103,16 @@ class PrunerConfig(_NamedOptions):
             )
 
 
+@contextmanager
+def without_experimental_warnings() -> Iterator[None]:
+    """Within the block Optuna does not note that what is used may change."""
+    import optuna
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+        yield
+
+
 def build_sampler(config: SamplerConfig, seed: int) -> "BaseSampler":
     """Return Optuna's sampler; the same seed gives the same settings."""
     import optuna
@@ -111,10 +122,7 @@ def build_sampler(config: SamplerConfig, seed: int) -> "BaseSampler":
         return optuna.samplers.RandomSampler(seed=number)
     if config.name == "nsga2":
         return optuna.samplers.NSGAIISampler(seed=number, **config.given)
-    with warnings.catch_warnings():
-        # Models of several settings at once, of conditional ones, and of running trials: Optuna notes that their
-        # arguments may change.
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
+    with without_experimental_warnings():  # of models of several, of conditional settings, and of running trials
         return optuna.samplers.TPESampler(
             seed=number, multivariate=True, group=True, constant_liar=True, **config.given
         )

@@ -8,7 +8,6 @@ import os
 import socket
 import threading
 import uuid
-import warnings
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from lightleak.core.errors import UsageError
 from lightleak.core.seeds import derive_seed
 from lightleak.core.stored import write_whole
 from lightleak.tuning.config import TuneConfig
-from lightleak.tuning.samplers import build_pruner, build_sampler
+from lightleak.tuning.samplers import build_pruner, build_sampler, without_experimental_warnings
 
 _logger = logging.getLogger(__name__)
 JOURNAL = "journal.log"
@@ -48,7 +47,7 @@ def open_storage(address: str) -> Any:
 
     if address.startswith(PROXY):
         host, _, port = address.removeprefix(PROXY).rpartition(":")
-        with _without_experimental_warnings():
+        with without_experimental_warnings():
             return optuna.storages.GrpcStorageProxy(host=host, port=int(port))
     if Path(address).is_absolute():
         from optuna.storages import journal
@@ -87,7 +86,7 @@ def served(storage: Any, host: str) -> Iterator[str]:
         free.bind((host, 0))
         port = free.getsockname()[1]
     options = {"host": host, "port": port, "thread_pool": ThreadPoolExecutor(1)}
-    with _without_experimental_warnings():
+    with without_experimental_warnings():
         serve = optuna.storages.run_grpc_proxy_server
         threading.Thread(target=serve, args=(storage,), kwargs=options, daemon=True).start()
         proxy = optuna.storages.GrpcStorageProxy(host=host, port=port)
@@ -106,15 +105,6 @@ def cut_journal(file: Path) -> None:
         write_whole(file.with_name(f"{file.name}.damaged-{len(content)}"), content)
         write_whole(file, content[: content.rfind(b"\n") + 1])
         _logger.warning("%s ended within a record, which was cut off; its trial runs again", file)
-
-
-@contextmanager
-def _without_experimental_warnings() -> Iterator[None]:
-    import optuna
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
-        yield
 
 
 STUDY_NAME = "lightleak"

@@ -107,7 +107,7 @@ class PictureGrid(ImageStudy):
 
     matched: ClassVar[Mapping[str, str]] = {"attack": "attack"}
 
-    def choose_cells(self) -> list[PaperCell]:
+    def choose(self) -> list[PaperCell]:
         """Cells of the chosen images; a stand-in is compared with the first dataset."""
         datasets, dataset = list(dict.fromkeys(cell.dataset for cell in self.table.drawn)), self.preset.dataset
         if not self.preset.is_stand_in and dataset not in datasets:

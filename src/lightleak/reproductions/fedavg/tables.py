@@ -1,9 +1,8 @@
 """The FedAvg paper's tables of attacks, restored labels and trainings."""
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,7 +25,7 @@ from lightleak.reproductions.fedavg.setting import (
 from lightleak.reproductions.paper.settings import note
 from lightleak.reproductions.paper.values import PaperCell
 from lightleak.reproductions.reproduction import FactTable, Reproduction, Row, Rows, Stage, Work
-from lightleak.reproductions.settings import Selection, check_settings, selected, setting_name
+from lightleak.reproductions.settings import check_settings, selected, setting_name
 from lightleak.targets.spec import build_network
 
 UPDATES = 5
@@ -37,15 +36,6 @@ LONG_STEPS = 500
 
 PAPER_CLIENTS = 100
 """Clients behind the hours of Table 11."""
-
-
-def chosen_preset(selection: Selection) -> FedAvgPreset:
-    """The preset of a selection, with as many steps as it asks for.
-
-    Raises:
-        UsageError: an unknown dataset.
-    """
-    return preset_of(selection.dataset, selection.iterations or (PUBLISHED_STEPS if selection.as_published else None))
 
 
 def attack_facts(preset: FedAvgPreset) -> dict[str, Any]:
@@ -71,14 +61,15 @@ class ImageStudy(Reproduction):
 
     noun = "attacks on images"
 
-    def choose(self) -> list[PaperCell]:
-        """See `Reproduction.choose`."""
-        self.preset = chosen_preset(self.selection)
-        return self.choose_cells()
+    @cached_property
+    def preset(self) -> FedAvgPreset:
+        """Settings of the dataset, with as many steps as are asked for.
 
-    @abstractmethod
-    def choose_cells(self) -> list[PaperCell]:
-        """The cells to compare the preset's results with."""
+        Raises:
+            UsageError: an unknown dataset.
+        """
+        steps = self.selection.iterations or (PUBLISHED_STEPS if self.selection.as_published else None)
+        return preset_of(self.selection.dataset, steps)
 
     def stand_in(self, cell: PaperCell) -> str | None:
         """See `Reproduction.stand_in`."""
@@ -97,7 +88,6 @@ class ImageTable(ImageStudy):
     """A table about the updates of a few clients.
 
     Attributes:
-        preset: settings of the dataset.
         run: the cells that are run.
         left_out: cells that are not, as they take too long here.
         updates: updates behind every cell and seed.
@@ -108,7 +98,7 @@ class ImageTable(ImageStudy):
     simulates: ClassVar[bool] = True
     """Local training is simulated in every step of an attack, which many steps make long."""
 
-    def choose_cells(self) -> list[PaperCell]:
+    def choose(self) -> list[PaperCell]:
         """All selected cells; `run` are those that do not take too long on this device."""
         asked = self.selection
         narrowed = replace(asked, dataset=self.preset.stands_for)

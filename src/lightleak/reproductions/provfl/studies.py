@@ -45,10 +45,6 @@ class NormStudy(Reproduction):
     repeats = "seeds"
     most = TRIALS
 
-    def choose(self) -> list[PaperCell]:
-        """All cells: they name nothing that a selection narrows."""
-        return list(self.table.cells or self.table.drawn)
-
     def audit(self, seed: int, variant: str = PASSIVE) -> VerticalConfig:
         """The audit of the studied case, with refinement where the variant says so."""
         passive = variant == PASSIVE

@@ -98,5 +98,5 @@ def test_an_entry_of_a_defense_has_the_same_shape_as_in_other_kinds() -> None:
     half = {"name": "withdraw", "options": {"ratio": 0.5}}
     assert VerticalConfig.parse({**MINIMAL, "defenses": {"none": {}, "half": half}}) == flat
     assert VerticalConfig.parse({**MINIMAL, "defenses": ["none", {**half, "label": "half"}]}) == flat
-    with pytest.raises(UsageError, match="defenses must have distinct names, got 'withdraw' twice"):
+    with pytest.raises(UsageError, match="defenses must have distinct names or labels, got 'withdraw' 2 times"):
         VerticalConfig.parse({**MINIMAL, "defenses": [half, half]})
