@@ -217,20 +217,14 @@ class RunConfig(Section):
     redact: Redact = False
 
     @classmethod
-    def load(cls, path: Path, overrides: Mapping[str, Any] | None = None) -> Self:
-        """Read a YAML config; ``overrides`` maps dotted keys to values and wins.
-
-        Raises:
-            UsageError: the file is missing or no YAML mapping, a key is unknown, or a value has the wrong type or
-                range.
-        """
-        return cls.parse(read_settings(path), overrides, str(path))
-
-    @classmethod
     def parse(
         cls, content: Mapping[str, Any], overrides: Mapping[str, Any] | None = None, source: str = "config"
     ) -> Self:
-        """Build a config of plain values, with their types checked; errors as for `load`."""
+        """Build a config of plain values, with their types checked; ``overrides`` maps dotted keys to values and wins.
+
+        Raises:
+            UsageError: a key is unknown, or a value has the wrong type or range.
+        """
         return build_settings(cls, override(content, overrides, cls.write_out), source)
 
     @classmethod

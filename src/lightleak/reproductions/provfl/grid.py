@@ -155,7 +155,10 @@ TEXAS_FRACTIONS: dict[str, float] = SETTINGS["texas_fractions"]
 
 
 class SplitTrainings(Reproduction):
-    """Trainings with all attacks that the cells need, each training once."""
+    """Trainings with all attacks that the cells need, each training once.
+
+    Options of a table: ``companions`` (see `COMPANIONS`), and ``every_cell``, coordinates that it leaves out.
+    """
 
     repeats = "seeds"
     most = TRIALS
@@ -168,7 +171,8 @@ class SplitTrainings(Reproduction):
         for cell in self.trained_cells():
             self.meant[cell] = cell
             try:
-                self.meant[cell] = resolved(self.as_run(cell), self.selection.data_folder)
+                whole = replace(cell, **self.table.options.get("every_cell", {}))
+                self.meant[cell] = resolved(whole, self.selection.data_folder)
                 training = training_of(self.meant[cell], self.selection.as_published)
                 groups.setdefault(training, []).append(self.meant[cell])
             except LightLeakError as error:
@@ -183,10 +187,6 @@ class SplitTrainings(Reproduction):
     def trained_cells(self) -> Sequence[PaperCell]:
         """The cells that need an attack or a training."""
         return self.cells
-
-    def as_run(self, cell: PaperCell) -> PaperCell:
-        """The cell with coordinates that its table leaves out."""
-        return cell
 
     def audit(self, training: Training, cells: Sequence[PaperCell]) -> VerticalConfig:
         """The audit of a training that cells share."""
@@ -240,10 +240,6 @@ class AttackSeconds(SplitTrainings):
     """Table X: seconds of the attacks on Adult; for ProVFL-M with what it adds to the training."""
 
     one_at_a_time = True
-
-    def as_run(self, cell: PaperCell) -> PaperCell:
-        """One property and adversary; the table names none."""
-        return replace(cell, property_name="sex=Male", adversary="C1")
 
     def values(self, cell: PaperCell, rows: Rows) -> list[float]:
         """Seconds of the attack in every seed of which the training without ProVFL-M is there too."""
