@@ -158,7 +158,7 @@ def test_aggregates_are_of_as_many_clients_as_stated(tmp_path: Path, tiny_fedavg
 def test_fresh_aggregates_are_means_of_their_clients(tiny_fedavg: Config) -> None:
     config = tiny_fedavg(protocol__aggregate=2)
     experiment = prepare_experiment(config)
-    people, single = experiment.population(), replace(config.protocol, aggregate=1)
+    people, single = experiment.population, replace(config.protocol, aggregate=1)
     both = FreshFedAvgClients(people, experiment.spec, 0, config.protocol, "counts")
     update, truth = both.observe(4, 1)
     first, own = FreshFedAvgClients(people, experiment.spec, 0, single, "counts").observe(4, 1)
@@ -233,7 +233,7 @@ def captured(tmp_path: Path, tiny_fedavg: Config) -> tuple[Path, ClientUpdate]:
     """A fresh client's capture without truth, of 4 rows, 2 epochs of 2 batches."""
     config = tiny_fedavg()
     experiment = prepare_experiment(config)
-    clients = FreshFedAvgClients(experiment.population(), experiment.spec, 0, config.protocol, "counts")
+    clients = FreshFedAvgClients(experiment.population, experiment.spec, 0, config.protocol, "counts")
     update, truth = clients.observe(4, 0)
     folder = Capture(update, truth).save(tmp_path / "captures")
     shutil.rmtree(folder / "truth")

@@ -251,6 +251,6 @@ def test_reading_a_capture_leaves_the_global_generator(tmp_path: Path, tiny: Any
 def test_capture_of_fresh_clients_is_what_they_sent(tmp_path: Path, tiny: Any, save_captures: Save) -> None:
     (folder,) = save_captures(tmp_path, sizes=(5,))
     experiment = prepare_experiment(tiny())
-    update, _ = FreshClients(experiment.population(), experiment.spec, 0, True).observe(5, 0)
+    update, _ = FreshClients(experiment.population, experiment.spec, 0, True).observe(5, 0)
     loaded = Capture.load(folder).update
     assert all(torch.equal(loaded.update[name], value) for name, value in update.update.items())

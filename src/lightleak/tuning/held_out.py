@@ -134,7 +134,7 @@ def words_of(config: Any, experiment: Experiment | None) -> dict[str, str]:
     if experiment is None:
         return {"setting": config.title, "validation": "the audit itself, at its own seeds"}
     sizes = " and ".join(str(size) for size in config.initial.batch_sizes)
-    rows = len(experiment.population().inputs)
+    rows = len(experiment.population.inputs)
     attacked = (
         f"{config.initial.batches} clients of {sizes} rows, drawn from a fifth of the training rows ({rows:,})"
         if config.initial.batches

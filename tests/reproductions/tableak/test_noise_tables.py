@@ -108,7 +108,7 @@ def test_an_interrupted_table_resumes(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_gradients_are_those_of_the_clean_table_with_noise() -> None:
     experiment = experiment_of("synthetic-d1-c1", "mlp-3", None)
-    clean, truth = FreshClients(experiment.population(), experiment.spec, 0, True).observe(4, 1)
+    clean, truth = FreshClients(experiment.population, experiment.spec, 0, True).observe(4, 1)
     units = [unit for pack in packs(batches=2) if not isinstance(pack, Work) for unit in pack.units]
     for unit in units:
         if unit.facts["batch_index"] == 1:

@@ -185,7 +185,7 @@ def _play(config: FrontierConfig, experiment: Experiment, index: int, at: Place)
     """Play one set with a network of its own in all games against every DP-SGD point, on the CPU."""
     network = build_network(experiment.spec, derive_seed(config.seed, "network", index)).eval()
     settings = list(protected(config, experiment))
-    played = play_set(experiment.population(), network, config.seed, index, settings, config.games.trials)
+    played = play_set(experiment.population, network, config.seed, index, settings, config.games.trials)
     at.report(COST)
     return [played]
 
