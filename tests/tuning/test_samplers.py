@@ -72,7 +72,8 @@ def test_options_reach_optuna() -> None:
     assert prunes_at(study, 0.0) is None
     assert prunes_at(study, 1.0) == 3
     pruner = build_pruner(PrunerConfig("hyperband", min_resource=2, max_resource=8, reduction_factor=2))
-    study = optuna.create_study(pruner=pruner, sampler=optuna.samplers.RandomSampler(0))
+    # Hyperband deals trials out by the name of their study.
+    study = optuna.create_study(study_name="stops", pruner=pruner, sampler=optuna.samplers.RandomSampler(0))
     stops = [prunes_at(study, float(number)) for number in range(40)]
     assert set(stops) - {None} == {2, 4, 8}
 
