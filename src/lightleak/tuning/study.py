@@ -29,11 +29,6 @@ READY_SECONDS = 30.0
 """Timeout for the proxy to start."""
 
 
-def address_of(url: str | None, folder: Path) -> str:
-    """Return the URL of a database with its environment variables filled in, or else the path of the journal."""
-    return str(folder.resolve() / JOURNAL) if url is None else os.path.expandvars(url)
-
-
 def open_storage(address: str) -> Any:
     """Return Optuna's storage at an address.
 
@@ -54,20 +49,6 @@ def open_storage(address: str) -> Any:
 
         return optuna.storages.JournalStorage(journal.JournalFileBackend(address))
     return optuna.storages.get_storage(address)
-
-
-def open_study_storage(url: str | None, folder: Path) -> Any:
-    """Return the storage of a study that this process alone writes; a damaged journal is repaired first.
-
-    Raises:
-        UsageError: the database cannot be opened.
-    """
-    if url is None:
-        cut_journal(folder / JOURNAL)
-    try:
-        return open_storage(address_of(url, folder))
-    except Exception as error:
-        raise UsageError(f"study.storage {url!r} cannot be opened: {error}") from error
 
 
 @contextmanager
@@ -128,6 +109,9 @@ class Study:
         address: where workers of this machine reach its storage.
         storage: Optuna's storage.
         optuna: Optuna's study.
+
+    Raises:
+        UsageError: the database cannot be opened.
     """
 
     def __init__(self, config: TuneConfig, folder: Path) -> None:
@@ -136,8 +120,14 @@ class Study:
         optuna.logging.set_verbosity(optuna.logging.ERROR)  # not a line for every trial
         self.config, self.folder = config, folder
         self.name = STUDY_NAME if config.study.storage is None else f"{STUDY_NAME} {_id_of(folder)}"
-        self.address = address_of(config.study.storage, folder)
-        self.storage = open_study_storage(config.study.storage, folder)
+        url, journal = config.study.storage, folder.resolve() / JOURNAL
+        if url is None:
+            cut_journal(journal)
+        self.address = str(journal) if url is None else os.path.expandvars(url)
+        try:
+            self.storage = open_storage(self.address)
+        except Exception as error:
+            raise UsageError(f"study.storage {url!r} cannot be opened: {error}") from error
         self.optuna = optuna.create_study(
             study_name=self.name,
             storage=self.storage,
