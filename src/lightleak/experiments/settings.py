@@ -273,7 +273,9 @@ def named_settings(section: str, value: Any) -> dict[str, Any]:
         value = [name.strip() for name in value.split(",")]
     elif isinstance(value, dict) and isinstance(value.get("name"), str):
         value = [value]
-    if isinstance(value, list) and all(isinstance(entry, str | dict) for entry in value):
+    if isinstance(value, list) and all(
+        isinstance(one, str) or (isinstance(one, dict) and "name" in one) for one in value
+    ):
         entries = [{"name": current_name(entry)} if isinstance(entry, str) else entry for entry in value]
         labels = [str(entry.get("label") or entry.get("name")) for entry in entries]
         if twice := [label for label in dict.fromkeys(labels) if labels.count(label) > 1]:
